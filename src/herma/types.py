@@ -1,0 +1,286 @@
+"""Values that everything shares: all frozen, none of them does anything.
+
+`Scope` says whose memory is meant. `Add`, `Replace` and `Remove` ask for a change; a `MemoryOutcome` says what came of it.
+`Change` is one row of history, `Entry` one entry with what is known about it, `Snapshot` what a session was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar, Literal, TypeAlias
+
+Target: TypeAlias = Literal["memory", "user"]
+TARGETS: tuple[Target, ...] = ("memory", "user")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory is meant. The empty scope is the home's own."""
+
+    profile: str = ""
+    project: str = ""
+    user: str = ""
+    chat: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing the scanner objects to: which rule, where (character offsets), how bad, and why in a few words."""
+
+    rule: str
+    span: tuple[int, int]
+    severity: Literal["high", "medium"]
+    why: str
+
+
+# ── where a text comes from ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Who(StrEnum):
+    """Whose hand made a change."""
+
+    USER = "user"
+    TOOL = "tool"
+    REVIEW = "review"
+    IMPORT = "import"
+    HAND_EDIT = "hand edit"
+
+
+class Origin(StrEnum):
+    """Where the knowledge came from. Only the first two are trusted as they are."""
+
+    USER_SAID = "user said"
+    AGENT_CONCLUDED = "agent concluded"
+    TOOL_OUTPUT = "tool output"
+    WEB = "web"
+    IMPORT = "import"
+
+    @property
+    def trusted(self) -> bool:
+        return self in (Origin.USER_SAID, Origin.AGENT_CONCLUDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who makes a change, on what knowledge, and in which session and message."""
+
+    who: Who = Who.USER
+    origin: Origin = Origin.USER_SAID
+    session: str | None = None
+    message: int | None = None
+
+
+# ── operations on curated memory ─────────────────────────────────────────────────────────────────────────────────────
+
+Category: TypeAlias = Literal["identity", "preference", "environment", "convention", "lesson"]
+CATEGORIES: tuple[Category, ...] = ("identity", "preference", "environment", "convention", "lesson")
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Append one entry."""
+
+    content: str
+    category: Category | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Put `content` in the place of the one entry that contains `old_text`."""
+
+    old_text: str
+    content: str
+    category: Category | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Drop the one entry that contains `old_text`."""
+
+    old_text: str
+
+
+MemoryOp: TypeAlias = Add | Replace | Remove
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A concrete way to make room: entries to merge into one, or an entry to drop, and the characters it would free."""
+
+    action: Literal["merge", "drop"]
+    entries: tuple[str, ...]
+    frees: int
+    why: str
+
+
+# ── outcomes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What every outcome carries."""
+
+    target: Target
+    message: str
+    entry_count: int
+    used: int
+    limit: int
+
+    ok: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied(_Outcome):
+    """The change is on disk. `change` is its id in the history."""
+
+    ok: ClassVar[bool] = True
+    change: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicate(_Outcome):
+    """Already there, word for word; nothing was added."""
+
+    ok: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverBudget(_Outcome):
+    """It would not fit. Nothing was written; `suggestions` says what could make room."""
+
+    entries: tuple[str, ...]
+    needed: int
+    suggestions: tuple[Suggestion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoMatch(_Outcome):
+    """No entry contains the text that should locate it."""
+
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ambiguous(_Outcome):
+    """Several different entries contain the text that should locate one."""
+
+    matches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked(_Outcome):
+    """The text may not be stored: the scanner objects, or it cannot be an entry at all (then `findings` is empty)."""
+
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drifted(_Outcome):
+    """The file is not safe to rewrite. It is untouched, and backed up when there was something to back up."""
+
+    reason: str
+    remedy: str
+    backup: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged(_Outcome):
+    """Waiting in the inbox for a person's decision."""
+
+    ok: ClassVar[bool] = True
+    pending: int
+
+
+MemoryOutcome: TypeAlias = Applied | Duplicate | OverBudget | NoMatch | Ambiguous | Blocked | Drifted | Staged
+
+
+# ── what is kept about curated memory ────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry with what is known about it. Times are seconds since 1970; `None` means nobody recorded it."""
+
+    text: str
+    category: Category | None = None
+    tags: tuple[str, ...] = ()
+    origin: Origin | None = None
+    trusted: bool = True
+    created: float | None = None
+    changed: float | None = None
+    confirmed: float | None = None
+    change: int | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of history: who changed which file when, in which session, why, and the text before and after."""
+
+    id: int
+    at: float
+    scope: Scope
+    target: Target
+    author: Author
+    action: str
+    before: str
+    after: str
+    reason: str = ""
+    undoes: int | None = None
+    undone_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One staged write, waiting for a person's decision."""
+
+    id: int
+    at: float
+    expires: float
+    scope: Scope
+    target: Target
+    author: Author
+    operations: tuple[MemoryOp, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One rendered piece of the prompt, with the file it shows."""
+
+    target: Target
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Curated memory as a session was shown it: captured once, never changed. `warnings` are for people, not the model."""
+
+    blocks: tuple[Block, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(block.text for block in self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """One curated file at a glance."""
+
+    target: Target
+    scope: Scope
+    path: str
+    entry_count: int
+    used: int
+    limit: int
+    pending: int
+    changes: int
+    trouble: str = ""
+    findings: int = 0
+    notes: Sequence[str] = field(default_factory=tuple)
