@@ -1,0 +1,82 @@
+"""One known configuration key: what it means, and which values it takes."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Value: TypeAlias = bool | int | float | str
+TRUE_WORDS = frozenset({"on", "true", "yes", "1", "approve", "enabled"})
+FALSE_WORDS = frozenset({"off", "false", "no", "0", "disabled"})
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,3})?")
+
+
+def option(
+    default: Value, doc: str, *, low: float | None = None, high: float | None = None, project: bool = False
+) -> Any:
+    """A field of a section: what it means, its range, and whether a project's file may set it."""
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "project": project})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A key with its default, which also gives its type, and the `option` that declared it."""
+
+    key: str
+    default: Value
+    doc: str
+    low: float | None
+    high: float | None
+    project: bool
+
+    @property
+    def kind(self) -> type:
+        return type(self.default)
+
+    @property
+    def variable(self) -> str:
+        return "HERMA_" + self.key.upper().replace(".", "_")
+
+    @property
+    def expected(self) -> str:
+        if self.kind is bool:
+            return "true or false"
+        if self.kind is str:
+            return "one line of text"
+        what = "a whole number" if self.kind is int else "a number"
+        if self.low is not None and self.high is not None:
+            return f"{what} from {self.low} to {self.high}"
+        if self.low is not None:
+            return f"{what}, {self.low} or more"
+        return what if self.high is None else f"{what}, {self.high} or less"
+
+    def read(self, raw: object) -> Value:
+        """The value that `raw` stands for, text being read as a person writes it; ValueError for none."""
+        value = self._from_text(raw) if isinstance(raw, str) else raw
+        if self.kind is float and type(value) is int:
+            value = float(value)
+        if not isinstance(value, bool | int | float | str) or type(value) is not self.kind:
+            raise ValueError(f"not {self.expected}")
+        if isinstance(value, int | float) and not self._fits(value):
+            raise ValueError(f"not {self.expected}")
+        return value
+
+    def _fits(self, value: float) -> bool:
+        if not math.isfinite(value):
+            return False
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    def _from_text(self, text: str) -> Value:
+        word = text.strip()
+        if self.kind is str and (text.isprintable()):
+            return text
+        if self.kind is bool and word.lower() in TRUE_WORDS | FALSE_WORDS:
+            return word.lower() in TRUE_WORDS
+        if self.kind is int and _WHOLE.fullmatch(word):
+            return int(word)
+        if self.kind is float and _NUMBER.fullmatch(word):
+            return float(word)
+        raise ValueError(f"not {self.expected}")
