@@ -1,0 +1,114 @@
+"""The text as the rules see it: plain lower-case letters, single spaces, nothing invisible.
+
+Folding works character by character, so that any place in the folded text can be traced back to the original. The
+trace is built only when a rule has matched; clean text never pays for it.
+
+Line breaks: a break inside a sentence becomes a space, so that a phrase cannot hide by wrapping; a break before a
+list item, a heading or an empty line stays a line break, so that two separate notes are not read as one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+
+from herma.safety.lookalikes import LOOKALIKES
+
+_SPACES = re.compile(r"[ \t\n\r\f\v]+")
+_ITEM_STARTS = frozenset("-*•#>§|+0123456789")
+
+
+class _FoldTable(dict[int, str]):
+    """What each character folds to, worked out on first sight."""
+
+    def __init__(self, lookalikes: bool) -> None:
+        super().__init__()
+        self._lookalikes = lookalikes
+
+    def __missing__(self, code: int) -> str:
+        folded = "".join(self._one(char) for char in unicodedata.normalize("NFKC", chr(code)))
+        self[code] = folded
+        return folded
+
+    def _one(self, char: str) -> str:
+        if char.isascii():
+            return char.lower()
+        category = unicodedata.category(char)
+        if category in ("Cf", "Mn", "Me", "Cc", "Co", "Cn"):
+            return "" if category != "Mn" or ord(char) < 0x370 or 0xFE00 <= ord(char) <= 0xFE0F else char
+        if category in ("Zs", "Zl", "Zp"):
+            return "\n" if category == "Zp" else " "
+        if char in "‘’‛`´":
+            return "'"
+        if char in "“”„‟":
+            return '"'
+        if char in "‐‑‒–—―−":
+            return "-"
+        base = unicodedata.normalize("NFD", char)[0]
+        if base.isascii():
+            return base.lower()
+        if self._lookalikes:
+            return LOOKALIKES.get(char) or LOOKALIKES.get(base.lower(), char.lower())
+        return char.lower()
+
+
+@cache
+def _table(lookalikes: bool) -> _FoldTable:
+    return _FoldTable(lookalikes)
+
+
+def _gap(match: re.Match[str]) -> str:
+    """What a run of white space becomes: a line break where something new begins, else one space."""
+    run = match.group()
+    if "\n" not in run:
+        return " "
+    after = match.end()
+    if run.count("\n") > 1 or after >= len(match.string) or match.string[after] in _ITEM_STARTS:
+        return "\n"
+    return " "
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Folded text, and the way back to the original."""
+
+    text: str
+    original: str
+    lookalikes: bool = False
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where `text[start:end]` stands in the original."""
+        origins = _origins(self.original, self.lookalikes)
+        last = origins[min(max(end - 1, start), len(origins) - 1)]
+        return origins[start], last + 1
+
+
+def fold(text: str, *, lookalikes: bool = False) -> Folded:
+    """Fold `text`; with `lookalikes`, letters of other scripts become the Latin letters they resemble."""
+    if text.isascii():
+        plain = text.lower()
+    else:
+        plain = text.translate(_table(lookalikes))
+    if "\n" in plain or "  " in plain or "\t" in plain or "\r" in plain:
+        plain = _SPACES.sub(_gap, plain)
+    return Folded(plain, text, lookalikes)
+
+
+def _origins(text: str, lookalikes: bool) -> list[int]:
+    """For each character of the folded text, the offset of the original character it came from."""
+    table = _table(lookalikes)
+    pieces = [char.lower() if text.isascii() else table[ord(char)] for char in text]
+    starts: list[int] = []
+    for offset, piece in enumerate(pieces):
+        starts.extend([offset] * len(piece))
+    plain = "".join(pieces)
+    origins: list[int] = []
+    done = 0
+    for run in _SPACES.finditer(plain):
+        origins.extend(starts[done : run.start()])
+        origins.append(starts[run.start()])
+        done = run.end()
+    origins.extend(starts[done:])
+    return origins or [0]
