@@ -1,9 +1,9 @@
 """Configuration: defaults, the home's file, a project's file, the environment and flags make one `Settings`.
 
 A later source wins over an earlier one, key by key, and `Settings.sources` remembers which one it was.
-A section is one dataclass and one line in `Settings`; the table of known keys, validation, `herma config` and the
-reference page derive from the fields. A project's file comes with somebody's repository, so it may set only what
-is marked `project=True`.
+A section is one dataclass and one line in `Settings`; the table of known keys, validation, `herma config` and
+the reference page derive from the fields. A project's file comes with somebody's repository, so it may set only
+what is marked `project=True`.
 """
 
 from __future__ import annotations
@@ -38,24 +38,16 @@ class MemorySettings:
 
     memory_enabled: bool = option(True, "Show the agent's notes (MEMORY.md) to the model.", project=True)
     user_profile_enabled: bool = option(True, "Show the user profile (USER.md) to the model.", project=True)
-    memory_char_limit: int = option(
-        2200, "Characters that MEMORY.md may hold.", low=1, high=1_000_000, project=True
-    )
-    user_char_limit: int = option(
-        1375, "Characters that USER.md may hold.", low=1, high=1_000_000, project=True
-    )
+    memory_char_limit: int = option(2200, "Characters that MEMORY.md may hold.", low=1, high=1_000_000, project=True)
+    user_char_limit: int = option(1375, "Characters that USER.md may hold.", low=1, high=1_000_000, project=True)
     provider: str = option("", "External memory backend; empty means none.")
     nudge_interval: int = option(
         10, "User turns between reminders to save memories; 0 means never.", low=0, high=100_000, project=True
     )
     write_approval: bool = option(False, "Hold memory writes in the inbox until a person approves them.")
-    live_updates: bool = option(
-        True, "Tell a running session about changes made to memory elsewhere.", project=True
-    )
+    live_updates: bool = option(True, "Tell a running session about changes made to memory elsewhere.", project=True)
     inbox_days: int = option(30, "Days that an undecided write waits in the inbox.", low=1, high=36_500)
-    lock_timeout: float = option(
-        10.0, "Seconds to wait for another process that holds a file.", low=0, high=3600
-    )
+    lock_timeout: float = option(10.0, "Seconds to wait for another process that holds a file.", low=0, high=3600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +99,7 @@ class Settings:
 def sections() -> Mapping[str, Any]:
     """Section name → its dataclass."""
     factories = ((item.name, item.default_factory) for item in dataclasses.fields(Settings))
-    return {
-        name: made for name, made in factories if isinstance(made, type) and dataclasses.is_dataclass(made)
-    }
+    return {name: made for name, made in factories if isinstance(made, type) and dataclasses.is_dataclass(made)}
 
 
 @functools.cache
@@ -187,10 +177,10 @@ def load(
         values.update(found)
         sources.update({key: source or options()[key].variable for key in found})
 
-    home_file, project_file = folder / HOME_FILE, _project_file(cwd, env)
+    home_file, own = folder / HOME_FILE, project_file(cwd, env)
     take(_from_file(home_file, problems), str(home_file))
-    if project_file is not None:
-        take(_from_file(project_file, problems, project=True), str(project_file))
+    if own is not None:
+        take(_from_file(own, problems, project=True), str(own))
     take(_from_environment(env, problems))
     take({key: _value(_known(key), raw, "a flag") for key, raw in flags.items() if raw is not None}, "flag")
 
@@ -214,13 +204,9 @@ def resolve_home(
 ) -> Path:
     """The argument, HERMA_HOME, HERMES_HOME, else ~/.herma; a profile has a home of its own inside that."""
     env = os.environ if environ is None else environ
-    text = (
-        os.fspath(home) if home is not None else env.get("HERMA_HOME") or env.get("HERMES_HOME") or "~/.herma"
-    )
+    text = os.fspath(home) if home is not None else env.get("HERMA_HOME") or env.get("HERMES_HOME") or "~/.herma"
     if not text or "\0" in text:
-        raise ConfigError(
-            "The home's path is empty." if not text else "The home's path has a zero byte in it."
-        )
+        raise ConfigError("The home's path is empty." if not text else "The home's path has a zero byte in it.")
     try:
         folder = _expand(text, env).absolute()
         name = _profile(profile, env)
@@ -261,8 +247,9 @@ def _profile(profile: str | None, env: Mapping[str, str]) -> str:
     return "" if name == DEFAULT_PROFILE else name
 
 
-def _project_file(cwd: str | os.PathLike[str] | None, env: Mapping[str, str]) -> Path | None:
-    """The nearest one, looking up to the repository's root, the user's own folder or the top."""
+def project_file(cwd: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The nearest `.herma.yaml`, looking up to the repository's root, the user's own folder or the top."""
+    env = os.environ if environ is None else environ
     try:
         start = Path(cwd).absolute() if cwd is not None else Path.cwd()
         own = _expand("~", env)
@@ -294,9 +281,7 @@ def _from_file(path: Path, problems: list[Problem], *, project: bool = False) ->
             key, where = f"{name}.{inner}", f"{path}, line {item.line}"
             known = options().get(key)
             if inner == "<<":
-                raise ConfigError(
-                    f"{where}: merged sections (<<) are not supported.", hint="Write the keys out."
-                )
+                raise ConfigError(f"{where}: merged sections (<<) are not supported.", hint="Write the keys out.")
             if known is None:
                 problems.append(Problem(key, where, _nearest(key)))
             elif project and not known.project:
@@ -340,7 +325,8 @@ def _value(known: Option, raw: object, where: str) -> Value:
 
 def _wrong(known: Option, shown: str, where: str) -> ConfigError:
     shown = shown if len(shown) <= 60 else shown[:59] + "…"
-    return ConfigError(f"{known.key} is {shown} in {where}; expected is {known.expected}.", hint=known.doc)
+    at = f" in {where}" if where else ""
+    return ConfigError(f"{known.key} cannot be {shown}{at}: it must be {known.expected}.", hint=known.doc)
 
 
 # ── changing the file ───────────────────────────────────────────────────────────────────────────────────────
@@ -349,7 +335,7 @@ def _wrong(known: Option, shown: str, where: str) -> ConfigError:
 def set_value(path: Path, key: str, text: str) -> None:
     """Write one key into a configuration file, after checking it; comments, order and mode stay."""
     known = _known(key)
-    value = _value(known, text, "the new value")
+    value = _value(known, text, "")
     section, _, name = key.partition(".")
     configfile.edit(path, lambda old: configfile.with_value(old, path, section, name, value))
 
@@ -358,6 +344,4 @@ def unset_value(path: Path, key: str) -> bool:
     """Take one key out of a configuration file; → whether it was there."""
     _known(key)
     section, _, name = key.partition(".")
-    return path.exists() and configfile.edit(
-        path, lambda old: configfile.without_value(old, path, section, name)
-    )
+    return path.exists() and configfile.edit(path, lambda old: configfile.without_value(old, path, section, name))

@@ -1,0 +1,1 @@
+"""The command line: `main` is the entry point, `frame` what commands are built on, `output` how they print."""

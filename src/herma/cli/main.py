@@ -1,0 +1,196 @@
+"""The entry point: finds the command without loading the others, and turns every error into one clear sentence."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import click
+
+from herma import __version__
+from herma.cli import output
+from herma.cli.frame import Context, HermaGroup
+from herma.errors import HermaError, HermaWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class Lazy(NamedTuple):
+    """Where a command lives, and its line in the help: its module is loaded only when it runs."""
+
+    target: str
+    help: str
+
+
+COMMANDS: dict[str, Lazy] = {
+    "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it"),
+}
+
+
+class Root(HermaGroup):
+    """The `herma` command itself."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
+        """Replaces click's own, which prints errors its own way."""
+        sys.exit(run(sys.argv[1:] if args is None else args))
+
+
+def _version(context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        if context.ensure_object(Context).json:
+            output.write_json({"ok": True, "version": __version__})
+        else:
+            output.write(f"herma {__version__}")
+        context.exit()
+
+
+@click.group(name="herma", cls=Root)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
+def cli() -> None:
+    """Memory that any agent can carry across sessions: curated, searchable, undoable, and yours.
+
+    Everything is kept in one folder, the home: --home, else HERMA_HOME, else HERMES_HOME, else ~/.herma.
+
+    \b
+    Examples:
+      herma config show
+      herma --home ./memory config set memory.memory_char_limit 3000
+      herma config show --json
+
+    \b
+    Completion of commands and options by the Tab key:
+      eval "$(_HERMA_COMPLETE=bash_source herma)"        in ~/.bashrc
+      eval "$(_HERMA_COMPLETE=zsh_source herma)"         in ~/.zshrc
+      _HERMA_COMPLETE=fish_source herma | source         in ~/.config/fish/config.fish
+    """
+
+
+def main() -> NoReturn:
+    """The `herma` program."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):  # not a real stream, or closed
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    completion = os.environ.get("_HERMA_COMPLETE")
+    if completion:
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(cli, {}, "herma", "_HERMA_COMPLETE", completion))
+    cli.main()
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line; → its exit code. The one place where errors become output."""
+    context = Context()
+    context.debug = bool(os.environ.get("HERMA_DEBUG"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", HermaWarning)
+        warnings.showwarning = _shown_by(context, warnings.showwarning)
+        try:
+            with cli.make_context("herma", list(args), obj=context) as click_context:
+                cli.invoke(click_context)
+            sys.stdout.flush()
+        except click.exceptions.Exit as exc:
+            return _flushed(exc.exit_code)
+        except BrokenPipeError:
+            return _pipe_closed()
+        except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 (nothing may reach the user as a traceback)
+            options = args[: args.index("--")] if "--" in args else args
+            context.json = context.json or "--json" in options  # an error in parsing comes before it was read
+            context.debug = context.debug or "--debug" in options
+            return _tell(context, exc)
+    return 0
+
+
+def _tell(context: Context, error: BaseException) -> int:
+    """Print the error as a sentence and a next step, as JSON too where that was asked for; → the exit code."""
+    sentence, hint, code = _explain(error)
+    try:
+        sys.stdout.flush()
+        if context.debug:
+            import traceback
+
+            output.write("".join(traceback.format_exception(error)).rstrip(), sys.stderr)
+        name = "\x1b[1;31mherma:\x1b[0m" if output.colours(sys.stderr) else "herma:"
+        sys.stderr.write(f"{name} {output.visible(sentence)}\n")
+        if hint:
+            output.write(f"  → {hint}", sys.stderr)
+        if context.json:
+            output.write_json({"ok": False, "error": sentence, "hint": hint, "kind": type(error).__name__})
+        return _flushed(code)
+    except BrokenPipeError:
+        return _pipe_closed()
+
+
+def _explain(error: BaseException) -> tuple[str, str, int]:
+    """An error's sentence, next step and exit code."""
+    if isinstance(error, HermaError):
+        return str(error), error.hint, error.exit_code
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return "Stopped.", "", EXIT_INTERRUPTED
+    if isinstance(error, click.UsageError):
+        possible = getattr(error, "possibilities", None) or ()
+        path = error.ctx.command_path if error.ctx else "herma"
+        hint = f"Did you mean {' or '.join(possible)}?" if possible else f"`{path} --help` shows how it is used."
+        sentence = error.message if possible else error.format_message()
+        return sentence, hint, error.exit_code
+    if isinstance(error, click.ClickException):
+        return error.format_message(), "", error.exit_code
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"Internal error: {what}", "Run the command again with --debug, and report what it shows.", EXIT_INTERNAL
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _pipe_closed()
+    return code
+
+
+def _pipe_closed() -> int:
+    """The reader has gone (`herma … | head`): say nothing, now or when the interpreter flushes at its end."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+    return EXIT_BROKEN_PIPE
+
+
+def _shown_by(context: Context, otherwise: Any) -> Any:
+    """A `warnings.showwarning` that says ours in one line, and leaves others to whoever showed them before."""
+
+    def show(message: Any, category: Any, *rest: Any) -> None:
+        if issubclass(category, HermaWarning):
+            context.warn(str(message))
+        else:
+            otherwise(message, category, *rest)
+
+    return show
+
+
+if __name__ == "__main__":
+    main()
