@@ -1,3 +1,99 @@
-"""Herma: memory that any agent can carry across sessions."""
+"""Herma: memory that any agent can carry across sessions.
+
+    from herma import Herma, Add
+
+    with Herma.open() as h:
+        h.memory.apply("memory", Add("The project uses pytest with xdist."))
+        with h.session(source="cli") as s:
+            print(s.system_prompt)
+
+The map: `app` opens everything; `session` is one conversation; `curated` is MEMORY.md and USER.md; `prompt` is what
+the model is shown; `tools` is what it may call; `safety` scans what comes in; `store` keeps it; `config` says how.
+Names are loaded when they are first used, so importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from herma import errors as errors
+    from herma.app import Herma as Herma
+    from herma.errors import HermaError as HermaError
+    from herma.errors import HermaWarning as HermaWarning
+    from herma.safety.scan import scan as scan
+    from herma.session import Session as Session
+    from herma.types import Add as Add
+    from herma.types import Ambiguous as Ambiguous
+    from herma.types import Applied as Applied
+    from herma.types import Author as Author
+    from herma.types import Blocked as Blocked
+    from herma.types import Change as Change
+    from herma.types import Drifted as Drifted
+    from herma.types import Duplicate as Duplicate
+    from herma.types import Entry as Entry
+    from herma.types import Finding as Finding
+    from herma.types import MemoryOp as MemoryOp
+    from herma.types import MemoryOutcome as MemoryOutcome
+    from herma.types import NoMatch as NoMatch
+    from herma.types import Origin as Origin
+    from herma.types import OverBudget as OverBudget
+    from herma.types import Pending as Pending
+    from herma.types import Remove as Remove
+    from herma.types import Replace as Replace
+    from herma.types import Scope as Scope
+    from herma.types import Snapshot as Snapshot
+    from herma.types import Staged as Staged
+    from herma.types import Suggestion as Suggestion
+    from herma.types import Who as Who
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "herma.app": ("Herma",),
+    "herma.errors": ("HermaError", "HermaWarning"),
+    "herma.safety.scan": ("scan",),
+    "herma.session": ("Session",),
+    "herma.types": (
+        "Add",
+        "Ambiguous",
+        "Applied",
+        "Author",
+        "Blocked",
+        "Change",
+        "Drifted",
+        "Duplicate",
+        "Entry",
+        "Finding",
+        "MemoryOp",
+        "MemoryOutcome",
+        "NoMatch",
+        "Origin",
+        "OverBudget",
+        "Pending",
+        "Remove",
+        "Replace",
+        "Scope",
+        "Snapshot",
+        "Staged",
+        "Suggestion",
+        "Who",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", "errors", *_MODULE_OF]  # noqa: PLE0604  tests/arch has the exact list
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "errors":
+        return import_module("herma.errors")
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    raise AttributeError(f"module 'herma' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

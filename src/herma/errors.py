@@ -1,13 +1,14 @@
 """One tree for everything that is broken.
 
-What a user or a model may well cause is a return value (`MemoryOutcome`, `SearchReport`); what is broken is one of these.
-Errors of other libraries are translated where they enter, with their cause kept.
+What a user or a model may well cause is a return value (`MemoryOutcome`, `SearchReport`); what is broken is one of
+these. Errors of other libraries are translated where they enter, with their cause kept.
 
     HermaError
     ├── UsageError        the call itself is wrong
     │   └── ConfigError   a configuration file, variable or flag is wrong
     ├── StoreError        a file or a database cannot be read or written
     │   ├── StoreBusy     somebody else holds it, and the deadline passed
+    │   │   └── StoreChanged  somebody else changed it between reading and writing
     │   └── ForeignStore  the file is not ours, or newer than this version
     ├── ProviderError     an external memory backend failed
     └── ModelError        a language or embedding model failed
@@ -46,6 +47,10 @@ class StoreBusy(StoreError):
     """Somebody else holds the file or the database, and the deadline passed."""
 
     exit_code = 4
+
+
+class StoreChanged(StoreBusy):
+    """Somebody else changed the text between reading and writing; nothing was written."""
 
 
 class ForeignStore(StoreError):

@@ -1,7 +1,8 @@
 """Values that everything shares: all frozen, none of them does anything.
 
-`Scope` says whose memory is meant. `Add`, `Replace` and `Remove` ask for a change; a `MemoryOutcome` says what came of it.
-`Change` is one row of history, `Entry` one entry with what is known about it, `Snapshot` what a session was shown.
+`Scope` says whose memory is meant. `Add`, `Replace` and `Remove` ask for a change; a `MemoryOutcome` says what came
+of it. `Change` is one row of history, `Entry` one entry with what is known about it, `Snapshot` what a session was
+shown.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 Target: TypeAlias = Literal["memory", "user"]
 TARGETS: tuple[Target, ...] = ("memory", "user")
+DELIMITER = "\n§\n"
+"""What separates the entries of a curated file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +138,14 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied(_Outcome):
-    """The change is on disk. `change` is its id in the history."""
+    """The change is on disk.
+
+    `change` is its id in the history; `backup` a copy of the file as it was, where one was made.
+    """
 
     ok: ClassVar[bool] = True
     change: int = 0
+    backup: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,12 +216,17 @@ class Entry:
     category: Category | None = None
     tags: tuple[str, ...] = ()
     origin: Origin | None = None
-    trusted: bool = True
+    vouched: bool = False
     created: float | None = None
     changed: float | None = None
     confirmed: float | None = None
     change: int | None = None
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its text reaches the prompt: the scanner found nothing, or a person vouched for it."""
+        return self.vouched or not self.findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +258,7 @@ class Pending:
     author: Author
     operations: tuple[MemoryOp, ...]
     reason: str = ""
+    decision: Literal["", "approved", "rejected"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +272,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Curated memory as a session was shown it: captured once, never changed. `warnings` are for people, not the model."""
+    """Curated memory as a session was shown it:
+
+    captured once, never changed. `warnings` are for people, not the model.
+    """
 
     blocks: tuple[Block, ...] = ()
     warnings: tuple[str, ...] = ()

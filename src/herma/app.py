@@ -1,0 +1,99 @@
+"""`Herma.open()`: settings → everything wired. The only module that knows every adapter."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from herma import config
+from herma.curated import MemoryStore
+from herma.errors import UsageError
+from herma.session import Session
+from herma.store.files import CuratedFiles
+from herma.store.sqlite.curated import CuratedRows
+from herma.store.sqlite.database import Database
+from herma.store.sqlite.inbox import SqliteInbox
+from herma.tools import Tools
+from herma.tools.memory import memory_tool
+from herma.types import Scope, Target
+
+
+class Herma:
+    """An opened memory. Use it in a `with` block, or call `close()`."""
+
+    def __init__(self, settings: config.Settings, *, clock: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.home = settings.home
+        self._clock = clock
+        self._process = os.getpid()
+        self._closed = False
+        self._database = Database(settings.home / "herma.db", busy_timeout=settings.memory.lock_timeout)
+        rows = CuratedRows(self._database)
+        options = settings.memory
+        enabled: dict[Target, bool] = {"memory": options.memory_enabled, "user": options.user_profile_enabled}
+        self.memory = MemoryStore(
+            CuratedFiles(settings.home, rows, lock_timeout=options.lock_timeout, clock=clock),
+            rows,
+            SqliteInbox(self._database),
+            limits={"memory": options.memory_char_limit, "user": options.user_char_limit},
+            enabled=[target for target, on in enabled.items() if on],
+            profile=settings.profile,
+            write_approval=options.write_approval,
+            inbox_days=options.inbox_days,
+            clock=clock,
+            alive=self._check_alive,
+        )
+        self.tools = Tools([memory_tool(self.memory)], alive=self._check_alive)
+
+    @classmethod
+    def open(
+        cls,
+        home: str | Path | None = None,
+        url: str | None = None,
+        profile: str | None = None,
+        *,
+        flags: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open a home: `home`, else HERMA_HOME, HERMES_HOME, `~/.herma`. Nothing is created before the first write."""
+        given = dict(flags or {})
+        if url is not None:
+            given["store.url"] = url
+        settings = config.load(home=home, profile=profile, flags=given)
+        if settings.store.url:
+            raise UsageError(
+                f"This version keeps memory in the home only, not at {settings.store.url.split('@')[-1]!r}.",
+                hint="Leave store.url empty.",
+            )
+        return cls(settings, clock=clock)
+
+    def session(self, source: str = "library", *, project: str | None = None, user: str | None = None) -> Session:
+        """Start a session: its prompt is frozen now, its tools write at once."""
+        self._check_alive()
+        scope = Scope(project=(project or "").strip(), user=(user or "").strip())
+        return Session(self.memory, self.tools, source=source, scope=scope, now=self._clock())
+
+    def close(self) -> None:
+        """Let go of the database. Closing twice does no harm."""
+        self._closed = True
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_alive(self) -> None:
+        if self._process != os.getpid():
+            raise UsageError(
+                "This Herma was opened before the process forked.", hint="Open it again in the child: Herma.open()."
+            )
+        if self._closed:
+            raise UsageError("This Herma is closed.", hint="Open it again: Herma.open().")
