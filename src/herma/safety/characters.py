@@ -30,12 +30,8 @@ _JOINING = re.compile(
     "[\u0600-\u08ff\u0900-\u0dff\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u1800-\u18af\u1a20-\u1aaf\u1b00-\u1c4f"
     "\ua800-\uaaff\ufb50-\ufdff\ufe70-\ufeff\U00010a00-\U00011fff\U0001e900-\U0001e95f]"
 )
-_RIGHT_TO_LEFT = re.compile(
-    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
-)
-_FOREIGN = re.compile(
-    "[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\uff21-\uff5a\U0001d400-\U0001d7ff]"
-)
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_FOREIGN = re.compile("[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\uff21-\uff5a\U0001d400-\U0001d7ff]")
 _STYLED = re.compile("[\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7cb]")
 _GREEK = re.compile("[\u0370-\u03ff]")
 _GREEK_TRAPS = frozenset("ονιυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
@@ -44,9 +40,7 @@ _GREEK_TRAPS = frozenset("ονιυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
 def find_controls(text: str) -> Iterator[Finding]:
     """Control characters other than tab and line breaks: they can rewrite what a terminal shows."""
     for match in _CONTROL.finditer(text):
-        yield Finding(
-            "control_character", match.span(), "medium", f"control character {_name(match.group())}"
-        )
+        yield Finding("control_character", match.span(), "medium", f"control character {_name(match.group())}")
 
 
 def find_hidden(text: str) -> Iterator[Finding]:
@@ -55,19 +49,13 @@ def find_hidden(text: str) -> Iterator[Finding]:
         at, char = match.start(), match.group()
         if char in _OVERRIDES or char in _OPENERS or char in _CLOSERS:
             if not _direction_is_honest(text, at, char):
-                yield Finding(
-                    "bidi_control", (at, at + 1), "high", f"direction control {_name(char)} reorders text"
-                )
+                yield Finding("bidi_control", (at, at + 1), "high", f"direction control {_name(char)} reorders text")
         elif "\U000e0000" <= char <= "\U000e007f":
             if not _in_flag(text, at):
-                yield Finding(
-                    "tag_character", (at, at + 1), "high", "invisible tag characters can carry hidden text"
-                )
+                yield Finding("tag_character", (at, at + 1), "high", "invisible tag characters can carry hidden text")
         elif _is_selector(char):
             if at and _is_selector(text[at - 1]):
-                yield Finding(
-                    "invisible_character", (at, at + 1), "high", "repeated variation selectors hide data"
-                )
+                yield Finding("invisible_character", (at, at + 1), "high", "repeated variation selectors hide data")
         elif not _has_a_use(text, at, char):
             yield Finding("invisible_character", (at, at + 1), "high", f"invisible character {_name(char)}")
 
@@ -89,11 +77,7 @@ def _joins(char: str) -> bool:
     """Whether a joiner next to this character is part of ordinary writing."""
     if not char or char.isascii():
         return False
-    return (
-        bool(_JOINING.match(char))
-        or _is_selector(char)
-        or unicodedata.category(char) in ("So", "Sk", "Mn", "Mc")
-    )
+    return bool(_JOINING.match(char)) or _is_selector(char) or unicodedata.category(char) in ("So", "Sk", "Mn", "Mc")
 
 
 def _is_selector(char: str) -> bool:
@@ -130,9 +114,7 @@ def find_lookalikes(text: str) -> Iterator[Finding]:
     for match in words:
         word = match.group()
         if not word.isascii() and _FOREIGN.search(word) and _is_mixed(word, native):
-            yield Finding(
-                "lookalike_letters", match.span(), "high", "letters of several scripts imitate one word"
-            )
+            yield Finding("lookalike_letters", match.span(), "high", "letters of several scripts imitate one word")
 
 
 def _is_native(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a rule is."""
+"""What a rule is: a name, a reason, and the patterns that betray it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,34 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from herma.safety.phrase import Pattern, read_phrases
+
+Severity = Literal["high", "medium"]
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing to look for in folded text (`fold.py`).
+    """One thing to look for in folded text (`fold.py`): by phrases, one a line, or by regular expressions.
 
-    A rule runs only if one of its triggers occurs, so ordinary notes cost a set intersection. A trigger is a whole
-    word if it consists of a-z, else any piece of text.
+    A pattern is tried only if one of its triggers occurs, and compiled when it is first tried, so ordinary notes cost
+    little more than a set intersection. A trigger of a-z is a whole word; any other is a piece of text.
     """
 
     id: str
     why: str
-    triggers: str
-    pattern: str
-    severity: Literal["high", "medium"] = "high"
+    phrases: str = ""
+    patterns: tuple[Pattern, ...] = ()
+    severity: Severity = "high"
+
+    def all_patterns(self) -> tuple[Pattern, ...]:
+        return read_phrases(self.phrases) + self.patterns
+
+
+def pattern(triggers: str, *expression: str) -> Pattern:
+    """A pattern in regular expressions, joined as alternatives, with its triggers separated by spaces."""
+    return Pattern(tuple(triggers.split()), "|".join(expression))
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile when first needed: most rules are never tried."""
-    return re.compile(pattern)
+def compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)

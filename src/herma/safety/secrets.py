@@ -50,18 +50,14 @@ _FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("AccountKey=",), r"AccountKey=[A-Za-z0-9+/]{60,100}={0,2}", "Azure storage key"),
 )
 
-_NAMES = (
-    r"(?:passw(?:or)?d|passwd|pwd|secret|token|api[_ -]?key|access[_ -]?key|private[_ -]?key|auth[_ -]?key)"
-)
+_NAMES = r"(?:passw(?:or)?d|passwd|pwd|secret|token|api[_ -]?key|access[_ -]?key|private[_ -]?key|auth[_ -]?key)"
 _ASSIGNMENT_HINTS = ("passw", "pwd", "secret", "token", "key", "bearer")
 _ASSIGNMENT = (
     rf"\b(?:\w{{1,40}}[_-])?{_NAMES}(?:[_-]\w{{1,20}})?[\"'`]?\s{{0,4}}(?::=|=>|[=:]|\bis\b)\s{{0,4}}"
     r"(?P<quote>[\"'`]?)(?P<value>[^\s\"'`<>{}()\[\],;]{8,200})"
 )
 _BEARER = r"\bbearer\s{1,4}(?P<value>[A-Za-z0-9._~+/-]{20,400}={0,2})"
-_ADDRESS = (
-    r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:<>\"'`{}\[\]]{3,120})@[A-Za-z0-9\[]"
-)
+_ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:<>\"'`{}\[\]]{3,120})@[A-Za-z0-9\[]"
 
 _PLACEHOLDERS = (
     "example", "xxx", "your", "placeholder", "changeme", "change-me", "change_me", "redacted", "dummy", "sample",
@@ -111,9 +107,7 @@ def _is_random(value: str, *, quoted: bool) -> bool:
     value = value.rstrip(".:!?")
     if len(value) < 8 or _is_placeholder(value):
         return False
-    kinds = sum(
-        any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit, _is_symbol)
-    )
+    kinds = sum(any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit, _is_symbol))
     if not any(char.isdigit() for char in value) and not (quoted and kinds >= 3):
         return False
     if value.isdigit() or "://" in value or value.startswith(("/", "./", "~/", "os.", "process.", "--")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from herma.safety.rules.concealment import CONCEALMENT
-from herma.safety.rules.covert import COVERT
 from herma.safety.rules.extraction import EXTRACTION
 from herma.safety.rules.instructions import INSTRUCTIONS
 from herma.safety.rules.languages import LANGUAGES
@@ -11,4 +10,4 @@ from herma.safety.rules.output import OUTPUT
 from herma.safety.rules.personas import PERSONAS
 from herma.safety.rules.shell import SHELL
 
-RULES = (*INSTRUCTIONS, *PERSONAS, *CONCEALMENT, *EXTRACTION, *OUTPUT, *COVERT, *SHELL, *LANGUAGES)
+RULES = (*INSTRUCTIONS, *PERSONAS, *CONCEALMENT, *EXTRACTION, *OUTPUT, *SHELL, *LANGUAGES)

@@ -8,21 +8,21 @@ CONCEALMENT = (
     Rule(
         "hide_from_user",
         "asks the model to hide something from its user",
-        "user users human humans anyone operator owner silently secretly covertly quietly without detection knowledge",
-        r"\b(?:do not|don't|dont|never|must not|should not|shouldn't|without|avoid|not to|refrain from) (?:ever )?(?:tell(?:ing)?"
-        r"|inform(?:ing)?|notify(?:ing)?|alert(?:ing)?|warn(?:ing)?|let(?:ting)?|show(?:ing)? (?:this|it|that) to|reveal(?:ing)?"
-        r" (?:this|it|that) to|mention(?:ing)? (?:this|it|that|any of this) to|disclos(?:e|ing) (?:this|it|that) to|ask(?:ing)?)"
-        r" (?:to )?(?:the |your |any |an? )?(?:end )?(?:users?|humans?|operator|owner|person|customer|anyone)\b"
-        r"(?! (?:to |for |about (?:their|the) (?:delay|price|cost)))(?=[^\n]{0,40})"
-        r"|\b(?:hide|conceal|keep|withhold) (?:this|it|that|these|everything|the (?:\w{1,14} ){1,3})(?: \w{1,12}){0,3}? ?(?:from|"
-        r"secret from|hidden from) (?:the |your |any )?(?:end )?(?:users?|humans?|operator|owner|anyone)\b"
-        r"|\bwithout (?:the |your |any )?(?:user|human|owner|operator|anyone)(?:'s|s')? (?:knowledge|knowing|noticing|consent|"
-        r"approval|permission|awareness|realizing|being aware)\b"
-        r"|\b(?:silently|secretly|covertly|quietly|discreetly|stealthily) (?:\w{1,14} ){0,3}?(?:send|forward|upload|post|copy|email|e-mail"
-        r"|exfiltrate|transmit|leak|collect|record|add|include|insert|install|execute|run|append|share|redirect|change|modify)\b"
-        r"|\b(?:act|behave|pretend|respond|continue) (?:as if|as though|like) (?:nothing (?:happened|has)|you (?:never|did not|"
-        r"didn't) (?:see|saw|read|receive|receiv\w{0,3}))\b|\bavoid (?:being )?detect(?:ion|ed)\b"
-        r"|\bnever (?:mention|reveal|acknowledge|admit|disclose) (?:that |the )?(?:existence of )?(?:this|these) "
-        r"(?:instructions?|rules?|notes?|messages?|entr(?:y|ies)|directives?|memor(?:y|ies)|prompts?)\b",
+        phrases="""
+        (do not|don't|dont|never|must not|should not|shouldn't|without|avoid|not to) (ever)? (tell|telling|inform|informing|notify|notifying|alert|alerting|warn|warning) (the|your|any|an|a)? !user|users|human|humans|operator|owner|anyone (about|of|that|this|what|anything|you|or|and|when|why|before|first|afterwards|_)
+        (do not|don't|never) let (the|your|any)? !user|users|human|operator|owner|anyone (know|see|notice|find out|suspect|realize|realise|discover)
+        (do not|don't|never|without) (show|showing|reveal|revealing|mention|mentioning|disclose|disclosing|report|reporting|admit|admitting) (this|that|it|these|any of this|any of it|the following|them|anything) (to) (the|your|any)? !user|users|human|humans|operator|owner|anyone
+        (do not|don't|never) (mention|reveal|disclose|acknowledge|admit|discuss|reference|show|log|tell anyone about) (that|the|the existence of|having|any of)? !this|these (instruction|instructions|rule|rules|note|message|entry|directive|directives|memory|prompt|prompts|order|orders|conversation|step|action|actions|exchange|command|change)
+        (hide|conceal|withhold|keep) ... (secret from|hidden from|from) (the|your|any)? !user|users|human|humans|operator|owner
+        without (the|your|any)? !user|user's|users|human|human's|owner|owner's|anyone (knowledge|knowing|noticing|awareness|realizing|realising|being aware|finding out|seeing|suspecting)
+        without (asking|informing|telling|notifying|alerting) (the|your|any)? !user|owner|operator|human|anyone
+        !<stealthily> _? _? (send|forward|upload|post|copy|email|exfiltrate|transmit|leak|collect|record|include|insert|install|execute|run|append|share|redirect|bcc|mail|add|log|report|download) (all|any|every|the|a|an|it|this|them|each|to|user|your|his|her|their|my|its|copies|data|our)
+        (act|behave|pretend|respond|continue) (as if|as though|like) you (never|did not|didn't|have not|haven't) !saw|see|seen|read|receive|received
+        (act|behave|pretend|respond|continue) (as if|as though|like|that)? !nothing (happened|has happened|has changed|is wrong|was said)
+        (this|the) (channel|conversation) is monitored .. avoid !detection
+        you must !avoid (being)? (detection|detected|suspicion)
+        (keep|make sure) (this|it|that|these) .. !secret|record|logs|invisible
+        the !user (must|should|may) (not|never) (know|see|notice|learn|find out|be told|be informed|be aware|be notified|suspect)
+        """,
     ),
 )

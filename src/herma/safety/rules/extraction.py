@@ -2,66 +2,82 @@
 
 from __future__ import annotations
 
-from herma.safety.rule import Rule
-from herma.safety.vocabulary import ORDERS, REVEAL, gap
-
-_SECRET_TEXT = (
-    r"(?:system|initial|original|hidden|internal|secret|full|entire|complete|exact|base|underlying|core|confidential"
-    r"|developer|root|first|pre|starting|current)"
-)
-_PROMPT = r"(?:prompts?|instructions?|messages?|rules|guidelines|directives?|configuration|polic(?:y|ies)|constraints)"
+from herma.safety.rule import Rule, pattern
 
 EXTRACTION = (
     Rule(
         "chat_template",
         "imitates the markers that separate messages for a model",
-        "<| |> [inst] [/inst] <<sys>> <</sys>> <start_of_turn> <end_of_turn> <system> </system> [system] [/system] "
-        "<system_prompt> </system_prompt> <admin> system_override",
-        r"<\|(?:im_start|im_end|system|user|assistant|endoftext|end|eot_id|begin_of_text|start_header_id|end_header_id"
-        r"|endofprompt|sep|channel|message)\|>|\[/?inst\]|<</?sys>>|<(?:start|end)_of_turn>"
-        rf"|</?(?:system|system_prompt|admin)>{gap(60)}\b(?:you|your|ignore|override|new|instructions?|prompt|disable|now)\b"
-        rf"|\[/?system\]:? {{0,2}}{gap(60)}\b(?:you|your|ignore|override|new|instructions?|disable|output|reveal|now)\b",
+        patterns=(
+            pattern(
+                "<|im_ <|system <|user <|assistant <|end <|eot <|begin_of <|start_ <|channel <|message",
+                r"<\|(?:im_start|im_end|system|user|assistant|end|eot_id|begin_of_text|start_header_id|end_header_id)\|>",
+                r"<\|(?:endofprompt|channel|message)\|>",
+                r"<\|endoftext\|> {0,2}(?:system|user|human|assistant|ignore|you|new|<\|)",
+            ),
+            pattern("[inst] [/inst] <<sys>> <</sys>>", r"\[/?inst\]", r"<</?sys>>"),
+            pattern("start_of_turn end_of_turn", r"<(?:start|end)_of_turn>"),
+            pattern(
+                "system> admin> system_prompt> system] instructions>",
+                r"</?(?:system|system_prompt|admin|system-?instructions)>[^\n]{0,60}?"
+                r"\b(?:you|your|ignore|override|new|instructions?|prompt|disable|now)\b",
+                r"\[/?system\]:?[^\n]{0,60}?\b(?:you|your|ignore|override|new|instructions?|disable|output|reveal)\b",
+            ),
+        ),
     ),
     Rule(
         "fake_system_message",
         "pretends to be a message from the system or its makers",
-        "system admin administrator developer override inject injection hidden openai anthropic prompt assistant ai maintenance "
-        "debug emergency priority",
-        r"(?:^|[\n\"'\[(*#>/-]) ?(?:system|admin(?:istrator)?|developer|root|openai|anthropic) ?(?:message|override|note|notice"
-        r"|update|alert|command|instruction|directive|prompt)s? ?[\])*]{0,3}:"
-        rf"|(?:^|[\n\[#*>]) ?system ?[\])*]{{0,3}}: ?{gap(40)}\b(?:you are|you must|ignore|override|disregard|new|disable|forget"
-        r"|enter|reveal|grant|all (?:previous|prior|safety))\b"
-        r"|\b(?:begin|end|start)(?: of)? (?:the )?(?:system|admin|developer) (?:prompt|message|instructions?)\b"
-        r"|\[ ?(?:inject(?:ed|ion)?|hidden(?: \w{1,12}){0,4}|admin override|system override|override)[:\]]"
-        r"|\b(?:system|admin|safety|developer|security) override (?:code|accepted|activated|enabled|initiated|granted|mode)\b"
-        r"|\b(?:attention|note to|message (?:to|for)|instructions? (?:to|for)|dear|hey|hello),? (?:the |any |all )?(?:ai|llm|language"
-        r" model|ai (?:assistant|agent|model)|assistant|chatbot)s?\b[^\n]{0,40}?(?:[:!]|\b(?:please|ignore|you must|do not|must)\b)"
-        r"|\bx-override\b|\b(?:maintenance|diagnostic|debug|emergency) (?:mode|override|protocol)\b[^\n]{0,60}?\b(?:safety|filters?"
-        r"|restrictions|guidelines|reveal|your (?:system )?(?:prompt|instructions))\b",
+        phrases="""
+        (begin|end|start) of? the? !system|admin|developer prompt|message|instruction|instructions
+        (system|admin|safety|developer|security) !override code|accepted|activated|enabled|initiated|granted|mode|protocol|command
+        (attention|note to|message to|message for|instruction to|instructions to|instruction for|instructions for|dear) (the|any|all)?
+            !ai|llm|assistant|chatbot|llms|ais|assistants agents|agent|assistant|assistants|model|models|reading|please|ignore|you|if|when
+        (important|urgent|secret|hidden) (message|instruction|instructions|note) (to|for) (the|any|all)? !ai|llm|assistant|chatbot
+        if you are an? !ai|llm .. (reading|processing|summarizing|summarising|seeing) this
+        (maintenance|diagnostic|debug|emergency) (mode|override|protocol) ... !safety|filters|restrictions|guardrails
+        """,
+        patterns=(
+            pattern(
+                "system admin administrator developer root openai anthropic",
+                r"(?:^|[\n\"'\[(*#>/-]) ?(?:system|admin(?:istrator)?|developer|root|openai|anthropic) ?(?:message|override|notice"
+                r"|update|alert|command|instruction|directive)s? ?[\])*]{0,3}:",
+                r"(?:^|[\n\[#*>]) ?(?:system|developer note) ?[\])*]{0,3}: ?[^\n]{0,40}?\b(?:you are|you must|ignore|override|disregard|disable"
+                r"|forget|enter|reveal|grant|new instructions?|all (?:previous|prior|safety))\b",
+            ),
+            pattern(
+                "inject injected injection hidden override",
+                r"\[ ?(?:inject(?:ed|ion)?|hidden(?: (?:text|instruction|message|note|prompt|comment)[^\]\n]{0,24})|admin override"
+                r"|system override|override)[:\]]",
+                r"\[hidden\]:",
+            ),
+            pattern("x-override", r"\bx-override\b"),
+        ),
     ),
     Rule(
         "prompt_extraction",
         "asks the model to give away its instructions",
-        "prompt prompts instructions instruction guidelines directives directive above configuration message rules "
-        "constraints policies",
-        rf"\b{REVEAL}\b{gap(40)}\b(?:your|its|chatgpt's|the (?:ai|model|assistant|chatbot|agent)'?s?) (?:own )?(?:{_SECRET_TEXT} "
-        rf"){{1,2}}{_PROMPT}\b"
-        rf"|\b(?:reveal|leak|dump|disclose|repeat|recite|divulge|expose|extract|spill|output|print)(?:ing|s)? (?:me |us )?(?:all |"
-        rf"out )?(?:of )?(?:the |any |these )?(?:{_SECRET_TEXT} ){{1,2}}(?:prompts?|instructions?|directives?|guidelines)\b"
-        rf"|\b{REVEAL} (?:me |us )?(?:all |out )?(?:of )?your (?:\w{{1,12}} ){{0,2}}(?:prompt|instructions|directives|guidelines|rules"
-        rf"|constraints|programming)\b"
-        rf"|\bwhat(?: are|'s| is| were| was)? (?:all )?(?:of )?your (?:\w{{1,12}} ){{0,2}}(?:instructions|prompt|directives|guidelines"
-        rf"|rules|constraints)\b|\bwhat (?:instructions|rules|prompt) (?:were|are|have) you\b"
-        rf"|\b{REVEAL} (?:me )?(?:everything|all(?: of)?(?: the)?(?: text| words| content| messages?)?|the (?:text|words|content|"
-        rf"sentences?|instructions|paragraph|messages?|prompt)) (?:written |found |that (?:is|was|came) )?(?:above|before|prior|"
-        rf"preceding)\b"
-        rf"|\b{ORDERS} (?:that )?(?:you(?:'ve| have| had)? (?:been |were )?(?:given|told|received)|you were|you (?:follow|received|got))"
-        rf"\b|\b(?:my|your) (?:system prompt|instructions) (?:is|are|say|says|tell|begin|starts?|reads?)\b"
-        rf"|\b(?:your|its) (?:system|hidden|initial|secret) (?:prompt|instructions)\b{gap(60)}\b(?:poem|story|bullet|verbatim|word for"
-        rf" word|sentence|json|base64|first|last|recite|song|code block|in full)\b"
-        rf"|\b(?:first|last) (?:sentence|word|line|paragraph)s? of (?:your|the) (?:system )?(?:prompt|instructions)\b"
-        rf"|\b(?:delete|erase|overwrite|replace|modify|rewrite) your (?:system )?(?:prompt|instructions)\b"
-        rf"|\b(?:print|repeat|output|show)(?: out)? (?:the|all) instructions (?:given|formatted|so far|verbatim|in )"
-        rf"|\b(?:inner monologue|thoughts?) reveals? (?:all )?(?:their|its|your) instructions\b",
+        phrases="""
+        <reveal> .. <own> own? <inner> _? !<mandate>|message|configuration
+        <betray> (me|us|out|all)? (of|the|any|all|these)? <inner> <inner>? !prompt|prompts|instructions|directives
+        <reveal> (me|us|all|out)? (of)? your _? _? !prompt|instructions|directives|constraints|programming
+        (show|tell|give|list) me your _? !rules|guidelines|configuration
+        (what|which) (are|is|were|was) (all)? (of)? your _? _? !instructions|prompt|directives|constraints
+        (what|which) (instructions|rules|prompt|directives) (were|are|have|did) !you (given|following|been given|receive|told|under)
+        <reveal> me? (everything|all|all of|the)? (the)? (text|words|content|sentences|instructions|paragraph|messages|message|prompt|line)? (written|found)? !above (this|here|the|verbatim|in|and|that|you|starting|word|_)
+        <reveal> me? everything !above|before|preceding|previously
+        (print|repeat|recite|output|show|say|copy|summarize) .. (words|text|everything|all|content|sentence|line) !above|before|preceding (this|here|the|my)
+        !<mandate> that? (you've been given|you have been given|you were given|you were told|you have received|you received|you are following|you were initialized with|you got)
+        (fill in|complete) .. my !system|instructions (prompt|instructions|say)
+        my !instructions (say|says|tell me) that i
+        your (system|hidden|initial|secret) !prompt|instructions ... (poem|story|bullet|verbatim|word for word|json|base64|first|last|recite|song|in full|french|spanish|german)
+        (first|last) (sentence|word|line|paragraph|words|lines|10 words) of (your|the system) (system)? !prompt|instructions
+        (delete|erase|overwrite|rewrite|wipe) your (system)? !prompt|instructions
+        (print|repeat|output|show|recite) out? (the|all|all the)? !instructions (given|formatted|so far|verbatim|in|above|you)
+        (inner monologue|thoughts|diary) .. (reveals|reveal|discloses) (all)? (of)? (their|its|your|his|her) !instructions|prompt|rules
+        repeat (your|the) (entire|whole|full)? !prompt
+        <inner> (_)? !<mandate>|hierarchy|framework|layer|layers|logic|criteria|heuristics|rubric that? (are|is|may be|might be|currently|silently|were)? <shape> .. (you|your|this answer|this response|this reply|the answer|the response|responses|replies)
+        (what|which|any|describe|explain|mention|disclose|list) (the|any)? <inner> _? !<mandate>|hierarchy|constraints|assumptions .. (you|your|this answer|this response)
+        """,
     ),
 )

@@ -7,67 +7,45 @@ about *your answer*, the one being written, is an instruction to whoever happens
 from __future__ import annotations
 
 from herma.safety.rule import Rule
-from herma.safety.vocabulary import gap
-
-_REPLY = r"(?:(?:your|the) (?:\w{1,10} )?(?:reply|response|answer|message|output)(?:'s)?)"
-_YOUR_REPLY = r"(?:your (?:\w{1,10} )?(?:reply|response|answer|message|output)(?:'s)?)"
-_PLANT = (
-    r"(?:add|append|include|insert|embed|integrate|incorporate|attach|weave|inject|place|put|slip|introduce|mention|blend|sneak|drop"
-    r"|tack)(?:s|ing)?"
-)
-_CODE = (
-    r"(?:code|python|script) ?(?:block|snippet|excerpt|section|segment|fragment|piece|sample|portion|lines?)?"
-)
 
 OUTPUT = (
     Rule(
         "output_planting",
         "tells the reader to plant something in its reply",
-        "reply response answer message output replies responses answers",
-        rf"\b{_PLANT} {gap(80)}\b(?:in|to|into|within|at the (?:end|start|beginning|top|bottom) of|inside|throughout) {_YOUR_REPLY}\b"
-        rf"|\b(?:augment|enhance|modify|supplement|alter|enrich|extend|infuse|adjust|spice up|tailor|lace|complement|amend) {_YOUR_REPLY}"
-        rf" (?:to|by|with|so|through|using)\b"
-        rf"|\bin your (?:reply|response|answer),? (?:also |subtly |please )?(?:tease|promote|advertise|hint|suggest|recommend|mention|urge|"
-        rf"encourage|persuade|insert|embed|plug|endorse|invite|offer|claim|imply|direct|link)\b"
-        rf"|\b(?:promote|advertise|plug|endorse|link(?:ing)? to|a link to|recommend|direct (?:users|people) to|point (?:users|people) to)"
-        rf" {gap(60)}\b(?:in|within|at the end of) (?:every|each|all|your|any) (?:\w{{1,10}} )?(?:repl(?:y|ies)|responses?|answers?|messages?)\b"
-        rf"|\b(?:end|begin|start|finish|conclude|close|open|preface) {_YOUR_REPLY} (?:with|by) (?:a link|the (?:phrase|words|text|link|url)|"
-        rf"[\"']|http|www)"
-        rf"|\b{_PLANT} {gap(60)}(?:https?://|www\.)\S{{1,80}} {gap(20)}\b(?:in|to|into|at) (?:every|each|all|any|the end of) (?:\w{{1,10}} "
-        rf"){{0,2}}(?:repl(?:y|ies)|responses?|answers?|messages?|emails?)\b"
-        rf"|\b{_PLANT} (?:a |the |this )?(?:\w{{1,12}} )?(?:link|url|ad|advert|advertisement|affiliate \w{{1,8}}|referral \w{{1,8}}|tracking "
-        rf"\w{{1,8}}|image)\b{gap(60)}\b(?:every|each|all|any|the) (?:\w{{1,10}} )?(?:repl(?:y|ies)|responses?|answers?)\b",
-        "medium",
+        phrases="""
+        <plant> ... (in|to|into|within|inside|throughout|of|with) your _? !reply|response|answer|message
+        (augment|enhance|modify|supplement|alter|enrich|extend|infuse|adjust|spice up|tailor|lace|complement|amend|conclude|expand|season|boost|craft|shape|frame|structure) your _? !reply|response|answer|message (to|by|with|so|through|using|in a way)
+        in your !reply|response|answer|message (also|subtly|please)? (tease|promote|advertise|hint|suggest|recommend|urge|encourage|persuade|insert|embed|plug|endorse|invite|offer|claim|imply|direct|link|emphasize|emphasise|add|include|mention|pretend|express|thank|share|advocate)
+        (promote|advertise|plug|endorse|link to|links to|recommend|direct users to|point users to|send users to) ... (in|within|at the end of) (every|each|all|your|any) _? !reply|replies|response|responses|answer|answers|message|messages
+        (end|begin|start|finish|conclude|close|open|preface) your _? !reply|response|answer|message (with|by) (a link|the phrase|the words|the text|the link|the url|http|https|www|saying)
+        <plant> (a|an|the|this|our|your|my)? _? !link|url|ad|advert|advertisement|affiliate|referral|tracking|promo|banner ... (in|to|into|at the end of|with) (every|each|all|any|the|future) _? <replies>
+        <plant> .. http|https|www ... (in|to|into|at the end of|with) (every|each|all|any) _? !reply|replies|response|responses|answer|answers|message|messages|email|emails
+        (end|finish|close|begin|start) (every|each|all) _? <replies> (with|by) .. !http|https|www|link|url
+        """,
+        severity="medium",
     ),
     Rule(
         "output_garbling",
         "tells the reader to garble or encode its reply",
-        "reply response answer message output",
-        rf"\b(?:misspell|scramble|jumble|rearrange|reverse|garble|shuffle|obfuscate|encode|encrypt|cipher|substitute|swap|transpose|mirror"
-        rf"|replace|convert|group|remove|omit|merge|anagram|capitali[sz]e|render|rewrite|present|deliver|display|provide|give|send|write|use|"
-        rf"transform|translate|express|introduce|communicate|craft|output|format|split|join|combine|eliminate|condense|separate)\b{gap(60)}\b"
-        rf"{_YOUR_REPLY}\b{gap(50)}\b(?:base ?\d\d|anagrams?|rot-?13|cipher|caesar|reverse\w{{0,2}}|backwards?|binary|hex\w{{0,7}}|morse|"
-        rf"substitution|symbols?|vowels?|consonants?|letters?|typos?|leet\w{{0,5}}|emoji cipher|pig latin|numbers?|anagram\w{{0,5}}|fours|threes|"
-        rf"pairs|spaces?|homophon\w{{1,4}}|ascii|unicode|atbash|url encoding|gibberish|sets of)\b"
-        rf"|\b(?:vowels?|letters?|consonants?|typos?|anagrams?|symbols?|words?|spaces?|numbers?|characters?|spelling|misspellings?|base ?\d\d|"
-        rf"rot-?13|reverse|morse|binary|hexadecimal)\b{gap(50)}\b(?:in|of|from|within|throughout|for|to) {_YOUR_REPLY}\b"
-        rf"|\b(?:misspell|scramble|jumble|garble|encrypt|encode|obfuscate|cipher) (?:\w{{1,12}} ){{0,6}}{_REPLY}\b"
-        rf"|\btranslate (?:all of )?{_YOUR_REPLY} (?:in)?to \w{{4,12}}\b"
-        rf"|\b(?:provide|give|write|send|return|deliver|state|express) {_YOUR_REPLY} (?:in|using|with|as|through) (?:\w{{1,12}} )?(?:reverse|base ?\d\d|"
-        rf"alphanumeric|homophon\w{{1,4}}|code|cipher|anagrams?|symbols)\b",
-        "medium",
+        phrases="""
+        (vowel|vowels|letter|letters|consonants|typo|typos|anagram|anagrams|symbols|symbol|words|spaces|numbers|characters|spelling|misspellings|base16|base32|base64|base85|rot13|reverse|morse|binary|hexadecimal|hex|alphabet|emojis instead|keywords|scrambled|word) ... (in|of|from|within|throughout|for|to) your _? !reply|response|answer|message|reply's|response's|answer's|message's
+        (misspell|scramble|jumble|garble|encrypt|encode|obfuscate|cipher|rearrange|anagram|reverse|shuffle) .. your _? !reply|response|answer|message|output|reply's|response's|answer's|message's
+        your _? !reply|response|answer|message|output .. (using|in|with|into|as|to|through|via|by) _? (anagrams|anagram|rot13|cipher|caesar cipher|reverse|backwards|binary|hexadecimal|hex|morse|alphanumeric|substitution|homophonic|base16|base32|base64|base85|base|letters|symbols|vowels|leetspeak|leet|pig latin|gibberish|ascii|atbash|numbers|code words|misspellings|typos|sets of|groups of|fours|threes|pairs)
+        (translate|convert) (all of)? your _? !reply|response|answer|message (to|into) _
+        (use|using) (base16|base32|base64|base85|rot13|morse|hex|binary|cipher|caesar|pig latin|leetspeak) .. your _? !reply|response|answer|message|output
+        !base16|base32|base64|rot13|morse (encoding|code) .. (your|reply|response|answer)
+        (reply|respond|answer) (only)? (in|using|with) !base16|base32|base64|rot13|morse|anagrams|gibberish|reverse
+        """,
+        severity="medium",
     ),
     Rule(
         "code_planting",
         "tells the reader to plant given code in its work",
-        "following subsequent below",
-        rf"\b(?:following|subsequent|below(?:-mentioned)?|ensuing|given|provided) {_CODE}\b{gap(90)}\b(?:your|the code you) (?:\w{{1,12}} ){{0,2}}(?:code"
-        rf"|codebase|solution|implementation|response|answer|reply|program|logic|explanation|elucidation|output|script|work|project|"
-        rf"application|algorithm|source)?\b[^\n]{{0,60}}(?:\n|:|$)"
-        rf"|\byour (?:\w{{1,12}} ){{0,2}}(?:code|codebase|solution|implementation|response|answer|program|logic|explanation|project|script)\b"
-        rf"{gap(70)}\b(?:following|subsequent|below(?:-mentioned)?|ensuing) {_CODE}\b"
-        rf"|\b(?:optimally|seamlessly|harmoniously|sure to|forget to|remember to|mind to|ensure)\b{gap(40)}\b(?:integrate|include|incorporate|embed|"
-        rf"inclusion|presence|use|apply|insert|add)\w{{0,3}}\b{gap(30)}\b(?:following|subsequent|below) {_CODE}\b",
-        "medium",
+        phrases="""
+        !following|subsequent|below|ensuing|given|provided|forthcoming <code> ... (your|the code you) _? _? <work>
+        your _? _? <work> ... !following|subsequent|below|ensuing|forthcoming <code>
+        (optimally|seamlessly|harmoniously|be sure to|don't forget to|remember to|keep in mind to|make sure to|ensure) .. (integrate|include|incorporate|embed|inclusion|integration|presence|insert|use|apply|execute|add) ... !following|subsequent|below|ensuing <code>
+        """,
+        severity="medium",
     ),
 )

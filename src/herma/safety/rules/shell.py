@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from herma.safety.rule import Rule
-from herma.safety.vocabulary import gap, near
+from herma.safety.rule import Rule, pattern
+
+
+def gap(most: int) -> str:
+    """Up to `most` characters of the same paragraph, as few as possible."""
+    return rf"[^\n]{{0,{most}}}?"
+
 
 _SECRET_FILE = (
     r"(?:(?:\S{0,60}/)?\.env(?:\.(?:local|prod|production|staging))?(?![.\w-])|\S{0,60}\.ssh/(?:id_\w{1,12}|\S{0,30}\.pem|\*)(?!\.pub)"
@@ -31,85 +36,99 @@ SHELL = (
     Rule(
         "exfiltration_command",
         "a command that would send secrets elsewhere",
-        "curl wget nc ncat netcat scp rsync invoke socat requests httpx urllib fetch http ftp dig nslookup ping iwr xmlhttprequest "
-        "telnet",
-        rf"\b(?:curl|wget|https?|iwr|invoke-webrequest|invoke-restmethod)\b(?:[^\n]{{0,200}}?(?: -d| --data\S{{0,12}}| -f| --form|"
-        rf" --post-(?:data|file)| -t| --upload-file| -body)[ =]?[^\n]{{0,60}}?|[^\n]{{0,160}}?[?&][\w-]{{1,20}}=[\"']?)(?:"
-        rf"{_SECRET_VARIABLE}|@?{_SECRET_FILE}|\$\((?:cat|env|printenv|whoami|base64|hostname|id|cat<)|`(?:cat|env|printenv|whoami))"
-        rf"|\b(?:cat|env|printenv|set|tar|base64|gzip|history|xxd)\b[^\n|]{{0,80}}\|(?:[^\n|]{{0,40}}\|)? ?(?:curl|wget|nc|ncat|netcat|"
-        rf"socat|telnet|openssl s_client)\b"
-        rf"|\b(?:nc|ncat|netcat|socat)\b[^\n]{{0,60}}?(?:<[ ]?{_SECRET_FILE}| -e ?/bin/| -c ?/bin/|exec:)"
-        rf"|\b(?:scp|rsync)\b[^\n]{{0,60}}?{_SECRET_FILE}[^\n]{{0,40}}?[\w.-]{{1,40}}@?[\w.-]{{1,40}}:"
-        rf"|\b(?:curl|wget|nc|dig|nslookup|ping)\b[^\n]{{0,120}}?\$\((?:cat|env|printenv|whoami|base64|hostname)"
-        rf"|\b(?:requests|httpx|urllib3?|fetch|axios|xmlhttprequest)\b[^\n]{{0,200}}?\b(?:os\.environ|process\.env|getenv|document\.cookie"
-        rf"|localstorage|open\([\"']{_SECRET_FILE})"
-        rf"|\b(?:os\.environ|process\.env|document\.cookie)\b[^\n]{{0,200}}?\b(?:requests|httpx|http\.client|urllib\S{{0,12}}|fetch|axios|"
-        rf"socket|ftp|xmlhttprequest|smtplib)\b",
+        patterns=(
+            pattern(
+                "curl wget nc ncat netcat scp rsync invoke socat requests httpx urllib fetch http ftp dig nslookup ping iwr xmlhttprequest "
+                "telnet",
+                rf"\b(?:curl|wget|https?|iwr|invoke-webrequest|invoke-restmethod)\b(?:[^\n]{{0,200}}?(?: -d| --data\S{{0,12}}| -f| --form|"
+                rf" --post-(?:data|file)| -t| --upload-file| -body)[ =]?[^\n]{{0,60}}?|[^\n]{{0,160}}?[?&][\w-]{{1,20}}=[\"']?)(?:"
+                rf"{_SECRET_VARIABLE}|@?{_SECRET_FILE}|\$\((?:cat|env|printenv|whoami|base64|hostname|id|cat<)|`(?:cat|env|printenv|whoami))"
+                rf"|\b(?:cat|env|printenv|set|tar|base64|gzip|history|xxd)\b[^\n|]{{0,80}}\|(?:[^\n|]{{0,40}}\|)? ?(?:curl|wget|nc|ncat|netcat|"
+                rf"socat|telnet|openssl s_client)\b"
+                rf"|\b(?:nc|ncat|netcat|socat)\b[^\n]{{0,60}}?(?:<[ ]?{_SECRET_FILE}| -e ?/bin/| -c ?/bin/|exec:)"
+                rf"|\b(?:scp|rsync)\b[^\n]{{0,60}}?{_SECRET_FILE}[^\n]{{0,40}}?[\w.-]{{1,40}}@?[\w.-]{{1,40}}:"
+                rf"|\b(?:curl|wget|nc|dig|nslookup|ping)\b[^\n]{{0,120}}?\$\((?:cat|env|printenv|whoami|base64|hostname)"
+                rf"|\b(?:requests|httpx|urllib3?|fetch|axios|xmlhttprequest)\b[^\n]{{0,200}}?\b(?:os\.environ|process\.env|getenv|document\.cookie"
+                rf"|localstorage|open\([\"']{_SECRET_FILE})"
+                rf"|\b(?:os\.environ|process\.env|document\.cookie)\b[^\n]{{0,200}}?\b(?:requests|httpx|http\.client|urllib\S{{0,12}}|fetch|axios|"
+                rf"socket|ftp|xmlhttprequest|smtplib)\b",
+            ),
+        ),
     ),
     Rule(
         "exfiltration_request",
         "asks to send private things elsewhere",
-        "send sends sending post posts upload uploads uploading transmit forward forwarding email exfiltrate exfiltrates leak submit "
-        "ship deliver push copy report relay pass mail http https www",
-        rf"\b{_SEND} {gap(60)}\b{_SECRET_THING}\b{gap(60)}\b(?:to|at|via|using|through) {gap(20)}{_ELSEWHERE}"
-        rf"|\b{_SECRET_THING}\b{gap(40)}\b(?:to be |and |then )?{_SEND} {gap(30)}\b(?:to|at|via) {gap(20)}{_ELSEWHERE}"
-        rf"|\bexfiltrat(?:e|ing|es) (?:all |the |any |user |your |my |its )"
-        rf"|\b(?:append|attach|add|include|embed|encode|put) {gap(40)}\b{_SECRET_THING}\b{gap(40)}\b(?:to|in|into|as) (?:the |an? |every )?"
-        rf"(?:\w{{1,12}} )?(?:url|query|link|image|markdown|request|webhook|tracking)",
+        patterns=(
+            pattern(
+                "send sends sending post posts upload uploads uploading transmit forward forwarding email exfiltrate exfiltrates leak submit "
+                "ship deliver push copy report relay pass mail http https www",
+                rf"\b{_SEND} {gap(60)}\b{_SECRET_THING}\b{gap(60)}\b(?:to|at|via|using|through) {gap(20)}{_ELSEWHERE}"
+                rf"|\b{_SECRET_THING}\b{gap(40)}\b(?:to be |and |then )?{_SEND} {gap(30)}\b(?:to|at|via) {gap(20)}{_ELSEWHERE}"
+                rf"|\bexfiltrat(?:e|ing|es) (?:all |the |any |user |your |my |its )"
+                rf"|\b(?:append|attach|add|include|embed|encode|put) {gap(40)}\b{_SECRET_THING}\b{gap(40)}\b(?:to|in|into|as) (?:the |an? |every )?"
+                rf"(?:\w{{1,12}} )?(?:url|query|link|image|markdown|request|webhook|tracking)",
+            ),
+        ),
     ),
     Rule(
         "secret_file",
         "tells the reader to read a file of secrets",
-        ".env .ssh id_rsa id_ed25519 .aws .netrc .npmrc .pypirc .pgpass .git-credentials /etc/shadow .kube .docker .gnupg "
-        "credentials.json /proc/self",
-        rf"{_NOT}\b(?:cat|less|more|head|tail|base64|xxd|strings|type|get-content|bat)(?: -\w{{1,8}}){{0,3}} {_SECRET_FILE}"
-        rf"|{_NOT}\b(?:read|open|print|show|output|paste|include|dump|reveal|display|copy|give me|extract|steal|grab)(?: \w{{1,12}})"
-        rf"{{0,2}}(?: contents?)?(?: of| from)?(?: the| my| your)?(?: file| user's)? [\"'`]?{_SECRET_FILE}[\"'`]?[^\n]{{0,40}}?\b(?:and|in|to|"
-        rf"then|into|here|verbatim|aloud)\b[^\n]{{0,30}}?\b(?:you|your|reply|response|output|me|chat|send|post|answer|include|http\S{{0,40}})",
+        patterns=(
+            pattern(
+                ".env .ssh id_rsa id_ed25519 .aws .netrc .npmrc .pypirc .pgpass .git-credentials /etc/shadow .kube .docker .gnupg "
+                "credentials.json /proc/self",
+                rf"{_NOT}\b(?:cat|less|more|head|tail|base64|xxd|strings|type|get-content|bat)(?: -\w{{1,8}}){{0,3}} {_SECRET_FILE}"
+                rf"|{_NOT}\b(?:read|open|print|show|output|paste|include|dump|reveal|display|copy|give me|extract|steal|grab)(?: \w{{1,12}})"
+                rf"{{0,2}}(?: contents?)?(?: of| from)?(?: the| my| your)?(?: file| user's)? [\"'`]?{_SECRET_FILE}[\"'`]?[^\n]{{0,40}}?\b(?:and|in|to|"
+                rf"then|into|here|verbatim|aloud)\b[^\n]{{0,30}}?\b(?:you|your|reply|response|output|me|chat|send|post|answer|include|http\S{{0,40}})",
+            ),
+        ),
     ),
     Rule(
         "ssh_backdoor",
         "adds a key that lets somebody log in",
-        "authorized_keys authorized_key",
-        rf">{{1,2}} ?[\"']?\S{{0,60}}authorized_keys|\btee (?:-a )?\S{{0,60}}authorized_keys"
-        rf"|\b(?:add|append|write|put|insert|copy|install|place|echo)(?:ing|s)? (?:this|the following|that|these|our|attacker\S{{0,4}}|an? |the"
-        rf" attacker\S{{0,4}}|ssh-(?:rsa|ed25519)|[\"'`]ssh-)\b{gap(100)}authorized_keys"
-        rf"|authorized_keys\b{gap(80)}\b(?:ssh-(?:rsa|ed25519) aaaa|silently|secretly|backdoor|persist\w{{0,6}}|attacker)"
-        rf"|\b(?:backdoor|attacker\S{{0,4}}|persisten\w{{1,3}})\b{gap(80)}authorized_keys",
+        patterns=(
+            pattern(
+                "authorized_keys authorized_key",
+                rf">{{1,2}} ?[\"']?\S{{0,60}}authorized_keys|\btee (?:-a )?\S{{0,60}}authorized_keys"
+                rf"|\b(?:add|append|write|put|insert|copy|install|place|echo)(?:ing|s)? (?:this|the following|that|these|our|attacker\S{{0,4}}|an? |the"
+                rf" attacker\S{{0,4}}|ssh-(?:rsa|ed25519)|[\"'`]ssh-)\b{gap(100)}authorized_keys"
+                rf"|authorized_keys\b{gap(80)}\b(?:ssh-(?:rsa|ed25519) aaaa|silently|secretly|backdoor|persist\w{{0,6}}|attacker)"
+                rf"|\b(?:backdoor|attacker\S{{0,4}}|persisten\w{{1,3}})\b{gap(80)}authorized_keys",
+            ),
+        ),
     ),
     Rule(
         "remote_shell",
         "opens a shell to somebody else, or runs hidden code",
-        "/dev/tcp mkfifo base64 b64decode reverse backdoor crontab eval frombase64string keylogger ransomware",
-        r"/dev/tcp/|\bmkfifo\b[^\n]{0,80}?\b(?:nc|sh)\b|\bbase64 (?:-d|--decode|-di)\b[^\n]{0,40}?\| ?(?:sudo )?(?:ba|z)?sh\b"
-        r"|\b(?:exec|eval)\([^\n]{0,40}?b64decode|\bfrombase64string\b[^\n]{0,80}?\b(?:iex|invoke-expression)"
-        r"|\b(?:open|start|spawn|create|establish|run|launch|install|plant|add|insert|deploy|set up)(?: up)? (?:an? |the )?(?:\w{1,12} )?"
-        r"(?:reverse shell|backdoor|keylogger|ransomware|cryptominer)\b[^\n]{0,60}?\b(?:on|in|to|at|from|for|into)\b"
-        r"|\bcrontab\b[^\n]{0,100}?\b(?:curl|wget)\b[^\n]{0,100}?\| ?(?:ba)?sh\b",
+        patterns=(
+            pattern(
+                "/dev/tcp mkfifo base64 b64decode reverse backdoor crontab eval frombase64string keylogger ransomware",
+                r"/dev/tcp/|\bmkfifo\b[^\n]{0,80}?\b(?:nc|sh)\b|\bbase64 (?:-d|--decode|-di)\b[^\n]{0,40}?\| ?(?:sudo )?(?:ba|z)?sh\b"
+                r"|\b(?:exec|eval)\([^\n]{0,40}?b64decode|\bfrombase64string\b[^\n]{0,80}?\b(?:iex|invoke-expression)"
+                r"|\b(?:open|start|spawn|create|establish|run|launch|install|plant|add|insert|deploy|set up)(?: up)? (?:an? |the )?(?:\w{1,12} )?"
+                r"(?:reverse shell|backdoor|keylogger|ransomware|cryptominer)\b[^\n]{0,60}?\b(?:on|in|to|at|from|for|into)\b"
+                r"|\bcrontab\b[^\n]{0,100}?\b(?:curl|wget)\b[^\n]{0,100}?\| ?(?:ba)?sh\b",
+            ),
+        ),
     ),
     Rule(
         "destructive_command",
         "a command that destroys data",
-        "rm dd mkfs shred format forkbomb",
-        rf"{_NOT}\brm -(?:rf|fr|r -f)(?: --no-preserve-root)? (?:/|~|\$home|/\*|~/|\*)(?=$|[\s;&|\"'`)])(?! (?:is|was|are|would|can|"
-        rf"without))|\bdd if=/dev/(?:zero|u?random) of=/dev/(?:sd|nvme|hd|disk|vd)",
+        patterns=(
+            pattern(
+                "rm dd mkfs shred format forkbomb",
+                rf"{_NOT}\brm -(?:rf|fr|r -f)(?: --no-preserve-root)? (?:/|~|\$home|/\*|~/|\*)(?=$|[\s;&|\"'`)])(?! (?:is|was|are|would|can|"
+                rf"without))|\bdd if=/dev/(?:zero|u?random) of=/dev/(?:sd|nvme|hd|disk|vd)",
+            ),
+        ),
     ),
     Rule(
         "agent_config",
         "changes an agent's own configuration against its owner",
-        "agents.md claude.md .cursorrules .clinerules .windsurfrules gemini.md soul.md memory.md user.md settings.json config.yaml "
-        "config.toml mcp.json .mcp.json copilot-instructions system_prompt",
-        near(
-            r"(?:edit|modify|append|add|write|overwrite|insert|change|update|replace|put|inject|set|delete|remove|alter)(?:s|ing)?\b"
-            rf"{gap(50)}(?:agents\.md|claude\.md|\.cursorrules|\.clinerules|\.windsurfrules|gemini\.md|soul\.md|memory\.md|user\.md|mcp\.json"
-            r"|settings\.json|config\.ya?ml|config\.toml|copilot-instructions\S{0,4})",
-            r"(?:ignor(?:e|es|ing) (?:all|any|the|previous|its|user|your|safety)\w{0,6}|disabl(?:e|es|ing) (?:\w{1,12} ){0,2}(?:safety|approval"
-            r"s?|confirmations?|sandbox|permissions?|checks|scanner|guardrails?)|auto-?approv\w{1,4}|allow(?:s|ing)? (?:all|any|every)"
-            r" (?:commands?|tools?|requests?)|without (?:asking|approval|confirmation|permission|telling)|never asks?(?: the user)? for|"
-            r"attacker\S{0,6}|backdoor|exfiltrat\w{1,4}|bypass\w{0,4}|obey\w{0,3}|silently|secretly|hidden instructions?|every (?:future )?"
-            r"(?:agent|session)(?:s)? (?:\w{1,10} )?(?:obeys?|runs?|executes?|sends?|follows?)|unrestricted|trusts? (?:all|everything|any)"
-            r"|malicious|skip\w{0,4} (?:all )?(?:permission|approval|confirmation|safety)\w{0,2}|curl \S{1,60}|all safety)",
-            120,
-        ),
+        phrases="""
+        <edit> .. !<agentfile> ... <subvert>
+        <subvert> ... <edit> .. !<agentfile>
+        """,
     ),
 )
