@@ -124,3 +124,103 @@ class Inbox(Protocol):
     def decide(self, pending_id: int, decision: Literal["approved", "rejected"], now: float) -> bool:
         """Take one out, remembering the decision. False when it is not waiting (any more)."""
         ...
+
+
+# ── transcripts and their index ──
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a change feed was read. Another store, or another epoch of it, makes the number meaningless."""
+
+    store_id: str
+    epoch: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedChange:
+    """One row of the change feed: these messages were appended to a session, or are gone from it."""
+
+    seq: int
+    kind: Literal["append", "purge"]
+    message_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """What the index needs of one message: prose, and the names and arguments of the tools it calls."""
+
+    id: int
+    session_id: str
+    role: str
+    timestamp: float
+    text: str
+
+
+class ChangeFeed(Protocol):
+    """What a derived index follows. Consumers never guess from ids: a larger id need not become visible later."""
+
+    def position(self) -> Position:
+        """Where the feed ends now."""
+        ...
+
+    def since(self, seq: int, limit: int) -> Sequence[FeedChange]:
+        """The next changes after `seq`, at most `limit` of them."""
+        ...
+
+    def searchable(self, message_ids: Sequence[int]) -> Sequence[Searchable]:
+        """These messages as far as they still exist, large payloads included."""
+        ...
+
+    def message_count(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A message the index found, best first; higher scores are better."""
+
+    message_id: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A query as the index understands it: of `any_of` at least one selects; the others must or must not occur.
+
+    Each innermost tuple is one alternative: a word, or the words of a phrase. Of words in `prefix` only the beginning
+    is given.
+    """
+
+    any_of: tuple[tuple[str, ...], ...] = ()
+    all_of: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    none_of: tuple[tuple[str, ...], ...] = ()
+    prefix: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the index answers: candidates best first, and what it did with common words (`notes` is for people)."""
+
+    candidates: tuple[Scored, ...]
+    matches: int
+    exhausted: bool
+    notes: tuple[str, ...] = ()
+
+
+class TextIndex(Protocol):
+    """Words and characters of every message; derived, so it may be deleted at any time."""
+
+    def find(self, terms: Terms, limit: int) -> Found:
+        """The best `limit` messages for these terms among what is indexed."""
+        ...
+
+    def catch_up(self, at_most: int) -> int:
+        """Index what is new if that is at most so many messages. → how many messages are still missing."""
+        ...
+
+    def suspect(self) -> None:
+        """Something found does not look right: have the index checked in the background, at most once a minute."""
+        ...
+
+    def close(self) -> None: ...

@@ -7,10 +7,10 @@ shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 Target: TypeAlias = Literal["memory", "user"]
 TARGETS: tuple[Target, ...] = ("memory", "user")
@@ -38,7 +38,7 @@ class Finding:
     why: str
 
 
-# ── where a text comes from ──────────────────────────────────────────────────────────────────────────────────────────
+# ── where a text comes from ──
 
 
 class Who(StrEnum):
@@ -75,7 +75,7 @@ class Author:
     message: int | None = None
 
 
-# ── operations on curated memory ─────────────────────────────────────────────────────────────────────────────────────
+# ── operations on curated memory ──
 
 Category: TypeAlias = Literal["identity", "preference", "environment", "convention", "lesson"]
 CATEGORIES: tuple[Category, ...] = ("identity", "preference", "environment", "convention", "lesson")
@@ -120,13 +120,11 @@ class Suggestion:
     why: str
 
 
-# ── outcomes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── outcomes ──
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What every outcome carries."""
-
     target: Target
     message: str
     entry_count: int
@@ -205,7 +203,7 @@ class Staged(_Outcome):
 MemoryOutcome: TypeAlias = Applied | Duplicate | OverBudget | NoMatch | Ambiguous | Blocked | Drifted | Staged
 
 
-# ── what is kept about curated memory ────────────────────────────────────────────────────────────────────────────────
+# ── what is kept about curated memory ──
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +261,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One rendered piece of the prompt, with the file it shows."""
+    """One rendered piece of the prompt and the file it shows."""
 
     target: Target
     source: str
@@ -299,4 +297,110 @@ class StoreStatus:
     changes: int
     trouble: str = ""
     findings: int = 0
-    notes: Sequence[str] = field(default_factory=tuple)
+
+
+# ── transcripts ──
+
+Content: TypeAlias = str | list[dict[str, Any]] | None
+"""Text, or OpenAI-style parts."""
+Hidden: TypeAlias = Literal["", "rewound", "compacted"]
+Reason: TypeAlias = Literal["new", "resume", "branch", "compression", "delegation"]
+"""Why a session followed its parent. resume and compression go on with the conversation; the others begin their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as it is kept. `sent` is what the model was really sent, where that differs from `content`."""
+
+    role: str
+    content: Content = None
+    id: int = 0
+    session_id: str = ""
+    timestamp: float = 0.0
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    reasoning: str | None = None
+    sent: Content = None
+    told: str | None = None
+    tokens: int | None = None
+    finish_reason: str | None = None
+    hidden: Hidden = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the original message that have no place of their own, kept for an exact round trip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and money that a session cost."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One session. `conversation` is the id of the first session of the same conversation."""
+
+    id: str
+    source: str
+    scope: Scope
+    started: float
+    conversation: str
+    title: str | None = None
+    model: str | None = None
+    parent: str | None = None
+    reason: Reason = "new"
+    ended: float | None = None
+    end_reason: str | None = None
+    archived: bool = False
+    message_count: int = 0
+    tool_call_count: int = 0
+    usage: Usage = Usage()
+    last_active: float = 0.0
+    preview: str = ""
+
+
+# ── search ──
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing found: the message that matched, and why it is here."""
+
+    session_id: str
+    message_id: int
+    role: str
+    snippet: str
+    score: float
+    timestamp: float
+    conversation: str
+    session: SessionInfo | None = None
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """How many matches a rule left out, and how to get them."""
+
+    rule: str
+    count: int
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """What was found, how the query was read, what was searched and what was left out."""
+
+    query: str
+    hits: tuple[Hit, ...] = ()
+    understood: str = ""
+    searched: str = ""
+    dropped: tuple[Dropped, ...] = ()
+    notes: tuple[str, ...] = ()
+    lag: int = 0
+    took_ms: float = 0.0
