@@ -1,81 +1,16 @@
-"""Values that everything shares: all frozen, none of them does anything.
-
-`Scope` says whose memory is meant. `Add`, `Replace` and `Remove` ask for a change; a `MemoryOutcome` says what came
-of it. `Change` is one row of history, `Entry` one entry with what is known about it, `Snapshot` what a session was
-shown.
-"""
+"""Curated memory: operations, what came of them, and what is kept about entries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, ClassVar, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from herma.types.common import Author, Finding, Origin, Scope
 
 Target: TypeAlias = Literal["memory", "user"]
 TARGETS: tuple[Target, ...] = ("memory", "user")
 DELIMITER = "\n§\n"
 """What separates the entries of a curated file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Whose memory is meant. The empty scope is the home's own."""
-
-    profile: str = ""
-    project: str = ""
-    user: str = ""
-    chat: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing the scanner objects to: which rule, where (character offsets), how bad, and why in a few words."""
-
-    rule: str
-    span: tuple[int, int]
-    severity: Literal["high", "medium"]
-    why: str
-
-
-# ── where a text comes from ──
-
-
-class Who(StrEnum):
-    """Whose hand made a change."""
-
-    USER = "user"
-    TOOL = "tool"
-    REVIEW = "review"
-    IMPORT = "import"
-    HAND_EDIT = "hand edit"
-
-
-class Origin(StrEnum):
-    """Where the knowledge came from. Only the first two are trusted as they are."""
-
-    USER_SAID = "user said"
-    AGENT_CONCLUDED = "agent concluded"
-    TOOL_OUTPUT = "tool output"
-    WEB = "web"
-    IMPORT = "import"
-
-    @property
-    def trusted(self) -> bool:
-        return self in (Origin.USER_SAID, Origin.AGENT_CONCLUDED)
-
-
-@dataclass(frozen=True, slots=True)
-class Author:
-    """Who makes a change, on what knowledge, and in which session and message."""
-
-    who: Who = Who.USER
-    origin: Origin = Origin.USER_SAID
-    session: str | None = None
-    message: int | None = None
-
-
-# ── operations on curated memory ──
 
 Category: TypeAlias = Literal["identity", "preference", "environment", "convention", "lesson"]
 CATEGORIES: tuple[Category, ...] = ("identity", "preference", "environment", "convention", "lesson")
@@ -297,110 +232,3 @@ class StoreStatus:
     changes: int
     trouble: str = ""
     findings: int = 0
-
-
-# ── transcripts ──
-
-Content: TypeAlias = str | list[dict[str, Any]] | None
-"""Text, or OpenAI-style parts."""
-Hidden: TypeAlias = Literal["", "rewound", "compacted"]
-Reason: TypeAlias = Literal["new", "resume", "branch", "compression", "delegation"]
-"""Why a session followed its parent. resume and compression go on with the conversation; the others begin their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message as it is kept. `sent` is what the model was really sent, where that differs from `content`."""
-
-    role: str
-    content: Content = None
-    id: int = 0
-    session_id: str = ""
-    timestamp: float = 0.0
-    tool_calls: tuple[dict[str, Any], ...] = ()
-    tool_call_id: str | None = None
-    tool_name: str | None = None
-    reasoning: str | None = None
-    sent: Content = None
-    told: str | None = None
-    tokens: int | None = None
-    finish_reason: str | None = None
-    hidden: Hidden = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the original message that have no place of their own, kept for an exact round trip."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens and money that a session cost."""
-
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    cost_usd: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
-    """One session. `conversation` is the id of the first session of the same conversation."""
-
-    id: str
-    source: str
-    scope: Scope
-    started: float
-    conversation: str
-    title: str | None = None
-    model: str | None = None
-    parent: str | None = None
-    reason: Reason = "new"
-    ended: float | None = None
-    end_reason: str | None = None
-    archived: bool = False
-    message_count: int = 0
-    tool_call_count: int = 0
-    usage: Usage = Usage()
-    last_active: float = 0.0
-    preview: str = ""
-
-
-# ── search ──
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One thing found: the message that matched, and why it is here."""
-
-    session_id: str
-    message_id: int
-    role: str
-    snippet: str
-    score: float
-    timestamp: float
-    conversation: str
-    session: SessionInfo | None = None
-    why: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """How many matches a rule left out, and how to get them."""
-
-    rule: str
-    count: int
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchReport:
-    """What was found, how the query was read, what was searched and what was left out."""
-
-    query: str
-    hits: tuple[Hit, ...] = ()
-    understood: str = ""
-    searched: str = ""
-    dropped: tuple[Dropped, ...] = ()
-    notes: tuple[str, ...] = ()
-    lag: int = 0
-    took_ms: float = 0.0

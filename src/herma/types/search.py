@@ -1,0 +1,45 @@
+"""What a search found, and how it went about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from herma.types.transcript import SessionInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing found: the message that matched, and why it is here."""
+
+    session_id: str
+    message_id: int
+    role: str
+    snippet: str
+    score: float
+    timestamp: float
+    conversation: str
+    session: SessionInfo | None = None
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """How many matches a rule left out, and how to get them."""
+
+    rule: str
+    count: int
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """What was found, how the query was read, what was searched and what was left out."""
+
+    query: str
+    hits: tuple[Hit, ...] = ()
+    understood: str = ""
+    searched: str = ""
+    dropped: tuple[Dropped, ...] = ()
+    notes: tuple[str, ...] = ()
+    lag: int = 0
+    took_ms: float = 0.0

@@ -1,0 +1,72 @@
+"""Sessions and their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from herma.types.common import Scope
+
+Content: TypeAlias = str | list[dict[str, Any]] | None
+"""Text, or OpenAI-style parts."""
+Hidden: TypeAlias = Literal["", "rewound", "compacted"]
+Reason: TypeAlias = Literal["new", "resume", "branch", "compression", "delegation"]
+"""Why a session followed its parent. resume and compression go on with the conversation; the others begin their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as it is kept. `sent` is what the model was really sent, where that differs from `content`."""
+
+    role: str
+    content: Content = None
+    id: int = 0
+    session_id: str = ""
+    timestamp: float = 0.0
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    reasoning: str | None = None
+    sent: Content = None
+    told: str | None = None
+    tokens: int | None = None
+    finish_reason: str | None = None
+    hidden: Hidden = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the original message that have no place of their own, kept for an exact round trip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and money that a session cost."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One session. `conversation` is the id of the first session of the same conversation."""
+
+    id: str
+    source: str
+    scope: Scope
+    started: float
+    conversation: str
+    title: str | None = None
+    model: str | None = None
+    parent: str | None = None
+    reason: Reason = "new"
+    ended: float | None = None
+    end_reason: str | None = None
+    archived: bool = False
+    message_count: int = 0
+    tool_call_count: int = 0
+    usage: Usage = Usage()
+    last_active: float = 0.0
+    preview: str = ""
