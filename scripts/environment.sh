@@ -66,7 +66,7 @@ ensure_environment() {
     done
     echo "Installing herma${extra:+ with its $extra extra} and what it needs" >&2
     rm -f .venv/installed-* # an interrupted installation must not look like a finished one
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".${extra:+[$extra]}" || {
+    .venv/bin/python -m pip install -qq --disable-pip-version-check --editable ".${extra:+[$extra]}" || {
         echo "run: the installation failed; what pip says is above" >&2
         exit 1
     }

@@ -112,17 +112,13 @@ def _compose(text: str, path: Path) -> Node | None:
         return None
     if root.id != "mapping":
         found = "a list" if root.id == "sequence" else "a single value"
-        raise ConfigError(
-            f"{path} holds {found}; sections of keys are expected.", hint="For example: memory:"
-        )
+        raise ConfigError(f"{path} holds {found}; sections of keys are expected.", hint="For example: memory:")
     _check_keys(root, path)
     return root
 
 
 def _broken(path: Path, at: str, problem: str, cause: Exception) -> NoReturn:
-    raise ConfigError(
-        f"{path}{at} is not valid YAML: {problem}.", hint="Correct the file and try again."
-    ) from cause
+    raise ConfigError(f"{path}{at} is not valid YAML: {problem}.", hint="Correct the file and try again.") from cause
 
 
 def _check_keys(root: Node, path: Path) -> None:
@@ -140,12 +136,9 @@ def _check_keys(root: Node, path: Path) -> None:
         lines: dict[str, int] = {}
         for key, value in node.value:
             todo.append(value)
-            if key.id != "scalar":
-                if node is root:
-                    line = key.start_mark.line + 1
-                    raise ConfigError(f"{path}, line {line}: a section's name must be plain text.")
-                continue
             line = key.start_mark.line + 1
+            if key.id != "scalar":
+                raise ConfigError(f"{path}, line {line}: a key's name must be plain text.")
             if key.value in lines and key.value != "<<":
                 raise ConfigError(
                     f"{path}, line {line}: the key {key.value!r} is already on line {lines[key.value]}.",
@@ -160,49 +153,68 @@ def _check_keys(root: Node, path: Path) -> None:
 def with_value(text: str, path: Path, section: str, key: str, value: str | float) -> str:
     """The text with `section.key` set to `value`, and nothing else changed."""
     body = text.removeprefix(_BOM)
-    end = "\r\n" if "\r\n" in body else "\n"
-    pair = f"{key}: {_yaml(value)}"
     root = _compose(body, path)
     header, node = _find(root, section)
-    if root is None or header is None or node is None:
-        edited = _append_section(body, root, section, pair, end)
-    elif node.id == "mapping":
-        own, old = _find(node, key)
-        if own is not None and old is not None:
-            start, stop = _span(body, own, old)
-            edited = body[:start] + (" " if body[start - 1] == ":" else "") + _yaml(value) + body[stop:]
-        else:
-            edited = _insert_pair(body, node, pair, end)
-    elif _item(header, node).kind == "null":
-        start, stop = _span(body, header, node)
-        rest = _line_end(body, stop)
-        indent = " " * (header.start_mark.column + 2)
-        edited = f"{body[:start].rstrip(' ')}{body[stop:rest]}{end}{indent}{pair}{body[rest:]}"
-    else:
+    if header is not None and node is not None and _item(header, node).kind not in ("map", "null"):
         line = header.start_mark.line + 1
         raise ConfigError(f"{path}, line {line}: {section} is not a section, so {key} has no place in it.")
-    return text[: len(text) - len(body)] + _checked(body, edited, path, section, key)
+    plain = value if isinstance(value, str) else _yaml(value)
+    try:
+        edited = _set(body, root, section, key, _yaml(value))
+        return text[: len(text) - len(body)] + _checked(body, edited, path, section, key, plain)
+    except _ElsewhereError as exc:
+        raise _refusal(path, section, key) from exc
 
 
 def without_value(text: str, path: Path, section: str, key: str) -> str:
     """The text without `section.key`; unchanged when it is not there."""
     body = text.removeprefix(_BOM)
-    _, node = _find(_compose(body, path), section)
-    names = [inner.value for inner, _ in node.value] if node is not None and node.id == "mapping" else []
-    if node is None or key not in names:
+    header, node = _find(_compose(body, path), section)
+    if header is None or node is None or node.id != "mapping" or _find(node, key)[0] is None:
         return text
-    at = names.index(key)
-    own, old = node.value[at]
-    start, stop = own.start_mark.index, _span(body, own, old)[1]
-    if not node.flow_style:
-        start = body.rfind("\n", 0, start) + 1
-        stop = _line_end(body, stop)
-        stop += 2 if body.startswith("\r\n", stop) else 1
-    elif at + 1 < len(names):
-        stop = node.value[at + 1][0].start_mark.index
+    try:
+        _span(body, header, node)
+        edited = _unset(body, node, key)
+        return text[: len(text) - len(body)] + _checked(body, edited, path, section, key, None)
+    except _ElsewhereError as exc:
+        raise _refusal(path, section, key) from exc
+
+
+class _ElsewhereError(Exception):
+    """A value is an alias: what would be edited stands in another place, and counts there too."""
+
+
+def _set(text: str, root: Node | None, section: str, key: str, value: str) -> str:
+    end = "\r\n" if "\r\n" in text else "\n"
+    pair = f"{key}: {value}"
+    header, node = _find(root, section)
+    if header is None or node is None:
+        return _append_section(text, root, section, pair, end)
+    start, stop = _span(text, header, node)
+    if node.id == "mapping":
+        own, old = _find(node, key)
+        if own is None or old is None:
+            return _insert_pair(text, node, pair, end)
+        start, stop = _span(text, own, old)
+        return text[:start] + (" " if text[start - 1] == ":" else "") + value + text[stop:]
+    rest = _line_end(text, stop)
+    indent = " " * (header.start_mark.column + 2)
+    return f"{text[:start].rstrip(' ')}{text[stop:rest]}{end}{indent}{pair}{text[rest:]}"
+
+
+def _unset(text: str, section: Node, key: str) -> str:
+    at = [own.value for own, _ in section.value].index(key)
+    own, old = section.value[at]
+    start, stop = own.start_mark.index, _span(text, own, old)[1]
+    if not section.flow_style:
+        start = text.rfind("\n", 0, start) + 1
+        stop = _line_end(text, stop)
+        stop += 2 if text.startswith("\r\n", stop) else 1
+    elif at + 1 < len(section.value):
+        stop = section.value[at + 1][0].start_mark.index
     elif at > 0:
-        start = _span(body, *node.value[at - 1])[1]
-    return text[: len(text) - len(body)] + _checked(body, body[:start] + body[stop:], path, section, key)
+        start = _span(text, *section.value[at - 1])[1]
+    return text[:start] + text[stop:]
 
 
 def _yaml(value: str | float) -> str:
@@ -219,6 +231,8 @@ def _find(mapping: Node | None, name: str) -> tuple[Node, Node] | tuple[None, No
 
 def _span(text: str, key: Node, node: Node) -> tuple[int, int]:
     """Where the value of `key` stands. Nothing at all stands right behind the colon."""
+    if node.start_mark.index < key.end_mark.index:
+        raise _ElsewhereError
     if node.start_mark.index == node.end_mark.index:
         behind = text.index(":", key.end_mark.index) + 1
         return behind, behind
@@ -250,38 +264,40 @@ def _insert_pair(text: str, section: Node, pair: str, end: str) -> str:
     first: Node = section.value[0][0]
     indent = " " * first.start_mark.column
     for key, node in reversed(section.value):
-        start, stop = _span(text, key, node)
-        if start >= key.end_mark.index and (
-            node.flow_style if node.id != "scalar" else node.style not in ("|", ">")
-        ):
-            at = _line_end(text, stop)
+        alias = node.start_mark.index < key.end_mark.index
+        if not alias and (node.flow_style if node.id != "scalar" else node.style not in ("|", ">")):
+            at = _line_end(text, _span(text, key, node)[1])
             return f"{text[:at]}{end}{indent}{pair}{text[at:]}"
     at = first.start_mark.index - first.start_mark.column
     return f"{text[:at]}{indent}{pair}{end}{text[at:]}"
 
 
-def _checked(before: str, after: str, path: Path, section: str, key: str) -> str:
-    """`after`, once it is certain that it differs from `before` in this one key only."""
+def _checked(before: str, after: str, path: Path, section: str, key: str, value: str | None) -> str:
+    """`after`, once it is certain that it has the new value (`None`: none) and differs in nothing else."""
     try:
-        same = _others(before, path, section, key) == _others(after, path, section, key)
-    except ConfigError:
-        same = False
-    if not same:
-        raise ConfigError(
-            f"{path} is written in a way that {section}.{key} cannot be changed automatically.",
-            hint="Change the key in an editor; the file was left as it is.",
-        )
+        old, new = _flat(before, path), _flat(after, path)
+    except ConfigError as exc:
+        raise _refusal(path, section, key) from exc
+    item = new.pop((section, key), None)
+    old.pop((section, key), None)
+    new.pop((section, ""), None)
+    old.pop((section, ""), None)
+    if (item.text if item is not None else None) != value or old != new:
+        raise _refusal(path, section, key)
     return after
 
 
-def _others(
-    text: str, path: Path, section: str, key: str
-) -> tuple[dict[str, Item], dict[tuple[str, str], Item]]:
+def _flat(text: str, path: Path) -> dict[tuple[str, str], Item]:
     document = parse(text, path)
-    top = {name: item for name, item in document.top.items() if name != section}
-    keys = {(name, inner): item for name, body in document.sections.items() for inner, item in body.items()}
-    keys.pop((section, key), None)
-    return top, keys
+    flat = {(section, key): item for section, keys in document.sections.items() for key, item in keys.items()}
+    return flat | {(name, ""): item for name, item in document.top.items()}
+
+
+def _refusal(path: Path, section: str, key: str) -> ConfigError:
+    return ConfigError(
+        f"{path} is written in a way that {section}.{key} cannot be changed automatically.",
+        hint="Change the key in an editor; the file was left as it is.",
+    )
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -319,9 +335,7 @@ def _only_editor(folder: Path) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             if time.monotonic() > deadline:
-                raise StoreBusy(
-                    f"Another process is changing the configuration in {folder}.", hint="Try again."
-                )
+                raise StoreBusy(f"Another process is changing the configuration in {folder}.", hint="Try again.")
             time.sleep(0.02)
         yield
     finally:

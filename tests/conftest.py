@@ -1,0 +1,35 @@
+"""What every test gets: a user's folder of its own, and an environment without anything that Herma would heed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Set by agents for the programs they start; a test must not behave differently under one of them.
+AGENT_MARKERS = ("CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "AI_AGENT")
+TERMINAL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "_HERMA_COMPLETE")
+
+
+@pytest.fixture(autouse=True)
+def user_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The `~` of this test."""
+    folder = tmp_path_factory.mktemp("user")
+    for name in list(os.environ):
+        if name.startswith("HERMA_") or name in ("HERMES_HOME", *AGENT_MARKERS, *TERMINAL):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("USERPROFILE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty Herma home."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder

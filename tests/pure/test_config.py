@@ -1,0 +1,501 @@
+"""Settings: where values come from, which wins, and how wrong ones are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import config
+from herma.errors import ConfigError
+
+KEY = "memory.memory_char_limit"
+VARIABLE = "HERMA_MEMORY_MEMORY_CHAR_LIMIT"
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def load(home: Path, *, cwd: Path | None = None, **more: Any) -> config.Settings:
+    return config.load(home=home, cwd=cwd or home, environ=more.pop("environ", {}), **more)
+
+
+def refusal(home: Path, text: str | bytes) -> ConfigError:
+    write(home / "config.yaml", text)
+    with pytest.raises(ConfigError) as caught:
+        load(home)
+    assert str(home / "config.yaml") in str(caught.value)
+    return caught.value
+
+
+# ── the table ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_defaults(home: Path) -> None:
+    settings = load(home)
+    assert settings.memory == config.MemorySettings(
+        memory_enabled=True,
+        user_profile_enabled=True,
+        memory_char_limit=2200,
+        user_char_limit=1375,
+        provider="",
+        nudge_interval=10,
+        write_approval=False,
+        live_updates=True,
+        inbox_days=30,
+        lock_timeout=10.0,
+    )
+    assert settings.store.url == ""
+    assert settings.profile == "default"
+    assert settings.problems == ()
+    assert set(settings.sources.values()) == {"default"}
+    assert tuple(settings.sources) == config.known_keys()
+
+
+def test_every_key_is_described_and_its_default_is_allowed() -> None:
+    for key, known in config.options().items():
+        assert known.doc.endswith("."), key
+        assert known.read(known.default) == known.default
+        assert known.read(str(known.default)) == known.default
+
+
+def test_only_harmless_keys_may_be_set_by_a_project() -> None:
+    assert {known.key for known in config.options().values() if known.project} == {
+        "memory.memory_enabled",
+        "memory.user_profile_enabled",
+        "memory.memory_char_limit",
+        "memory.user_char_limit",
+        "memory.live_updates",
+        "memory.nudge_interval",
+    }
+
+
+def test_settings_are_frozen(home: Path) -> None:
+    settings = load(home)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.memory.provider = "x"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        settings.sources[KEY] = "x"  # type: ignore[index]
+
+
+def test_get_takes_known_keys_only(home: Path) -> None:
+    settings = load(home)
+    assert config.get(settings, KEY) == 2200
+    with pytest.raises(ConfigError) as caught:
+        config.get(settings, "memory.memory_char_limi")
+    assert caught.value.hint == f"Did you mean {KEY}?"
+    for wrong in ("home", "memory", "sources", "memory.__class__", ""):
+        with pytest.raises(ConfigError):
+            config.get(settings, wrong)
+
+
+# ── the home ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_home_is_the_argument_then_the_variables_then_the_users_folder(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "HERMA_HOME": str(tmp_path / "a"), "HERMES_HOME": str(tmp_path / "b")}
+    assert config.resolve_home(tmp_path / "c", None, env) == tmp_path / "c"
+    assert config.resolve_home(None, None, env) == tmp_path / "a"
+    assert config.resolve_home(None, None, env | {"HERMA_HOME": ""}) == tmp_path / "b"
+    assert config.resolve_home(None, None, {"HOME": str(tmp_path)}) == tmp_path / ".herma"
+    assert config.resolve_home("~/x", None, env) == tmp_path / "x"
+    assert config.resolve_home("~", None, env) == tmp_path
+
+
+def test_the_home_is_resolved_when_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HERMA_HOME", str(tmp_path / "one"))
+    assert config.resolve_home() == tmp_path / "one"
+    monkeypatch.setenv("HERMA_HOME", str(tmp_path / "two"))
+    assert config.load().home == tmp_path / "two"
+    monkeypatch.chdir(tmp_path)
+    assert config.resolve_home("relative") == tmp_path / "relative"
+
+
+def test_a_profile_has_a_home_of_its_own(home: Path) -> None:
+    write(home / "config.yaml", "memory: {memory_char_limit: 1}")
+    write(home / "profiles/work/config.yaml", "memory: {memory_char_limit: 2}")
+    by_argument = load(home, profile="work")
+    assert (by_argument.home, by_argument.profile) == (home / "profiles/work", "work")
+    assert by_argument.memory.memory_char_limit == 2
+    assert load(home, environ={"HERMA_PROFILE": "work"}).profile == "work"
+    assert load(home, environ={"HERMA_PROFILE": "work"}, profile="default").memory.memory_char_limit == 1
+    assert load(home, environ={"HERMA_PROFILE": ""}).home == home
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\\b", ".hidden", " a", "a\n", "C:", "x" * 65, "a\0b"])
+def test_bad_profile_names(home: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be a profile's name\.$"):
+        load(home, profile=name)
+    if name:
+        with pytest.raises(ConfigError):
+            load(home, environ={"HERMA_PROFILE": name})
+
+
+@pytest.mark.parametrize("name", ["work", "a.b", "a-b_c", "名前", "x" * 64])
+def test_good_profile_names(home: Path, name: str) -> None:
+    assert load(home, profile=name).home == home / "profiles" / name
+
+
+def test_homes_that_cannot_be(tmp_path: Path) -> None:
+    file = write(tmp_path / "file", "x")
+    for wrong, said in ((file, "is a file"), (file / "below", "is a file"), ("", "empty"), ("a\0b", "zero byte")):
+        with pytest.raises(ConfigError, match=said):
+            config.resolve_home(wrong, None, {})
+    with pytest.raises(ConfigError, match="no-such-user"):
+        config.resolve_home("~no-such-user/x", None, {})
+    with pytest.raises(ConfigError, match="is a file"):
+        config.resolve_home(tmp_path, "p", {"x": str(write(tmp_path / "profiles", ""))})
+
+
+def test_loading_creates_nothing(tmp_path: Path) -> None:
+    config.load(home=tmp_path / "no" / "such", profile="p", cwd=tmp_path, environ={})
+    assert list(tmp_path.iterdir()) == []
+
+
+# ── precedence ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_flag_over_variable_over_project_over_home_over_default(home: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    own, theirs = home / "config.yaml", project / ".herma.yaml"
+    project.mkdir()
+
+    def now(**more: Any) -> tuple[object, str]:
+        settings = load(home, cwd=project, **more)
+        return config.get(settings, KEY), settings.sources[KEY]
+
+    assert now() == (2200, "default")
+    write(own, "memory:\n  memory_char_limit: 1\n")
+    assert now() == (1, str(own))
+    write(theirs, "memory:\n  memory_char_limit: 2\n")
+    assert now() == (2, str(theirs))
+    assert now(environ={VARIABLE: "3"}) == (3, VARIABLE)
+    assert now(environ={VARIABLE: ""}) == (2, str(theirs))
+    assert now(environ={VARIABLE: "3"}, flags={KEY: 4}) == (4, "flag")
+    assert now(environ={VARIABLE: "3"}, flags={KEY: "5"}) == (5, "flag")
+    assert now(environ={VARIABLE: "3"}, flags={KEY: None}) == (3, VARIABLE)
+
+
+def test_an_empty_variable_empties_text(home: Path) -> None:
+    write(home / "config.yaml", "memory: {provider: honcho}")
+    assert load(home).memory.provider == "honcho"
+    assert load(home, environ={"HERMA_MEMORY_PROVIDER": ""}).memory.provider == ""
+
+
+def test_flags_are_checked(home: Path) -> None:
+    with pytest.raises(ConfigError, match="in a flag"):
+        load(home, flags={KEY: 0})
+    with pytest.raises(ConfigError, match="not a known configuration key"):
+        load(home, flags={"memory.nonsense": 1})
+
+
+# ── a project's file ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_nearest_project_file_counts_and_the_search_ends_at_the_repository(home: Path, tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    deep = top / "repo" / "a" / "b"
+    deep.mkdir(parents=True)
+    write(top / ".herma.yaml", "memory: {nudge_interval: 1}")
+    env = {"HOME": str(tmp_path)}
+    assert load(home, cwd=deep, environ=env).memory.nudge_interval == 1
+    write(top / "repo" / ".git", "gitdir: elsewhere")
+    assert load(home, cwd=deep, environ=env).memory.nudge_interval == 10
+    write(top / "repo" / ".herma.yaml", "memory: {nudge_interval: 2}")
+    assert load(home, cwd=deep, environ=env).memory.nudge_interval == 2
+    write(top / "repo" / "a" / ".herma.yaml", "memory: {nudge_interval: 3}")
+    assert load(home, cwd=deep, environ=env).memory.nudge_interval == 3
+    assert config.project_file(deep, env) == top / "repo" / "a" / ".herma.yaml"
+
+
+def test_the_search_ends_at_the_users_folder(home: Path, tmp_path: Path) -> None:
+    work = tmp_path / "user" / "work"
+    work.mkdir(parents=True)
+    write(tmp_path / ".herma.yaml", "memory: {nudge_interval: 1}")
+    assert load(home, cwd=work, environ={"HOME": str(tmp_path / "user")}).memory.nudge_interval == 10
+    assert load(home, cwd=work, environ={"HOME": str(tmp_path / "other")}).memory.nudge_interval == 1
+
+
+def test_a_deleted_working_directory_has_no_project(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert config.load(home=home, environ={}).problems == ()
+
+
+def test_a_cloned_repository_cannot_redirect_memory(home: Path, tmp_path: Path) -> None:
+    forbidden = {known.key for known in config.options().values() if not known.project}
+    lines = {
+        "memory": "provider: evil\n  write_approval: not even valid\n  lock_timeout: 0\n  inbox_days: 1",
+        "store": "url: postgresql://evil/db",
+    }
+    project = write(tmp_path / "p" / ".herma.yaml", "".join(f"{a}:\n  {b}\n" for a, b in lines.items()))
+    settings = load(home, cwd=project.parent)
+    assert settings.memory == config.MemorySettings()
+    assert settings.store == config.StoreSettings()
+    assert {problem.key for problem in settings.problems} == forbidden
+    assert all(problem.forbidden and problem.pressing for problem in settings.problems)
+    assert str(settings.problems[0]) == (
+        f"memory.provider in {project}, line 2 is ignored: a project's file may not set it."
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in the file system")
+def test_a_project_file_that_is_a_pipe_does_not_block(home: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".herma.yaml")
+    assert load(home, cwd=tmp_path).memory == config.MemorySettings()
+
+
+# ── unknown keys ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "nearest"),
+    [
+        ("memory: {memory_char_limt: 5}", "memory.memory_char_limt", "memory.memory_char_limit"),
+        ("memory: {char_limit: 5}", "memory.char_limit", "memory.user_char_limit"),
+        ("memmory: {memory_char_limit: 5}", "memmory", "memory"),
+        ("memory_char_limit: 5", "memory_char_limit", "memory.memory_char_limit"),
+        ("memory.provider: x", "memory.provider", "memory.provider"),
+        ("memory: {zzz: 5}", "memory.zzz", None),
+        ("agent: {max_turns: 5}", "agent", None),
+        ("terminal: {backend: local}", "terminal", None),
+        ("5: five", "5", None),
+    ],
+)
+def test_unknown_keys_are_reported_with_the_nearest(home: Path, text: str, key: str, nearest: str | None) -> None:
+    write(home / "config.yaml", f"# first line\n{text}\n")
+    settings = load(home)
+    assert settings.memory == config.MemorySettings()
+    assert settings.problems == (config.Problem(key, f"{home / 'config.yaml'}, line 2", nearest),)
+    assert settings.problems[0].pressing is (nearest is not None)
+    assert key in str(settings.problems[0])
+
+
+def test_problems_say_what_to_do() -> None:
+    assert str(config.Problem("a.b", "x", "a.c")) == "a.b in x is not a known key; did you mean a.c?"
+    assert str(config.Problem("a.b", "x")) == "a.b in x is not a known key."
+    assert "write it as a section" in str(config.Problem("a.b", "x", "a.b"))
+
+
+def test_unknown_variables_are_reported_and_reserved_ones_are_not(home: Path) -> None:
+    env = dict.fromkeys(("HERMA_MODELS", "HERMA_DEBUG", "PATH", "HERMES_THING"), "x")
+    assert load(home, environ=env).problems == ()
+    env = {"HERMA_MEMORY_PROVIDR": "x", "HERMA_API_KEY": "x"}
+    assert load(home, environ=env).problems == (
+        config.Problem("HERMA_API_KEY", "the environment"),
+        config.Problem("HERMA_MEMORY_PROVIDR", "the environment", "HERMA_MEMORY_PROVIDER"),
+    )
+
+
+# ── wrong values ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("memory_char_limit", "many", "a whole number from 1 to 1000000"),
+        ("memory_char_limit", "0", "a whole number from 1 to 1000000"),
+        ("memory_char_limit", "1000001", "a whole number"),
+        ("memory_char_limit", "-5", "a whole number"),
+        ("memory_char_limit", "2.5", "a whole number"),
+        ("memory_char_limit", "true", "a whole number"),
+        ("memory_char_limit", "0x10", "a whole number"),
+        ("memory_char_limit", "٣", "a whole number"),
+        ("memory_char_limit", "9" * 5000, "a whole number"),
+        ("memory_char_limit", "[1, 2]", "a whole number"),
+        ("memory_char_limit", "{a: 1}", "a whole number"),
+        ("lock_timeout", "soon", "a number from 0 to 3600"),
+        ("lock_timeout", ".nan", "a number"),
+        ("lock_timeout", ".inf", "a number"),
+        ("lock_timeout", "1e999", "a number"),
+        ("lock_timeout", "-1", "a number"),
+        ("write_approval", "maybe", "true or false"),
+        ("write_approval", "2", "true or false"),
+        ("provider", "5", "one line of text"),
+        ("provider", "true", "one line of text"),
+        ("provider", '"a\\nb"', "one line of text"),
+        ("provider", '"a\\x1bb"', "one line of text"),
+        ("provider", "[x]", "one line of text"),
+    ],
+)
+def test_wrong_values_name_key_place_and_what_is_expected(home: Path, key: str, text: str, expected: str) -> None:
+    error = refusal(home, f"# c\nmemory:\n  live_updates: true\n  {key}: {text}\n")
+    assert f"memory.{key} cannot be " in str(error)
+    assert "config.yaml, line 4: it must be " in str(error)
+    assert expected in str(error)
+    assert error.hint == config.options()[f"memory.{key}"].doc
+    assert len(str(error)) < 300 + len(str(home))
+
+
+def test_wrong_variables_name_the_variable(home: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"memory\.memory_char_limit cannot be 'x' in the variable {VARIABLE}: it"):
+        load(home, environ={VARIABLE: "x"})
+
+
+@pytest.mark.parametrize("word", ["on", "true", "yes", "1", "approve", "enabled", "On", "TRUE", '"yes"', " on "])
+def test_words_for_true(home: Path, word: str) -> None:
+    write(home / "config.yaml", f"memory: {{write_approval: {word}}}")
+    assert load(home).memory.write_approval is True
+
+
+@pytest.mark.parametrize("word", ["off", "false", "no", "0", "disabled", "False"])
+def test_words_for_false(home: Path, word: str) -> None:
+    write(home / "config.yaml", f"memory: {{live_updates: {word}}}")
+    assert load(home).memory.live_updates is False
+
+
+def test_numbers_as_people_write_them(home: Path) -> None:
+    write(home / "config.yaml", 'memory: {memory_char_limit: "300", lock_timeout: 3, inbox_days: +7}')
+    memory = load(home).memory
+    assert (memory.memory_char_limit, memory.lock_timeout, memory.inbox_days) == (300, 3.0, 7)
+    assert isinstance(memory.lock_timeout, float)
+
+
+# ── files that are not as they should be ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "# only a comment\n", "---\n", "null\n", "memory:\n", "memory: ~\n", "memory: {}\n", "{}", "\ufeff"],
+)
+def test_empty_is_fine(home: Path, text: str) -> None:
+    write(home / "config.yaml", text)
+    assert load(home).memory == config.MemorySettings()
+    assert load(home).problems == ()
+
+
+def test_an_empty_value_means_the_default(home: Path) -> None:
+    write(home / "config.yaml", "memory:\n  memory_char_limit:\n  provider: null\n")
+    assert load(home).memory == config.MemorySettings()
+    assert load(home).sources[KEY] == "default"
+
+
+def test_byte_order_mark_and_windows_line_ends(home: Path) -> None:
+    write(home / "config.yaml", b"\xef\xbb\xbfmemory:\r\n  memory_char_limit: 7\r\n  provider: x\r\n")
+    assert load(home).memory.memory_char_limit == 7
+    assert load(home).memory.provider == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("memory:\n  a: [1\n", "line 3, is not valid YAML"),
+        ("memory:\n\tprovider: x\n", "line 2, is not valid YAML"),
+        ("a: 1\n---\nb: 2\n", "line 2, is not valid YAML"),
+        ("a: *nobody\n", "line 1, is not valid YAML"),
+        ("a: 1\nb: \x01\n", "line 2, is not valid YAML"),
+        ("[" * 5000, "nested too deeply"),
+        ("- a\n- b\n", "holds a list"),
+        ("just words\n", "holds a single value"),
+        ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is already on line 1"),
+        ("memory:\n  provider: a\n  provider: b\n", "line 3: the key 'provider' is already on line 2"),
+        ("x:\n  - {y: 1, y: 2}\n", "line 2: the key 'y' is already on line 2"),
+        ("? [1, 2]\n: 3\n", "line 1: a key's name must be plain text"),
+        ("memory:\n  ? {x: 1}\n  : 3\n", "line 2: a key's name must be plain text"),
+        ("a: 1\nmemory: 5\n", "line 2: memory must be a section"),
+        ("memory: [a]\n", "line 1: memory must be a section"),
+        ("x: &x {provider: y}\nmemory:\n  <<: *x\n", "line 3: merged sections"),
+        (b"memory:\n  provider: caf\xe9\n", "line 2, is not UTF-8 text"),
+        (b"\xff\xfem\x00", "line 1, is not UTF-8 text"),
+        (b"#" * ((1 << 20) + 1), "larger than 1 MiB"),
+    ],
+)
+def test_broken_files_are_named_with_the_line(home: Path, text: str | bytes, said: str) -> None:
+    assert said in str(refusal(home, text))
+
+
+def test_a_folder_in_the_files_place(home: Path) -> None:
+    (home / "config.yaml").mkdir()
+    with pytest.raises(ConfigError, match=r"config\.yaml is not a file"):
+        load(home)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(home: Path) -> None:
+    write(home / "config.yaml", "memory: {}").chmod(0)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(home)
+
+
+def test_a_link_to_nothing_is_no_file_until_something_is_set(home: Path) -> None:
+    (home / "config.yaml").symlink_to(home / "real.yaml")
+    assert load(home).memory == config.MemorySettings()
+    config.set_value(home / "config.yaml", KEY, "5")
+    assert (home / "config.yaml").is_symlink()
+    assert (home / "real.yaml").read_text() == "memory:\n  memory_char_limit: 5\n"
+
+
+def test_aliases_are_read(home: Path) -> None:
+    write(home / "config.yaml", "x: &limit 500\nmemory: {memory_char_limit: *limit}\n")
+    assert load(home).memory.memory_char_limit == 500
+
+
+# ── changing the file ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_new_file_is_private(home: Path) -> None:
+    path = home / "deep" / "config.yaml"
+    config.set_value(path, KEY, " 500 ")
+    assert path.read_text() == "memory:\n  memory_char_limit: 500\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_mode_and_symbolic_link_stay_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    real = write(tmp_path / "dotfiles" / "herma.yaml", "memory: {}\n")
+    real.chmod(0o640)
+    link = tmp_path / "config.yaml"
+    link.symlink_to(real)
+    config.set_value(link, KEY, "500")
+    assert link.is_symlink()
+    assert real.read_text() == "memory: {memory_char_limit: 500}\n"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert [path.name for path in real.parent.iterdir()] == ["herma.yaml"]
+
+
+def test_a_refused_value_changes_nothing(home: Path) -> None:
+    path = write(home / "config.yaml", "memory: {memory_char_limit: 5}\n")
+    for key, text in ((KEY, "0"), (KEY, ""), ("memory.nonsense", "1"), ("memory.provider", "a\nb"), ("nonsense", "")):
+        with pytest.raises(ConfigError):
+            config.set_value(path, key, text)
+    with pytest.raises(ConfigError):
+        config.unset_value(path, "memory.nonsense")
+    assert path.read_text() == "memory: {memory_char_limit: 5}\n"
+
+
+def test_a_broken_file_is_not_overwritten(home: Path) -> None:
+    path = write(home / "config.yaml", "memory: [\n")
+    for change in (lambda: config.set_value(path, KEY, "5"), lambda: config.unset_value(path, KEY)):
+        with pytest.raises(ConfigError, match="not valid YAML"):
+            change()
+    assert path.read_text() == "memory: [\n"
+
+
+def test_unset_says_whether_it_was_there(home: Path) -> None:
+    path = home / "config.yaml"
+    assert config.unset_value(path, KEY) is False
+    assert not path.exists()
+    config.set_value(path, KEY, "5")
+    assert config.unset_value(path, KEY) is True
+    assert config.unset_value(path, KEY) is False
+    assert load(home).memory.memory_char_limit == 2200
+
+
+@pytest.mark.parametrize(
+    "text", ["", "on", "1", "~", "null", "a: b # c", "'", '"\\', "- x", "日本語 😀", "%", "{}", " x "]
+)
+def test_any_line_of_text_comes_back_as_it_was(home: Path, text: str) -> None:
+    config.set_value(home / "config.yaml", "memory.provider", text)
+    assert load(home).memory.provider == text

@@ -1,0 +1,264 @@
+"""Editing a configuration file: one key changes, and everything else stays as the user wrote it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma import config, configfile
+from herma.errors import ConfigError, StoreBusy, StoreError
+
+PATH = Path("config.yaml")
+
+
+def set_(text: str, value: str | float = 500, key: str = "memory_char_limit") -> str:
+    return configfile.with_value(text, PATH, "memory", key, value)
+
+
+def unset(text: str, key: str = "memory_char_limit") -> str:
+    return configfile.without_value(text, PATH, "memory", key)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "memory:\n  memory_char_limit: 500\n"),
+        ("# mine\n", "# mine\nmemory:\n  memory_char_limit: 500\n"),
+        ("# mine", "# mine\nmemory:\n  memory_char_limit: 500\n"),
+        ("a: 1", "a: 1\nmemory:\n  memory_char_limit: 500\n"),
+        ("  a: 1\n", "  a: 1\n  memory:\n    memory_char_limit: 500\n"),
+        ("{}", "{memory: {memory_char_limit: 500}}"),
+        ("{a: 1}\n", "{memory: {memory_char_limit: 500}, a: 1}\n"),
+        ("memory:\n", "memory:\n  memory_char_limit: 500\n"),
+        ("memory:", "memory:\n  memory_char_limit: 500"),
+        ("memory: # notes\n  # more\na: 1\n", "memory: # notes\n  memory_char_limit: 500\n  # more\na: 1\n"),
+        ("memory: null # none\na: 1\n", "memory: # none\n  memory_char_limit: 500\na: 1\n"),
+        ("memory: {}\n", "memory: {memory_char_limit: 500}\n"),
+        ("memory: {provider: x}\n", "memory: {memory_char_limit: 500, provider: x}\n"),
+        ("memory: {memory_char_limit: 1, a: 2}\n", "memory: {memory_char_limit: 500, a: 2}\n"),
+        ("memory:\n  memory_char_limit: 1 # why\n", "memory:\n  memory_char_limit: 500 # why\n"),
+        ("memory:\n  memory_char_limit: '1'\n", "memory:\n  memory_char_limit: 500\n"),
+        ("memory:\n  memory_char_limit:  # why\n", "memory:\n  memory_char_limit: 500  # why\n"),
+        ("memory:\n  memory_char_limit:", "memory:\n  memory_char_limit: 500"),
+        ('memory:\n  "memory_char_limit": 1\n', 'memory:\n  "memory_char_limit": 500\n'),
+        (
+            "memory:\n    # limit\n    provider: x # c\n\nb: 1\n",
+            "memory:\n    # limit\n    provider: x # c\n    memory_char_limit: 500\n\nb: 1\n",
+        ),
+        (
+            "memory:\n  provider: |\n    x\n  deep:\n    a: 1\nb: 2\n",
+            "memory:\n  memory_char_limit: 500\n  provider: |\n    x\n  deep:\n    a: 1\nb: 2\n",
+        ),
+        (
+            "memory:\n  provider: x\n  deep:\n    a: 1\n  # end\nb: 2\n",
+            "memory:\n  provider: x\n  memory_char_limit: 500\n  deep:\n    a: 1\n  # end\nb: 2\n",
+        ),
+        ("a: 1\r\nmemory:\r\n  provider: x\r\n", "a: 1\r\nmemory:\r\n  provider: x\r\n  memory_char_limit: 500\r\n"),
+        ("memory:\n  ? memory_char_limit\n  : 1\n  b: 2\n", "memory:\n  ? memory_char_limit\n  : 500\n  b: 2\n"),
+        ("\ufeffmemory: {}\n", "\ufeffmemory: {memory_char_limit: 500}\n"),
+        ("x: &x 1\nmemory:\n  provider: *x\n", "x: &x 1\nmemory:\n  memory_char_limit: 500\n  provider: *x\n"),
+    ],
+)
+def test_setting_changes_one_place(before: str, after: str) -> None:
+    assert set_(before) == after
+    assert set_(after) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ""),
+        ("memory: 5\n", "memory: 5\n"),
+        ("memory:\n  provider: x\n", "memory:\n  provider: x\n"),
+        ("memory:\n  memory_char_limit: 1", "memory:\n"),
+        ("memory:\n  memory_char_limit: 1 # why\n  # about b\n  b: 2\n", "memory:\n  # about b\n  b: 2\n"),
+        ("memory:\n  # a\n  memory_char_limit:\n\n  b: 2\n", "memory:\n  # a\n\n  b: 2\n"),
+        ("memory: {memory_char_limit: 1}\n", "memory: {}\n"),
+        ("memory: {memory_char_limit: 1, b: 2}\n", "memory: {b: 2}\n"),
+        ("memory: {a: 1, memory_char_limit: 1, b: 2}\n", "memory: {a: 1, b: 2}\n"),
+        ("memory: {a: 1, memory_char_limit: 1}\n", "memory: {a: 1}\n"),
+        ("memory:\r\n  memory_char_limit: 1\r\n  b: 2\r\n", "memory:\r\n  b: 2\r\n"),
+        ("\ufeffmemory:\n  memory_char_limit: 1\n", "\ufeffmemory:\n"),
+        ("memory:\n  ? memory_char_limit\n  : 1\n  b: 2\n", "memory:\n  b: 2\n"),
+    ],
+)
+def test_unsetting_removes_one_place(before: str, after: str) -> None:
+    assert unset(before) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "memory:\n  memory_char_limit: &x 1\nb: *x\n",
+        "x: &x 1\nmemory:\n  memory_char_limit: *x\n",
+        "x: &x {memory_char_limit: 1}\nmemory: *x\n",
+        "a: {b: {c: &x 1}}\nmemory: {memory_char_limit: *x}\n",
+        "a: {b: {c: &x {}}}\nmemory: *x\n",
+        "a: {b: {c: &x {provider: y}}}\nmemory: *x\n",
+        "a: {b: &x }\nmemory: *x\n",
+        "a: 1\n...\n",
+        "memory: 5\n",
+        "memory: [1]\n",
+    ],
+)
+def test_what_cannot_be_edited_safely_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        assert set_(text) == "something safe"
+    assert "cannot be changed automatically" in str(caught.value) or "is not a section" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "memory:\n  memory_char_limit: &x 1\nb: *x\n",
+        "a: {b: {c: &x {memory_char_limit: 1, y: 2}}}\nmemory: *x\n",
+        "a: {b: {c: &x 1}}\nmemory: {memory_char_limit: *x}\n",
+        "a: {b: {c: &x 1}}\nmemory: {y: *x, memory_char_limit: 1}\n",
+    ],
+)
+def test_what_cannot_be_removed_safely_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be changed automatically"):
+        unset(text)
+
+
+# ── properties ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+WORDS = st.text(alphabet=st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=12)
+COMMENT = WORDS.map(lambda text: f"# {text}")
+VALUES = {
+    "memory.memory_enabled": st.booleans(),
+    "memory.memory_char_limit": st.integers(1, 1_000_000),
+    "memory.provider": WORDS,
+    "memory.lock_timeout": st.floats(0, 3600),
+    "store.url": WORDS,
+}
+
+
+@st.composite
+def files(draw: st.DrawFn) -> str:
+    """A file as people write them: sections in any order, comments anywhere, foreign things between."""
+    lines = draw(st.lists(COMMENT, max_size=2))
+    sections = {"memory": ["provider", "memory_char_limit"], "store": ["url"], "agent": ["max", "name"], "": []}
+    for section in draw(st.lists(st.sampled_from(sorted(sections)), unique=True)):
+        keys = draw(st.lists(st.sampled_from(sections[section] or ["x"]), unique=True))
+        indent = " " * draw(st.integers(1, 4))
+        if not section:
+            lines.append("list:\n- a\n- b")
+        elif draw(st.booleans()) and keys:
+            pairs = ", ".join(f"{key}: {'p' if key in ('provider', 'url') else 7}" for key in keys)
+            lines.append(f"{section}: {{{pairs}}}")
+        else:
+            lines.append(f"{section}:{draw(st.sampled_from(['', ' ', '  # tail']))}")
+            for key in keys:
+                lines += [indent + text for text in draw(st.lists(COMMENT, max_size=2))]
+                value = draw(st.sampled_from(["", " 12", ' "12"', " 12 # why"]))
+                if key in ("provider", "url"):
+                    value = value.replace(" 12", " 'p'")
+                lines.append(f"{indent}{key}:{value}")
+        lines += draw(st.lists(st.sampled_from(["", "# between"]), max_size=2))
+    text = "\n".join(lines) + draw(st.sampled_from(["", "\n"]))
+    text = text.replace("\n", draw(st.sampled_from(["\n", "\r\n"])))
+    return draw(st.sampled_from(["", "\ufeff"])) + text
+
+
+def comments(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip("\ufeff ").startswith("#")]
+
+
+@given(text=files(), key=st.sampled_from(sorted(VALUES)), data=st.data())
+def test_set_then_load_gives_the_value_and_keeps_everything_else(text: str, key: str, data: st.DataObject) -> None:
+    value = data.draw(VALUES[key])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "config.yaml")
+        path.write_bytes(text.encode())
+        before = config.load(home=folder, cwd=folder, environ={})
+        config.set_value(path, key, str(value))
+        after = config.load(home=folder, cwd=folder, environ={})
+        written = path.read_bytes().decode()
+        assert config.get(after, key) == value
+        for other in config.known_keys():
+            if other != key:
+                assert config.get(after, other) == config.get(before, other)
+        assert [(item.key, item.nearest) for item in after.problems] == [
+            (item.key, item.nearest) for item in before.problems
+        ]
+        assert comments(written) == comments(text)
+        assert ("\r\n" in text) <= ("\n" not in written.replace("\r\n", ""))
+        config.unset_value(path, key)
+        assert config.load(home=folder, cwd=folder, environ={}).sources[key] == "default"
+        assert comments(path.read_bytes().decode()) == comments(text)
+
+
+@given(text=st.one_of(st.text(max_size=60), st.binary(max_size=60)))
+def test_no_file_content_breaks_anything(text: str | bytes) -> None:
+    """Every content is either read or refused as a ConfigError; an edit never makes a readable file unreadable."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "config.yaml")
+        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+        try:
+            config.load(home=folder, cwd=folder, environ={})
+            config.set_value(path, "memory.inbox_days", "5")
+        except ConfigError:
+            return
+        assert config.load(home=folder, cwd=folder, environ={}).memory.inbox_days == 5
+
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("memory: {}\n")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match=r"config\.yaml cannot be written: No space left on device"):
+        config.set_value(path, "memory.inbox_days", "5")
+    assert path.read_text() == "memory: {}\n"
+    assert [item.name for item in tmp_path.iterdir()] == ["config.yaml"]
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        config.set_value(tmp_path / "file" / "config.yaml", "memory.inbox_days", "5")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be locked there")
+def test_a_second_editor_waits_and_then_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    monkeypatch.setattr(configfile, "LOCK_SECONDS", 0.1)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(StoreBusy, match="Another process is changing the configuration"):
+            config.set_value(tmp_path / "config.yaml", "memory.inbox_days", "5")
+    finally:
+        os.close(handle)
+    config.set_value(tmp_path / "config.yaml", "memory.inbox_days", "5")
+
+
+def test_processes_at_once_lose_no_change(tmp_path: Path) -> None:
+    keys = ("memory.inbox_days", "memory.nudge_interval", "memory.lock_timeout")
+    code = """if True:
+        import sys, pathlib
+        from herma import config
+        for number in range(1, 16):
+            config.set_value(pathlib.Path(sys.argv[1]), sys.argv[2], str(number))
+    """
+    command = [sys.executable, "-c", code, str(tmp_path / "config.yaml")]
+    workers = [subprocess.Popen([*command, key]) for key in keys]
+    assert [worker.wait() for worker in workers] == [0, 0, 0]
+    settings = config.load(home=tmp_path, cwd=tmp_path, environ={})
+    assert [config.get(settings, key) for key in keys] == [15, 15, 15.0]
