@@ -15,7 +15,7 @@ from herma.errors import ConfigError
 if TYPE_CHECKING:
     from herma.configkey import Value
 
-_PASSWORD = re.compile(r"(//[^/@:\s]*:)[^@\s]+(@)|(\bpassword=)[^&\s]+")
+_PASSWORD = re.compile(r"""(//[^/@:\s]*:)[^/\s]+(@)|(\bpassword=)('[^']*'?|[^&\s]+)""")
 
 
 def shown(value: Value, *, secrets: bool = False) -> str:
@@ -68,7 +68,7 @@ def show(context: Context) -> None:
                 "keys": [
                     {
                         "key": key,
-                        "value": shown(value) if isinstance(value, str) else value,
+                        "value": _safe(value),
                         "source": settings.sources[key],
                         "default": known.default,
                         "expected": known.expected,
@@ -149,35 +149,28 @@ def unset(context: Context, key: str) -> None:
     _report(context, path, key, f"{key} is {'no longer' if was_there else 'not'} set in {path}.", changed=was_there)
 
 
-def _report(context: Context, path: Path, key: str, sentence: str, *, changed: bool = True) -> None:
+def _report(context: Context, path: Path, key: str, sentence: str, **more: object) -> None:
     """Say what was done, and what holds now: something else may be stronger than the file."""
+    told: dict[str, object] = {"ok": True, "key": key, "file": path, **more}
+    context.line(sentence)
     try:
         settings = context.settings()
     except ConfigError as exc:  # the change is made; something else in the configuration is wrong
         context.warn(str(exc))
-        if context.json:
-            context.print_json({"ok": True, "key": key, "file": path, "changed": changed})
-        context.line(sentence)
-        return
-    value, source = configuration.get(settings, key), settings.sources[key]
-    overridden = source not in ("default", str(path))
+    else:
+        value, source = configuration.get(settings, key), settings.sources[key]
+        overridden = source not in ("default", str(path))
+        told |= {"value": _safe(value), "source": source, "overridden": overridden}
+        if overridden:
+            context.warn(f"{source} is stronger than {path.name}: {key} stays {shown(value) or 'empty'}.")
+        elif source == "default":
+            context.line(f"The default holds: {shown(value) or 'empty'}.")
     if context.json:
-        context.print_json(
-            {
-                "ok": True,
-                "key": key,
-                "file": path,
-                "changed": changed,
-                "value": value,
-                "source": source,
-                "overridden": overridden,
-            }
-        )
-    context.line(sentence)
-    if overridden:
-        context.warn(f"{source} is stronger than {path.name}: {key} stays {shown(value) or 'empty'}.")
-    elif source == "default":
-        context.line(f"The default holds: {shown(value) or 'empty'}.")
+        context.print_json(told)
+
+
+def _safe(value: Value) -> Value:
+    return shown(value) if isinstance(value, str) else value
 
 
 @config.command()

@@ -32,7 +32,7 @@ class Lazy(NamedTuple):
 
 
 COMMANDS: dict[str, Lazy] = {
-    "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it"),
+    "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it."),
 }
 
 
@@ -153,10 +153,11 @@ def _explain(error: BaseException) -> tuple[str, str, int]:
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return "Stopped.", "", EXIT_INTERRUPTED
     if isinstance(error, click.UsageError):
-        possible = getattr(error, "possibilities", None) or ()
         path = error.ctx.command_path if error.ctx else "herma"
-        hint = f"Did you mean {' or '.join(possible)}?" if possible else f"`{path} --help` shows how it is used."
-        sentence = error.message if possible else error.format_message()
+        sentence, hint = error.format_message(), f"`{path} --help` shows how it is used."
+        if isinstance(error, click.NoSuchOption):
+            sentence = f"{path} has no option {error.option_name}."
+            hint = f"Did you mean {' or '.join(error.possibilities)}?" if error.possibilities else hint
         return sentence, hint, error.exit_code
     if isinstance(error, click.ClickException):
         return error.format_message(), "", error.exit_code

@@ -1,0 +1,578 @@
+"""The command line's frame: start-up, shared options, what is printed where, and how errors look."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import herma
+from herma.cli import main as entry
+from herma.cli import output
+from herma.cli.frame import Context, HermaCommand, HermaGroup, pass_context, yes_option
+from herma.errors import ConfigError, HermaError, HermaWarning, StoreBusy
+from herma.types import Who
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROGRAM = (sys.executable, "-m", "herma.cli.main")
+
+
+def start(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *args],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=os.environ | env,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def run_code(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def on_terminal(*args: str, answer: str = "", code: str = "", **env: str) -> tuple[int, str]:
+    """Run the program, or some code, on a pseudo-terminal; → exit code and everything it showed."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-c", code, *args] if code else [*PROGRAM, *args]
+    environ = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"} | env
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environ)
+    os.close(slave)
+    os.write(master, answer.encode())
+    seen = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if select.select([master], [], [], 0.1)[0]:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            seen += part
+    os.close(master)
+    return process.wait(10), seen.decode()
+
+
+# ── a command to try things with ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def trial(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`trial(function, *args)` runs `herma group try ARGS` with the function as the command's body."""
+
+    def run(body: Callable[[Context], object], *args: str, before: tuple[str, ...] = (), **more: Any) -> Result:
+        @click.group(cls=HermaGroup)
+        def group() -> None:
+            """A group."""
+
+        @group.command("try")
+        @click.option("--number", type=int)
+        @yes_option
+        @pass_context
+        def command(context: Context, number: int | None) -> None:
+            """Try."""
+            body(context)
+
+        module = type(sys)("herma_trial")
+        module.group = group  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "herma_trial", module)
+        monkeypatch.setitem(entry.COMMANDS, "group", entry.Lazy("herma_trial:group", "A group"))
+        return CliRunner().invoke(entry.cli, [*before, "group", "try", *args], **more)
+
+    return run  # type: ignore[return-value]
+
+
+def fail_with(error: BaseException) -> Callable[[Context], None]:
+    def body(_: Context) -> None:
+        raise error
+
+    return body
+
+
+# ── starting ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_help_lists_every_command_and_loads_none() -> None:
+    code = """if True:
+        import sys
+        from herma.cli import main
+        sys.argv = ["herma", "--help"]
+        try:
+            main.main()
+        finally:
+            targets = {lazy.target.partition(":")[0] for lazy in main.COMMANDS.values()}
+            print("LOADED", sorted(targets & set(sys.modules)))
+            print("HEAVY", sorted({"rich", "ruamel", "ruamel.yaml", "apsw", "herma.app"} & set(sys.modules)))
+    """
+    done = run_code(code)
+    assert done.stderr == ""
+    assert "LOADED []" in done.stdout
+    assert "HEAVY []" in done.stdout
+    for name, lazy in entry.COMMANDS.items():
+        assert f"  {name} " in done.stdout
+        assert lazy.help in done.stdout.replace("\n" + " " * 10, " ")
+
+
+@pytest.mark.parametrize("name", sorted(entry.COMMANDS))
+def test_each_line_of_the_help_is_the_commands_own(name: str) -> None:
+    command = entry.cli.get_command(click.Context(entry.cli), name)
+    assert command is not None
+    assert command.name == name
+    assert command.get_short_help_str(limit=1000) == entry.COMMANDS[name].help
+
+
+def every_command() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+
+    def walk(command: click.Command, path: str) -> None:
+        found.append((path, command))
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                walk(inner, f"{path} {name}")
+
+    walk(entry.cli, "herma")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), every_command(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_every_command_has_examples_and_the_shared_options(path: str, command: click.Command) -> None:
+    assert isinstance(command, HermaCommand | HermaGroup)
+    shown = CliRunner().invoke(entry.cli, [*path.split()[1:], "--help"])
+    assert shown.exit_code == 0
+    assert "\n  Examples:\n    " in shown.output
+    for option in ("--json", "--home PATH", "--profile NAME", "--debug", "--help"):
+        assert option in shown.output
+
+
+@pytest.mark.parametrize("args", [(), ("--help",)])
+def test_without_a_command_the_help_is_shown(args: tuple[str, ...]) -> None:
+    done = start(*args)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: herma ")
+    assert start("config").stdout.startswith("Usage: herma config ")
+
+
+def test_version() -> None:
+    assert start("--version").stdout == f"herma {herma.__version__}\n"
+    assert json.loads(start("--json", "--version").stdout) == {"ok": True, "version": herma.__version__}
+
+
+def test_completion() -> None:
+    script = start(_HERMA_COMPLETE="bash_source")
+    assert "_herma_completion" in script.stdout
+    assert script.returncode == 0
+    words = start(_HERMA_COMPLETE="bash_complete", COMP_WORDS="herma config s", COMP_CWORD="2").stdout
+    assert words.split() == ["plain,set", "plain,show"]
+    options = start(_HERMA_COMPLETE="bash_complete", COMP_WORDS="herma --ho", COMP_CWORD="1").stdout
+    assert options.split() == ["plain,--home"]
+
+
+# ── shared options ──────────────────────────────────────────────────────────────────────────────────────────────
+
+GIVEN = ("--json", "--home", "h", "--profile", "p", "--debug")
+
+
+@pytest.mark.parametrize(("before", "after"), [(GIVEN, ()), ((), GIVEN), (GIVEN[:3], GIVEN[3:])])
+def test_shared_options_stand_before_or_after_the_command(trial: Any, before: Any, after: Any) -> None:
+    seen: list[object] = []
+    done = trial(lambda c: seen.append((c.json, c.home, c.profile, c.debug, c.yes)), *after, before=before)
+    assert (done.exit_code, done.output) == (0, "")
+    assert seen == [(True, "h", "p", True, False)]
+
+
+def test_nothing_given_is_nothing_set_and_the_last_one_counts(trial: Any) -> None:
+    seen: list[object] = []
+    trial(lambda c: seen.append((c.json, c.home, c.profile, c.debug, c.yes)))
+    trial(lambda c: seen.append((c.home, c.yes)), "--home", "inner", "--yes", before=("--home", "outer"))
+    assert seen == [(False, None, None, False, False), ("inner", True)]
+
+
+def test_debug_by_the_environment(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMA_DEBUG", "1")
+    assert "Traceback" in trial(fail_with(HermaError("No."))).stderr
+
+
+# ── errors ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "hint", "code"),
+    [
+        (HermaError("It broke.", hint="Mend it."), "It broke.", "Mend it.", 1),
+        (HermaError("It broke."), "It broke.", "", 1),
+        (ConfigError("Wrong.", hint="Right."), "Wrong.", "Right.", 2),
+        (StoreBusy("Busy.", hint="Wait."), "Busy.", "Wait.", 4),
+        (click.BadParameter("no good"), "Invalid value: no good", "`herma group try --help` shows how it is used.", 2),
+        (click.ClickException("Hm."), "Hm.", "", 1),
+        (KeyboardInterrupt(), "Stopped.", "", 130),
+        (click.Abort(), "Stopped.", "", 130),
+        (
+            ZeroDivisionError("oh"),
+            "Internal error: ZeroDivisionError: oh",
+            "Run the command again with --debug, and report what it shows.",
+            70,
+        ),
+        (AssertionError(), "Internal error: AssertionError", "Run the command again with --debug", 70),
+    ],
+)
+def test_an_error_is_a_sentence_and_a_next_step(
+    trial: Any, error: BaseException, sentence: str, hint: str, code: int
+) -> None:
+    plain = trial(fail_with(error))
+    assert plain.exit_code == code
+    assert plain.stdout == ""
+    assert plain.stderr.startswith(f"herma: {sentence}\n" + (f"  → {hint}" if hint else ""))
+    assert plain.stderr.count("\n") == (2 if hint else 1)
+    assert "Traceback" not in plain.stderr
+
+    as_json = trial(fail_with(error), "--json")
+    assert as_json.exit_code == code
+    assert as_json.stderr == plain.stderr
+    told = json.loads(as_json.stdout)
+    assert (told["ok"], told["error"], told["kind"]) == (False, sentence, type(error).__name__)
+    assert told["hint"].startswith(hint)
+
+    debugged = trial(fail_with(error), "--debug")
+    assert debugged.exit_code == code
+    assert "Traceback (most recent call last)" in debugged.stderr
+    assert f"herma: {sentence}\n" in debugged.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence", "hint"),
+    [
+        (("confg",), "herma has no command 'confg'.", "Did you mean config?"),
+        (("zzzzz",), "herma has no command 'zzzzz'.", "`herma --help` lists them."),
+        (("config", "shwo"), "herma config has no command 'shwo'.", "Did you mean show?"),
+        (("--jsno", "config"), "herma has no option --jsno.", "Did you mean --json?"),
+        (("config", "show", "--hom", "x"), "herma config show has no option --hom.", "Did you mean --home?"),
+        (("config", "get"), "Missing argument 'KEY'.", "`herma config get --help` shows how it is used."),
+        (("config", "path", "x"), "Got unexpected extra argument (x)", "`herma config path --help` shows"),
+        (("--home",), "Option '--home' requires an argument.", "`herma --help` shows how it is used."),
+        (("--json",), "Missing command.", "`herma --help` shows how it is used."),
+    ],
+)
+def test_wrong_usage_has_the_same_form(args: tuple[str, ...], sentence: str, hint: str) -> None:
+    done = start(*args)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"herma: {sentence}\n  → {hint}")
+    as_json = start(*args, "--json") if args != ("--home",) else start("--json", *args)
+    assert json.loads(as_json.stdout)["error"] == sentence
+    assert as_json.returncode == 2
+
+
+def test_what_stands_behind_two_dashes_is_no_option() -> None:
+    done = start("config", "path", "--", "--json", "--debug")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_a_parameter_of_the_wrong_type(trial: Any) -> None:
+    done = trial(lambda _: None, "--number", "x", "--json")
+    assert done.exit_code == 2
+    assert "Invalid value for '--number'" in json.loads(done.stdout)["error"]
+
+
+def test_a_command_may_end_with_its_own_code(trial: Any) -> None:
+    assert trial(lambda c: c.exit(3)).exit_code == 3
+    assert trial(lambda c: c.fail("Not now.", "Later.")).stderr == "herma: Not now.\n  → Later.\n"
+
+
+def test_interrupt_from_the_keyboard(home: Path) -> None:
+    code = """if True:
+        import os, signal, sys
+        from herma.cli import main, config
+        config.show.callback = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+        sys.argv[1:] = ["config", "show"]
+        main.main()
+    """
+    done = run_code(code)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "herma: Stopped.\n")
+
+
+@pytest.mark.parametrize("args", [("config", "show"), ("config", "show", "--json"), ("--help",), ("--json", "confg")])
+def test_a_reader_that_has_gone_is_no_error(args: tuple[str, ...]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*PROGRAM, *args], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == 141
+    assert done.stderr in ("", "herma: herma has no command 'confg'.\n  → Did you mean config?\n")
+
+
+# ── printing ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r[bold red]x[/] \u202eabc \ud83d :smile:"
+SHOWN = "\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\x7f\\x0d[bold red]x[/] \\u202eabc \\ud83d :smile:"
+
+
+def test_text_cannot_steer_the_terminal(trial: Any) -> None:
+    def body(context: Context) -> None:
+        context.line(EVIL)
+        context.table(["a"], [[EVIL]])
+        context.warn(EVIL)
+        context.fail(EVIL, EVIL)
+
+    done = trial(body)
+    assert done.stdout == f"{SHOWN}\na\n{SHOWN}\n"
+    assert done.stderr == f"warning: {SHOWN}\nherma: {SHOWN}\n  → {SHOWN}\n"
+    debugged = trial(body, "--debug")
+    assert not set(debugged.output) & set("\x1b\x07\x9b\x7f\r\u202e")
+
+
+def test_text_cannot_steer_a_real_terminal_either() -> None:
+    code = f"""if True:
+        from herma.cli.frame import Context
+        context = Context()
+        context.line({EVIL!r})
+        context.table(["a", "b"], [[{EVIL!r}, "x"]])
+        with context.progress({EVIL!r}, 2) as report:
+            report(2)
+    """
+    status, seen = on_terminal(code=code, COLUMNS="200")
+    assert status == 0
+    for forbidden in ("\x1b]", "\x1b[2J", "\x9b", "\x7f", "\u202e", "owned\x07"):
+        assert forbidden not in seen
+    assert seen.count("[bold red]x[/]") >= 3
+
+
+def test_json_says_everything_and_stays_harmless(trial: Any) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Thing:
+        path: Path
+        who: Who
+        rest: tuple[int, ...]
+
+    value = {
+        "evil": EVIL,
+        "thing": Thing(Path("/x"), Who.USER, (1,)),
+        "set": {2, 1},
+        "text": "日本語",
+        "map": os.environ,
+    }
+    done = trial(lambda c: c.print_json(value))
+    assert "日本語" in done.stdout
+    assert not set(done.stdout) & set("\x1b\x07\x9b\x7f\r\u202e\ud83d")
+    told = json.loads(done.stdout)
+    assert told["evil"] == EVIL
+    assert told["thing"] == {"path": "/x", "who": "user", "rest": [1]}
+    assert told["set"] == [1, 2]
+    assert told["map"] == dict(os.environ)
+
+
+def test_json_refuses_what_it_cannot_say(trial: Any) -> None:
+    assert "object has no place in JSON" in trial(lambda c: c.print_json({"x": object()})).stderr
+
+
+def test_with_json_nothing_else_is_on_stdout(trial: Any) -> None:
+    def body(context: Context) -> None:
+        context.line("for people")
+        context.table(["a"], [["b"]])
+        with context.progress("Working", 1) as report:
+            report(1)
+        context.warn("careful")
+        context.print_json([1])
+
+    done = trial(body, "--json")
+    assert json.loads(done.stdout) == [1]
+    assert done.stderr == "Working: 1 of 1\nwarning: careful\n"
+
+
+def test_a_plain_table_is_aligned_even_with_wide_characters(trial: Any) -> None:
+    done = trial(lambda c: c.table(["name", "n", "x"], [["日本", 1, "end"], ["é́", 22, ""], ["a\nb\tc", 3, "z"]]))
+    assert done.stdout.splitlines() == [
+        "name    n   x",
+        "日本    1   end",
+        "é́       22",
+        "a⏎ b c  3   z",
+    ]
+
+
+def test_an_empty_table_has_its_headings(trial: Any) -> None:
+    assert trial(lambda c: c.table(["a", "b"], [])).stdout == "a  b\n"
+
+
+def test_a_terminal_gets_styles_and_no_color_takes_them_away() -> None:
+    status, seen = on_terminal("config", "show")
+    assert status == 0
+    assert "\x1b[1m" in seen
+    assert "memory.memory_char_limit" in seen
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        status, seen = on_terminal("config", "show", **env)
+        assert status == 0
+        assert "\x1b" not in seen
+        assert "memory.memory_char_limit" in seen
+    assert "\x1b" not in start("config", "show").stdout
+
+
+def test_an_error_is_red_on_a_terminal_only() -> None:
+    assert "\x1b[1;31mherma:\x1b[0m herma has no" in on_terminal("confg")[1]
+    assert "\x1b" not in on_terminal("confg", NO_COLOR="1")[1]
+    assert "\x1b" not in start("confg").stderr
+
+
+def test_an_old_encoding_is_no_reason_to_fail() -> None:
+    done = start("confg", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 2
+    assert done.stderr == "herma: herma has no command 'confg'.\n  \\u2192 Did you mean config?\n"
+
+
+def test_arguments_that_are_not_text_are_reported() -> None:
+    done = subprocess.run([*PROGRAM, b"\xff\x1b[2J"], capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"\x1b" not in done.stderr
+    assert b"has no command" in done.stderr
+
+
+def test_progress_as_lines(trial: Any) -> None:
+    def body(context: Context) -> None:
+        with context.progress("Reading", 100) as report:
+            for done in range(0, 96, 5):
+                report(done)
+
+    lines = trial(body).stderr.splitlines()
+    assert lines == [f"Reading: {n} of 100" for n in (10, 20, 30, 40, 50, 60, 70, 80, 90, 95)]
+
+
+def test_progress_without_a_total_is_said_now_and_then(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(context: Context) -> None:
+        with context.progress("Reading") as report:
+            for done in range(1, 1000):
+                report(done)
+            monkeypatch.setattr(output, "_LINES_EVERY", 0.0)
+            report(1000)
+            report(1001, 2000)
+
+    assert trial(body).stderr.splitlines() == ["Reading: 1000", "Reading: 1001 of 2000"]
+
+
+def test_progress_as_a_bar() -> None:
+    code = """if True:
+        from herma.cli.frame import Context
+        with Context().progress("Reading", 3) as report:
+            report(1)
+            report(3, 3)
+    """
+    status, seen = on_terminal(code=code)
+    assert status == 0
+    assert "Reading" in seen
+    assert "3/3" in seen
+
+
+# ── asking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_a_terminal_only_yes_is_an_answer(trial: Any) -> None:
+    seen: list[bool] = []
+    done = trial(lambda c: seen.append(c.confirm("Really?")), input="y\n")
+    assert done.exit_code == 2
+    assert done.stderr == "herma: Really? There is no terminal to ask on.\n  → Add --yes to say yes beforehand.\n"
+    assert trial(lambda c: seen.append(c.confirm("Really?")), "--yes").exit_code == 0
+    assert seen == [True]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("y\n", True), ("Yes\n", True), ("\n", False), ("n\n", False), ("\x04", False)]
+)
+def test_on_a_terminal_the_question_is_asked(answer: str, expected: bool) -> None:
+    code = "from herma.cli.frame import Context; print('ANSWER', Context().confirm('Really? \\x1b[2J'))"
+    status, seen = on_terminal(code=code, answer=answer)
+    assert status == 0
+    assert "Really? \\x1b[2J [y/N] " in seen
+    assert f"ANSWER {expected}" in seen
+
+
+# ── warnings ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_our_warnings_are_one_line_each_and_others_are_left_alone(trial: Any) -> None:
+    before = warnings.showwarning, list(warnings.filters)
+
+    def body(_: Context) -> None:
+        for text in ("slow disk", "slow disk", "old index"):
+            warnings.warn(text, HermaWarning, stacklevel=1)
+        with pytest.raises(UserWarning, match="foreign"):  # this suite turns warnings into errors
+            warnings.warn("foreign", UserWarning, stacklevel=1)
+
+    done = trial(body)
+    assert done.exit_code == 0
+    assert done.stderr == "warning: slow disk\nwarning: old index\n"
+    assert (warnings.showwarning, list(warnings.filters)) == before
+
+
+def test_foreign_warnings_are_shown_as_ever() -> None:
+    code = """if True:
+        import sys, warnings
+        from herma.cli import main, config
+        config.show.callback = lambda *_: warnings.warn("foreign", UserWarning)
+        sys.argv[1:] = ["config", "show"]
+        main.main()
+    """
+    done = run_code(code)
+    assert done.returncode == 0
+    assert "UserWarning: foreign" in done.stderr
+
+
+# ── settings and the memory ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_settings_are_read_once_and_mistakes_said_once(trial: Any, home: Path) -> None:
+    (home / "config.yaml").write_text("memory: {provder: x}\nagent: {x: 1}\n")
+
+    def body(context: Context) -> None:
+        assert context.settings() is context.settings()
+        assert context.settings().home == home
+
+    done = trial(body, "--home", str(home))
+    assert done.exit_code == 0
+    assert done.stderr == (
+        f"warning: memory.provder in {home / 'config.yaml'}, line 1 is not a known key; did you mean memory.provider?\n"
+    )
+
+
+def test_flags_reach_the_settings(trial: Any, home: Path) -> None:
+    def body(context: Context) -> None:
+        context.flags["memory.inbox_days"] = 3
+        context.line(str(context.settings().memory.inbox_days))
+
+    assert trial(body, "--home", str(home)).stdout == "3\n"
+
+
+def test_open_hands_over_home_and_profile(trial: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Herma:
+        @staticmethod
+        def open(home: str | None = None, url: str | None = None, profile: str | None = None) -> object:
+            return (home, url, profile)
+
+    app = type(sys)("herma.app")
+    app.Herma = Herma  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "herma.app", app)
+    seen: list[object] = []
+    trial(lambda c: seen.append(c.open()), "--home", str(home), "--profile", "p")
+    assert seen == [(str(home), None, "p")]
+    (home / "config.yaml").write_text("memory: [")
+    assert trial(lambda c: seen.append(c.open()), "--home", str(home)).exit_code == 2
+    assert len(seen) == 1
