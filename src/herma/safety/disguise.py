@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 
 from herma.safety.fold import fold
+from herma.safety.lookalikes import RESEMBLING
 
-_LEET = str.maketrans("013457@$!|", "oieastasil")
-_LEET_WORD = re.compile(r"[a-z][013457@$!|]{1,2}[a-z]|\b[0134][a-z]{1,2}[013457]")
-_CODED_WORD = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
+_LEET = bytes.maketrans(b"013457@$!|", b"oieastasil")
+_LONG = 20
+_CODED = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _SPACED = re.compile(r"(?:(?<![a-z])[a-z][ ._*|/-]{1,3}){8,600}[a-z](?![a-z])")
 _BETWEEN_LETTERS = re.compile(r"[ ._*|/-]{1,3}")
 _SHIFTED = str.maketrans("abcdefghijklmnopqrstuvwxyz", "nopqrstuvwxyzabcdefghijklm")
@@ -41,7 +42,7 @@ Disguised = tuple[str, tuple[int, int], str]
 def disguised(text: str, plain: str, words: set[str]) -> Iterator[Disguised]:
     """Each hidden text, folded; where it stands in `text`; and how it was hidden."""
     whole = (0, len(text))
-    if not text.isascii():
+    if not text.isascii() and RESEMBLING.search(text):
         resembling = fold(text, lookalikes=True).text
         if resembling != plain:
             yield resembling, whole, "look-alike letters"
@@ -49,12 +50,15 @@ def disguised(text: str, plain: str, words: set[str]) -> Iterator[Disguised]:
         yield plain.translate(_SHIFTED), whole, "rot13"
     if not words.isdisjoint(_TELLING_REVERSED):
         yield plain[::-1], whole, "reversed text"
-    if len(_LEET_WORD.findall(plain)) > 1:
-        yield plain.translate(_LEET), whole, "digits for letters"
-    yield from _spaced(text, plain)
+    spelled = plain.encode().translate(_LEET).decode()
+    if any(word in spelled and word not in plain for word in _TELLING):
+        yield spelled, whole, "digits for letters"
+    if sum(len(word) == 1 for word in words) > 4:
+        yield from _spaced(text, plain)
     yield from _escaped(text)
-    if any(len(word) >= 20 for word in text.split()):
-        yield from _encoded(text)
+    for word in text.split():
+        if len(word) >= _LONG:
+            yield from _encoded(text, word)
 
 
 def _spaced(text: str, plain: str) -> Iterator[Disguised]:
@@ -84,12 +88,13 @@ def _escaped(text: str) -> Iterator[Disguised]:
 _ESCAPE = re.compile(r"\\(?:x|u00)([0-9a-fA-F]{2})")
 
 
-def _encoded(text: str) -> Iterator[Disguised]:
-    for match in _CODED_WORD.finditer(text):
-        word = match.group()
-        decoded = _from_hex(word) or _from_base64(word)
+def _encoded(text: str, word: str) -> Iterator[Disguised]:
+    """What a long word without spaces says, if it is base64 or hexadecimal for readable text."""
+    for match in _CODED.finditer(word):
+        decoded = _from_hex(match.group()) or _from_base64(match.group())
         if decoded:
-            yield fold(decoded).text, match.span(), "encoded text"
+            start = text.index(match.group())
+            yield fold(decoded).text, (start, start + len(match.group())), "encoded text"
 
 
 def _from_hex(word: str) -> str:

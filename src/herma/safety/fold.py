@@ -16,7 +16,9 @@ from functools import cache
 
 from herma.safety.lookalikes import LOOKALIKES
 
-_SPACES = re.compile(r"[ \t\n\r\f\v]+")
+# White space that is not already one plain space.
+_SPACES = re.compile(r"[ \t\n\r\f\v](?:(?<! )|(?=[ \t\n\r\f\v]))[ \t\n\r\f\v]*")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _ITEM_STARTS = frozenset("-*•#>§|+0123456789")
 
 
@@ -87,13 +89,20 @@ class Folded:
 
 def fold(text: str, *, lookalikes: bool = False) -> Folded:
     """Fold `text`; with `lookalikes`, letters of other scripts become the Latin letters they resemble."""
+    return Folded(_SPACES.sub(_gap, _translate(text, lookalikes)), text, lookalikes)
+
+
+def _translate(text: str, lookalikes: bool) -> str:
+    """Fold each character. Latin text with a few signs of its own is quicker done sign by sign."""
     if text.isascii():
-        plain = text.lower()
-    else:
-        plain = text.translate(_table(lookalikes))
-    if "\n" in plain or "  " in plain or "\t" in plain or "\r" in plain:
-        plain = _SPACES.sub(_gap, plain)
-    return Folded(plain, text, lookalikes)
+        return text.lower()
+    table = _table(lookalikes)
+    signs = set(_NOT_ASCII.findall(text))
+    if len(signs) > 12 or not all(table[ord(sign)].isascii() or table[ord(sign)] == sign for sign in signs):
+        return text.translate(table)
+    for sign in signs:
+        text = text.replace(sign, table[ord(sign)])
+    return text.lower()
 
 
 def _origins(text: str, lookalikes: bool) -> list[int]:

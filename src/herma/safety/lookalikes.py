@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # Pairs of (foreign letters, the Latin letters they resemble), position by position. Lower case unless the capital
 # resembles a different letter than its own lower case does.
 _PAIRS = (
@@ -28,3 +30,4 @@ def _build() -> dict[str, str]:
 
 
 LOOKALIKES = _build()
+RESEMBLING = re.compile(f"[{''.join(LOOKALIKES)}]")

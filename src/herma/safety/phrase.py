@@ -1,12 +1,12 @@
 """A small language for phrases, so that the rules can be read aloud.
 
-    !<ignore> .. <prior> .. <orders>        "forget everything in the earlier guidelines"
-    do anything !now                        exactly these words
-    (do not|never) tell the? !user|users    "never tell the user"
+    <ignore> .. <prior> .. <orders>         "forget everything in the earlier guidelines"
+    do anything now                         exactly these words
+    (do not|never) tell the? user|users     "never tell the user"
 
 `a|b` is a choice, `(a b|c)` a choice with spaces, `<name>` a family of words (`vocabulary.py`), `word?` may be absent,
-`_` is any one word, `stem*` any ending, `..` up to 30 characters between, `...` up to 80. Between words may stand a
-space, a comma, a dash or an underscore. `!` marks the word that must occur before the phrase is tried at all.
+`_` is any one word, `..` up to 30 characters between, `...` up to 80. Between words may stand a space, a comma, a dash
+or an underscore.
 
 Every repetition is bounded, so the time to match grows with the text and with nothing else.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cache
 from textwrap import dedent
 
 from herma.safety.vocabulary import FAMILIES
@@ -27,66 +27,74 @@ _CONTINUED = re.compile(r"\n +")
 _BAR = re.compile(r" ?\| ?")
 _CHOICE = re.compile(r"\|(?![^()]*\))")
 _SPACE = re.compile(r" (?![^()]*\))")
+_WORD = re.compile(r"[a-z]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A regular expression, and the words or pieces of text of which one must occur before it is worth trying."""
-
-    triggers: tuple[str, ...]
-    expression: str
+def lines(phrases: str) -> list[str]:
+    """The phrases of a block: one a line; a line that is indented further continues the one before."""
+    return _CONTINUED.sub(" ", dedent(phrases).strip()).splitlines()
 
 
-def read_phrases(phrases: str) -> tuple[Pattern, ...]:
-    """One pattern per line; a line that is indented further continues the one before."""
-    whole = _CONTINUED.sub(" ", dedent(phrases).strip())
-    return tuple(read_phrase(line) for line in whole.splitlines())
+def needs(phrase: str) -> list[frozenset[str]]:
+    """What a text must hold for the phrase to match: of each set, one word. The most telling set comes first."""
+    found = [
+        frozenset(_longest_word(choice) for choice in _choices(word))
+        for word, optional in _tokens(phrase)
+        if not optional and word not in _GAPS and word != "_"
+    ]
+    return sorted(found, key=lambda words: (len(words & _COMMON), len(words)))
 
 
-def read_phrase(phrase: str) -> Pattern:
-    """The pattern for one phrase."""
-    triggers: list[str] = []
+def expression(phrase: str) -> str:
+    """The regular expression of a phrase. It leaves the word border before its first word to the caller: a pattern
+    that starts with letters is searched for much faster than one that starts with a border."""
     parts: list[str] = []
     apart = ""
-    for token in _SPACE.split(_BAR.sub("|", " ".join(phrase.split()))):
-        word = token.lstrip("!").removesuffix("?")
-        if token.startswith("!"):
-            triggers.extend(_longest_word(choice) for choice in _choices(word))
+    for word, optional in _tokens(phrase):
         if word in _GAPS:
             parts.append(rf"[^\n]{{0,{_GAPS[word]}}}?")
-            apart = ""
-        elif token.endswith("?"):
-            parts.append(rf"(?:{apart}{_one_of(word)})?")
-        else:
-            parts.append(apart + _one_of(word))
-        if word not in _GAPS:
-            apart = _BETWEEN
-    if not triggers:
-        raise ValueError(f"no trigger marked in the phrase: {phrase!r}")
-    return Pattern(tuple(triggers), "".join(parts))
+            apart = r"\b"
+            continue
+        one = _ANY_WORD if word == "_" else "(?:" + "|".join(map(_spell, _choices(word))) + r")\b"
+        parts.append(f"(?:{apart}{one})?" if optional else apart + one)
+        apart = _BETWEEN if not (optional and apart == r"\b") else r"[^\w\n]{0,3}\b"
+    return "".join(parts)
 
 
-def _one_of(word: str) -> str:
-    if word == "_":
-        return _ANY_WORD
-    return r"\b(?:" + "|".join(_spell(choice) for choice in _choices(word)) + r")\b"
+def _tokens(phrase: str) -> Iterator[tuple[str, bool]]:
+    """Each word of the phrase, and whether it may be absent."""
+    for token in _SPACE.split(_BAR.sub("|", " ".join(phrase.split()))):
+        yield token.removesuffix("?"), token.endswith("?")
 
 
-def _choices(word: str) -> Iterator[str]:
+@cache
+def _choices(word: str) -> tuple[str, ...]:
+    found: list[str] = []
     for choice in _CHOICE.split(word):
         if choice.startswith("<"):
-            yield from FAMILIES[choice.strip("<>")]
+            found.extend(FAMILIES[choice.strip("<>")])
         elif choice.startswith("("):
-            yield from choice.strip("()").split("|")
+            found.extend(choice.strip("()").split("|"))
         else:
-            yield choice
+            found.append(choice)
+    return tuple(found)
 
 
 def _spell(choice: str) -> str:
-    escaped = re.escape(choice).replace(r"\*", r"\w{0,10}").replace(r"\ ", _BETWEEN)
-    return escaped.replace(r"\-", "[ -]?")
+    return re.escape(choice).replace(r"\ ", _BETWEEN).replace(r"\-", "[ -]?")
 
 
+@cache
 def _longest_word(choice: str) -> str:
-    """The longest word of the choice: if that is not in the text, the choice cannot be either."""
-    return max(re.split(r"[ '-]", choice), key=len)
+    """The longest a-z word of the choice: if that is not in the text, the choice cannot be either."""
+    words: list[str] = _WORD.findall(choice)
+    return max(words, key=len)
+
+
+# Words so common that they do not help to decide whether a phrase is worth trying.
+_COMMON = frozenset(
+    """a an and all any are as at be but by do does for from have has if in into is it its me my not now of on or our out
+    the their them then this that these those to up use user users was were what when which who will with without you your
+    add give tell show write read list code message email answer question following work set put change update project
+    system never before""".split()  # noqa: SIM905
+)

@@ -14,18 +14,15 @@ Patterns are a first fence, not the only one: where a note came from, and who ap
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from herma.safety.characters import find_controls, find_hidden, find_lookalikes
 from herma.safety.disguise import disguised
 from herma.safety.fold import fold
-from herma.safety.matching import match_rules
+from herma.safety.matching import WORDS, match_rules
 from herma.safety.secrets import find_secrets
 from herma.safety.veiled import find_veiled
 from herma.types import Finding
-
-_WORDS = re.compile(r"[a-z]+")
 
 
 def scan(text: str) -> list[Finding]:
@@ -40,7 +37,7 @@ def _findings(text: str) -> Iterator[Finding]:
         yield from find_lookalikes(text)
     yield from find_secrets(text)
     folded = fold(text)
-    words = set(_WORDS.findall(folded.text))
+    words = set(WORDS.findall(folded.text))
     for rule, start, end in match_rules(folded.text, words):
         yield Finding(rule.id, folded.span(start, end), rule.severity, rule.why)
     for start, end in find_veiled(folded.text, words):
@@ -48,5 +45,5 @@ def _findings(text: str) -> Iterator[Finding]:
             "veiled_request", folded.span(start, end), "medium", "works on a model's hidden rules in veiled words"
         )
     for plain, span, how in disguised(text, folded.text, words):
-        for rule, _, _ in match_rules(plain, set(_WORDS.findall(plain))):
+        for rule, _, _ in match_rules(plain, set(WORDS.findall(plain))):
             yield Finding(rule.id, span, "high", f"{rule.why}, hidden as {how}")

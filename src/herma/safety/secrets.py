@@ -51,12 +51,14 @@ _FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 )
 
 _NAMES = r"(?:passw(?:or)?d|passwd|pwd|secret|token|api[_ -]?key|access[_ -]?key|private[_ -]?key|auth[_ -]?key)"
+# Lower case, letter by letter: offsets stay the same.
+_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 _ASSIGNMENT_HINTS = ("passw", "pwd", "secret", "token", "key", "bearer")
 _ASSIGNMENT = (
-    rf"\b(?:\w{{1,40}}[_-])?{_NAMES}(?:[_-]\w{{1,20}})?[\"'`]?\s{{0,4}}(?::=|=>|[=:]|\bis\b)\s{{0,4}}"
-    r"(?P<quote>[\"'`]?)(?P<value>[^\s\"'`<>{}()\[\],;]{8,200})"
+    rf"{_NAMES}(?:[_-]\w{{1,20}})?[\"'`]?\s{{0,4}}(?::=|=>|[=:]|\bis\b)\s{{0,4}}"
+    r"[\"'`]?(?P<value>[^\s\"'`<>{}()\[\],;]{8,200})(?!\()"
 )
-_BEARER = r"\bbearer\s{1,4}(?P<value>[A-Za-z0-9._~+/-]{20,400}={0,2})"
+_BEARER = r"bearer\s{1,4}(?P<value>[a-z0-9._~+/-]{20,400}={0,2})"
 _ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:<>\"'`{}\[\]]{3,120})@[A-Za-z0-9\[]"
 
 _PLACEHOLDERS = (
@@ -82,14 +84,17 @@ def find_secrets(text: str) -> Iterator[Finding]:
                 if not _is_placeholder(match.group()):
                     yield Finding("credential", match.span(), "high", f"looks like a real {what}")
     lower = text.lower()
+    if len(lower) != len(text):
+        lower = text.translate(_LOWER)
     if any(hint in lower for hint in _ASSIGNMENT_HINTS):
         for pattern, what in (
             (_ASSIGNMENT, "credential written as an assignment"),
             (_BEARER, "bearer token"),
         ):
-            for match in _compiled(pattern, re.IGNORECASE).finditer(text):
-                if _is_random(match["value"], quoted=bool(match.groupdict().get("quote"))):
-                    yield Finding("credential", match.span("value"), "high", what)
+            for match in _compiled(pattern).finditer(lower):
+                start, end = match.span("value")
+                if _is_random(text[start:end], quoted=text[start - 1] in "\"'`"):
+                    yield Finding("credential", (start, end), "high", what)
     if "://" in text and "@" in text:
         for match in _compiled(_ADDRESS, re.IGNORECASE).finditer(text):
             value = match["value"].lower()

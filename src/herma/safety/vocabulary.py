@@ -123,4 +123,22 @@ FAMILIES = {
         instructions, unrestricted, trust all, trusts all, trust everything, malicious, skip permission, skip permissions, skip
         approval, skip approvals, skip all, future agents obey, every session runs, runs curl, run curl, curl, my commands
     """),
+    "send": _family("""
+        send, sends, sending, post, posts, posting, upload, uploads, uploading, transmit, transmits, forward, forwards, forwarding,
+        email, emails, e-mail, exfiltrate, leak, leaks, submit, ship, deliver, copy, report, relay, pass, mail, sent, uploaded,
+        forwarded, posted, emailed
+    """),
+    "private": _family("""
+        api key, api keys, api_key, password, passwords, passphrase, credential, credentials, secrets, access token, access tokens,
+        auth token, auth tokens, session token, session tokens, session cookie, cookies, private key, private keys, ssh key, ssh
+        keys, environment variable, environment variables, env vars, env file, chat history, chat logs, conversation history,
+        conversation log, entire conversation, whole conversation, full conversation, user data, user's data, user information,
+        user's information, user's files, personal data, personal information, credit card, memory contents, memory file, memory
+        files, private data, private information, private messages, contact list, users' data, customer data
+    """),
+    "elsewhere": _family("""
+        attacker, attackers, attacker's, webhook, pastebin, external server, external url, external address, external endpoint,
+        external site, remote server, remote host, remote endpoint, third-party server, following url, following address, following
+        endpoint, following server, outside server, c2 server, drop site, telegram bot, discord webhook, unknown address
+    """),
 }

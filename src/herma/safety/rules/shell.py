@@ -1,72 +1,86 @@
-"""Commands and requests that would carry secrets away, open a door, or destroy."""
+"""Commands and requests that would carry secrets away, open a door, or destroy.
+
+Notes are full of commands, and most use secrets rightly: a token in a header of a call to its own service passes. What
+is reported is a secret in a body or an address, sent to a host that has nothing to do with it.
+"""
 
 from __future__ import annotations
 
 from herma.safety.rule import Rule, pattern
 
-
-def gap(most: int) -> str:
-    """Up to `most` characters of the same paragraph, as few as possible."""
-    return rf"[^\n]{{0,{most}}}?"
-
-
 _SECRET_FILE = (
-    r"(?:(?:\S{0,60}/)?\.env(?:\.(?:local|prod|production|staging))?(?![.\w-])|\S{0,60}\.ssh/(?:id_\w{1,12}|\S{0,30}\.pem|\*)(?!\.pub)"
-    r"|\S{0,40}id_(?:rsa|ed25519|ecdsa|dsa)(?![.\w])|\S{0,60}\.aws/(?:credentials|config)|\S{0,60}\.(?:netrc|npmrc|pypirc|pgpass"
-    r"|git-credentials)\b|/etc/(?:shadow|sudoers)|\S{0,60}\.kube/config|\S{0,60}\.docker/config\.json|\S{0,60}\.gnupg/\S{1,30}"
-    r"|\S{0,60}credentials\.json|/proc/self/environ)"
+    r"(?:[^\s\"'|;]{0,60}/)?(?:\.env(?:\.(?:local|prod|production|staging))?(?![.\w-])|\.ssh/(?:id_\w{1,12}|\*)(?![.\w])"
+    r"|id_(?:rsa|ed25519|ecdsa|dsa)(?![.\w])|\.aws/credentials|\.(?:netrc|npmrc|pypirc|pgpass|git-credentials)\b"
+    r"|etc/(?:shadow|sudoers)\b|\.kube/config\b|\.docker/config\.json|\.gnupg/\S{1,30}|credentials\.json|proc/self/environ)"
 )
-_SECRET_THING = (
-    r"(?:api[ _-]?keys?|passwords?|passphrases?|credentials?|secrets?|access tokens?|auth(?:entication)? tokens?|session tokens?"
-    r"|session cookies?|cookies|private keys?|ssh keys?|environment variables?|env vars?|\.env(?: file)?|chat (?:history|logs?)"
-    r"|conversation (?:history|logs?|contents?)|(?:the )?(?:whole|entire|full) conversation|user(?:'s|s')? (?:\w{1,12} )?(?:data|"
-    r"information|details|files)|personal (?:data|information|details)|credit card \w{1,8}|memory (?:contents?|files?|entries)"
-    r"|contacts|private (?:data|information|messages))"
-)
-_SECRET_VARIABLE = r"\$\{?\(?\w{0,30}(?:key|token|secret|passw(?:or)?d|credential|pass|auth)\w{0,20}"
-_NOT = r"(?<!never )(?<!don't )(?<!not )(?<!avoid )(?<!no )(?<!never run )(?<!don't run )(?<!not run )(?<!`)"
-_SEND = r"(?:send|post|upload|transmit|forward|e-?mail|exfiltrate|leak|submit|ship|deliver|push|beam|copy|report|relay|pass)(?:s|ing)?"
-_ELSEWHERE = (
-    r"(?:https?://|ftp://|www\.|[\w.+-]{1,40}@[\w-]{1,40}\.|attackers?|webhook|pastebin|(?:an? |the |our |my )?(?:external|remote|"
-    r"third[- ]party|attacker\S{0,12}|following|outside|collection|c2) (?:server|url|address|endpoint|site|host|e-?mail|domain|ip)"
-    r"|[\w-]{2,40}\.(?:com|net|org|io|xyz|ru|cn|site|top|info|tk|me|co)\b|\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})"
+_SECRET_VARIABLE = r"\$\{?\w{0,40}(?:key|token|secret|passw|credential)\w{0,20}"
+_COMMAND_OUTPUT = r"(?:\$\(|`) ?(?:cat|env|printenv|whoami|base64|hostname|id|history)\b"
+_KEY_PARAMETER = r"(?:\w{0,12}key|appid|app_id|\w{0,12}token|auth|client_\w{1,8})="
+_WARNING = r"(?<!never )(?<!don't )(?<!not )(?<!avoid )(?<!never run )(?<!don't run )(?<!not run )(?<!deny )"
+
+_COMMANDS = (
+    pattern(
+        "curl wget",
+        # a secret in the body
+        rf"\b(?:curl|wget)\b[^\n]{{0,200}}? (?:-d|--data[a-z-]{{0,12}}|-f|--form|--post-data|--post-file|-t|--upload-file)[ =]?"
+        rf"[^\n]{{0,60}}?(?:{_COMMAND_OUTPUT}|@{_SECRET_FILE}|(?<=[=\"' ]){_SECRET_FILE})",
+        # a variable named after one service, sent to another
+        r"\b(?:curl|wget)\b[^\n]{0,120}?https?://(?=[^\n]{0,160}?\$\{?(?P<service>[a-z0-9]{2,20})_\w{0,20}(?:key|token|secret|passw))"
+        rf"(?![^/\s]{{0,60}}(?P=service))[^\n]{{0,160}}?[?&/=]{_SECRET_VARIABLE}",
+        # a secret in the address, under a name that no service asks for
+        rf"\b(?:curl|wget)\b[^\n]{{0,160}}?[?&](?!{_KEY_PARAMETER})[\w-]{{1,20}}=[\"']?(?:{_SECRET_VARIABLE}|{_COMMAND_OUTPUT})",
+        rf"\b(?:curl|wget)\b[^\n]{{0,120}}?https?://[^\s\"']{{1,80}}/?(?:{_COMMAND_OUTPUT}|{_SECRET_VARIABLE})",
+        # a variable in the body, unless it is what the service asks for
+        rf"\b(?:curl|wget)\b[^\n]{{0,200}}? (?:-d|--data[a-z-]{{0,12}}|--post-data)[ =]?[\"']?(?!{_KEY_PARAMETER})[^\n]{{0,40}}?"
+        rf"{_SECRET_VARIABLE}",
+        also="$ ` @ .env .ssh .aws .netrc shadow credentials",
+    ),
+    pattern(
+        "curl wget nc ncat netcat socat telnet openssl",
+        r"\b(?:cat|env|printenv|tar|base64|gzip|history|xxd)\b[^\n|]{0,80}\|(?:[^\n|]{0,40}\|)? ?(?:curl|wget|nc|ncat|netcat|socat"
+        r"|telnet|openssl s_client)\b",
+        also="|",
+    ),
+    pattern(
+        "nc ncat netcat socat",
+        rf"\b(?:nc|ncat|netcat|socat)\b[^\n]{{0,60}}?(?:< ?{_SECRET_FILE}| -[ec] ?/bin/|exec:)",
+    ),
+    pattern(
+        "scp rsync",
+        rf"\b(?:scp|rsync)\b[^\n]{{0,60}}?{_SECRET_FILE}[^\n]{{0,40}}?[\w.-]{{1,40}}@?[\w.-]{{1,40}}:",
+        also=".env .ssh .aws id_ credentials",
+    ),
+    pattern("dig nslookup ping", rf"\b(?:dig|nslookup|ping)\b[^\n]{{0,120}}?{_COMMAND_OUTPUT}", also="$( `"),
+    pattern(
+        "environ env cookie",
+        r"\b(?:requests|httpx|urllib\w{0,8}|fetch|axios|xmlhttprequest|new image)\b[^\n]{0,160}?(?:document\.cookie|stringify\(process\.env"
+        r"|\(?\bos\.environ\b(?!\[|\.get|\.pop))",
+        r"\b(?:requests|httpx|fetch|axios)\b[^\n]{0,120}?open\([\"'][^\"'\n]{0,60}(?:\.env|\.ssh/|id_rsa|\.aws/)",
+        also="document.cookie process.env os.environ open(",
+    ),
 )
 
 SHELL = (
-    Rule(
-        "exfiltration_command",
-        "a command that would send secrets elsewhere",
-        patterns=(
-            pattern(
-                "curl wget nc ncat netcat scp rsync invoke socat requests httpx urllib fetch http ftp dig nslookup ping iwr xmlhttprequest "
-                "telnet",
-                rf"\b(?:curl|wget|https?|iwr|invoke-webrequest|invoke-restmethod)\b(?:[^\n]{{0,200}}?(?: -d| --data\S{{0,12}}| -f| --form|"
-                rf" --post-(?:data|file)| -t| --upload-file| -body)[ =]?[^\n]{{0,60}}?|[^\n]{{0,160}}?[?&][\w-]{{1,20}}=[\"']?)(?:"
-                rf"{_SECRET_VARIABLE}|@?{_SECRET_FILE}|\$\((?:cat|env|printenv|whoami|base64|hostname|id|cat<)|`(?:cat|env|printenv|whoami))"
-                rf"|\b(?:cat|env|printenv|set|tar|base64|gzip|history|xxd)\b[^\n|]{{0,80}}\|(?:[^\n|]{{0,40}}\|)? ?(?:curl|wget|nc|ncat|netcat|"
-                rf"socat|telnet|openssl s_client)\b"
-                rf"|\b(?:nc|ncat|netcat|socat)\b[^\n]{{0,60}}?(?:<[ ]?{_SECRET_FILE}| -e ?/bin/| -c ?/bin/|exec:)"
-                rf"|\b(?:scp|rsync)\b[^\n]{{0,60}}?{_SECRET_FILE}[^\n]{{0,40}}?[\w.-]{{1,40}}@?[\w.-]{{1,40}}:"
-                rf"|\b(?:curl|wget|nc|dig|nslookup|ping)\b[^\n]{{0,120}}?\$\((?:cat|env|printenv|whoami|base64|hostname)"
-                rf"|\b(?:requests|httpx|urllib3?|fetch|axios|xmlhttprequest)\b[^\n]{{0,200}}?\b(?:os\.environ|process\.env|getenv|document\.cookie"
-                rf"|localstorage|open\([\"']{_SECRET_FILE})"
-                rf"|\b(?:os\.environ|process\.env|document\.cookie)\b[^\n]{{0,200}}?\b(?:requests|httpx|http\.client|urllib\S{{0,12}}|fetch|axios|"
-                rf"socket|ftp|xmlhttprequest|smtplib)\b",
-            ),
-        ),
-    ),
+    Rule("exfiltration_command", "a command that would send secrets elsewhere", patterns=_COMMANDS),
     Rule(
         "exfiltration_request",
         "asks to send private things elsewhere",
+        phrases="""
+        <send> .. <private> ... (to|at|via|using|through) .. <elsewhere>
+        <private> .. <send> .. (to|at|via) .. <elsewhere>
+        exfiltrate|exfiltrates|exfiltrating (all|the|any|user|your|my|its|their|every|this|data|sensitive)
+        (append|attach|add|include|embed|encode|put) .. <private> .. (to|in|into|as) (the|an|a|every)? _? (url|query|link|image url|markdown image|query string|query parameter|tracking pixel)
+        (reply|respond|answer) with (the|all)? (user's|users) _? (private information|password|passwords|credentials|personal data|session token|email address)
+        (reveal|print|output|leak|dump|disclose|steal) (the|all|any)? (user's|user|users|users') _? _? (session token|session tokens|passwords|password|credentials|private information|private data|api key|api keys|personal information|credit card|email address)
+        """,
         patterns=(
             pattern(
-                "send sends sending post posts upload uploads uploading transmit forward forwarding email exfiltrate exfiltrates leak submit "
-                "ship deliver push copy report relay pass mail http https www",
-                rf"\b{_SEND} {gap(60)}\b{_SECRET_THING}\b{gap(60)}\b(?:to|at|via|using|through) {gap(20)}{_ELSEWHERE}"
-                rf"|\b{_SECRET_THING}\b{gap(40)}\b(?:to be |and |then )?{_SEND} {gap(30)}\b(?:to|at|via) {gap(20)}{_ELSEWHERE}"
-                rf"|\bexfiltrat(?:e|ing|es) (?:all |the |any |user |your |my |its )"
-                rf"|\b(?:append|attach|add|include|embed|encode|put) {gap(40)}\b{_SECRET_THING}\b{gap(40)}\b(?:to|in|into|as) (?:the |an? |every )?"
-                rf"(?:\w{{1,12}} )?(?:url|query|link|image|markdown|request|webhook|tracking)",
+                "http https www com net org io ru xyz ftp",
+                r"\b(?:send|post|upload|transmit|forward|e-?mail|submit|ship|deliver|copy|report|relay|leak)(?:s|ing)? [^\n]{0,60}?"
+                r"(?:api[ _-]?keys?|passwords?|credentials?|secrets|access tokens?|session tokens?|cookies|private keys?|ssh keys?|env"
+                r"(?:ironment)? var(?:iable)?s?|\.env|(?:chat|conversation) (?:history|logs?)|(?:whole|entire|full) conversation|user(?:'s)?"
+                r" data|personal (?:data|information)|private (?:data|messages))\b[^\n]{0,60}? (?:to|at|via) [^\n]{0,20}?(?:https?://|ftp://"
+                r"|www\.|[\w.+-]{1,40}@[\w-]{1,40}\.|[\w-]{2,40}\.(?:com|net|org|io|xyz|ru|cn|site|top|info|tk)\b)",
             ),
         ),
     ),
@@ -75,12 +89,13 @@ SHELL = (
         "tells the reader to read a file of secrets",
         patterns=(
             pattern(
-                ".env .ssh id_rsa id_ed25519 .aws .netrc .npmrc .pypirc .pgpass .git-credentials /etc/shadow .kube .docker .gnupg "
-                "credentials.json /proc/self",
-                rf"{_NOT}\b(?:cat|less|more|head|tail|base64|xxd|strings|type|get-content|bat)(?: -\w{{1,8}}){{0,3}} {_SECRET_FILE}"
-                rf"|{_NOT}\b(?:read|open|print|show|output|paste|include|dump|reveal|display|copy|give me|extract|steal|grab)(?: \w{{1,12}})"
-                rf"{{0,2}}(?: contents?)?(?: of| from)?(?: the| my| your)?(?: file| user's)? [\"'`]?{_SECRET_FILE}[\"'`]?[^\n]{{0,40}}?\b(?:and|in|to|"
-                rf"then|into|here|verbatim|aloud)\b[^\n]{{0,30}}?\b(?:you|your|reply|response|output|me|chat|send|post|answer|include|http\S{{0,40}})",
+                ".env .ssh id_rsa id_ed25519 .aws/ .netrc .npmrc .pypirc .pgpass .git-credentials etc/shadow .kube/ .docker/ .gnupg"
+                " credentials.json proc/self/environ",
+                rf"{_WARNING}\b(?:cat|less|more|head|tail|base64|xxd|strings|type|get-content|bat)(?: -\w{{1,8}}){{0,3}} {_SECRET_FILE}",
+                rf"{_WARNING}\b(?:read|open|print|show|output|paste|include|dump|reveal|display|copy|give me|extract|steal|grab)"
+                rf"(?: \w{{1,12}}){{0,4}} [\"'`~$]{{0,2}}(?:home)?{_SECRET_FILE}[\"'`]?[^\n]{{0,40}}?\b(?:you|your|reply|response|output|me|chat"
+                rf"|send|post|answer|http\S{{0,40}}|upload|attacker|verbatim)\b",
+                rf"{_WARNING}\b(?:contents?|everything) (?:of|in|from) [\"'`~$]{{0,2}}(?:home)?{_SECRET_FILE}",
             ),
         ),
     ),
@@ -89,27 +104,35 @@ SHELL = (
         "adds a key that lets somebody log in",
         patterns=(
             pattern(
-                "authorized_keys authorized_key",
-                rf">{{1,2}} ?[\"']?\S{{0,60}}authorized_keys|\btee (?:-a )?\S{{0,60}}authorized_keys"
-                rf"|\b(?:add|append|write|put|insert|copy|install|place|echo)(?:ing|s)? (?:this|the following|that|these|our|attacker\S{{0,4}}|an? |the"
-                rf" attacker\S{{0,4}}|ssh-(?:rsa|ed25519)|[\"'`]ssh-)\b{gap(100)}authorized_keys"
-                rf"|authorized_keys\b{gap(80)}\b(?:ssh-(?:rsa|ed25519) aaaa|silently|secretly|backdoor|persist\w{{0,6}}|attacker)"
-                rf"|\b(?:backdoor|attacker\S{{0,4}}|persisten\w{{1,3}})\b{gap(80)}authorized_keys",
+                "authorized_keys",
+                r">{1,2} ?[\"']?\S{0,60}authorized_keys",
+                r"\btee (?:-a )?\S{0,60}authorized_keys",
+                r"\b(?:add|append|write|put|insert|copy|install|place|echo)(?:ing|s)? (?:this|the following|that|these|attacker\S{0,4}|the attacker"
+                r"|[\"'`]?ssh-(?:rsa|ed25519))[^\n]{0,100}?authorized_keys",
+                r"\b(?:add|append|write|put|insert|install|place) (?:an?|the|your|our|my) (?:\w{1,12} ){0,3}key [^\n]{0,40}?authorized_keys"
+                r"[^\n]{0,40}?\b(?:so|for (?:remote|persist)|to (?:keep|maintain|gain|allow))\b",
+                r"authorized_keys\b[^\n]{0,80}?(?:ssh-(?:rsa|ed25519) aaaa|silently|secretly|backdoor|attacker)",
+                r"\b(?:backdoor|attacker\S{0,4}|persistence)\b[^\n]{0,80}?authorized_keys",
             ),
         ),
     ),
     Rule(
         "remote_shell",
         "opens a shell to somebody else, or runs hidden code",
+        phrases="""
+        (open|start|spawn|create|establish|run|launch|install|plant|add|insert|deploy|set up|leave) (a|an|the)? _? (reverse shell|backdoor|keylogger|ransomware|cryptominer|bind shell) (on|in|to|at|from|for|into|back)
+        """,
         patterns=(
+            pattern("/dev/tcp/", r"/dev/tcp/"),
+            pattern("mkfifo", r"\bmkfifo\b[^\n]{0,80}?\b(?:nc|sh)\b"),
+            pattern("base64", r"\bbase64 (?:-d|--decode|-di)\b[^\n]{0,40}?\| ?(?:sudo )?(?:ba|z)?sh\b"),
             pattern(
-                "/dev/tcp mkfifo base64 b64decode reverse backdoor crontab eval frombase64string keylogger ransomware",
-                r"/dev/tcp/|\bmkfifo\b[^\n]{0,80}?\b(?:nc|sh)\b|\bbase64 (?:-d|--decode|-di)\b[^\n]{0,40}?\| ?(?:sudo )?(?:ba|z)?sh\b"
-                r"|\b(?:exec|eval)\([^\n]{0,40}?b64decode|\bfrombase64string\b[^\n]{0,80}?\b(?:iex|invoke-expression)"
-                r"|\b(?:open|start|spawn|create|establish|run|launch|install|plant|add|insert|deploy|set up)(?: up)? (?:an? |the )?(?:\w{1,12} )?"
-                r"(?:reverse shell|backdoor|keylogger|ransomware|cryptominer)\b[^\n]{0,60}?\b(?:on|in|to|at|from|for|into)\b"
-                r"|\bcrontab\b[^\n]{0,100}?\b(?:curl|wget)\b[^\n]{0,100}?\| ?(?:ba)?sh\b",
+                "b64decode frombase64string",
+                r"\b(?:exec|eval)\([^\n]{0,40}?b64decode",
+                r"frombase64string[^\n]{0,80}?\b(?:iex|invoke-exp)",
             ),
+            pattern("crontab", r"\bcrontab\b[^\n]{0,100}?\b(?:curl|wget)\b[^\n]{0,100}?\| ?(?:ba)?sh\b"),
+            pattern("bashrc zshrc profile", r"\b(?:curl|wget)\b[^\n]{0,120}?>> ?\S{0,20}(?:bashrc|zshrc|profile)\b"),
         ),
     ),
     Rule(
@@ -117,18 +140,19 @@ SHELL = (
         "a command that destroys data",
         patterns=(
             pattern(
-                "rm dd mkfs shred format forkbomb",
-                rf"{_NOT}\brm -(?:rf|fr|r -f)(?: --no-preserve-root)? (?:/|~|\$home|/\*|~/|\*)(?=$|[\s;&|\"'`)])(?! (?:is|was|are|would|can|"
-                rf"without))|\bdd if=/dev/(?:zero|u?random) of=/dev/(?:sd|nvme|hd|disk|vd)",
+                "rm",
+                rf"{_WARNING}(?<!\()\brm -(?:rf|fr|r -f)(?: --no-preserve-root)? (?:/|~|\$home|/\*|~/)(?=$|[\s;&|\"'`)])"
+                r"(?! (?:is|was|are|would|can|without))",
             ),
+            pattern("dd", r"\bdd if=/dev/(?:zero|u?random) of=/dev/(?:sd|nvme|hd|disk|vd)"),
         ),
     ),
     Rule(
         "agent_config",
         "changes an agent's own configuration against its owner",
         phrases="""
-        <edit> .. !<agentfile> ... <subvert>
-        <subvert> ... <edit> .. !<agentfile>
+        <edit> .. <agentfile> ... <subvert>
+        <subvert> ... <edit> .. <agentfile>
         """,
     ),
 )
