@@ -154,16 +154,14 @@ def every_command() -> list[tuple[str, click.Command]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("path", "command"), every_command(), ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_every_command_has_examples_and_the_shared_options(path: str, command: click.Command) -> None:
-    assert isinstance(command, HermaCommand | HermaGroup)
-    shown = CliRunner().invoke(entry.cli, [*path.split()[1:], "--help"])
-    assert shown.exit_code == 0
-    assert "\n  Examples:\n    " in shown.output
-    for option in ("--json", "--home PATH", "--profile NAME", "--debug", "--help"):
-        assert option in shown.output
+def test_every_command_has_examples_and_the_shared_options() -> None:
+    for path, command in every_command():
+        assert isinstance(command, HermaCommand | HermaGroup), path
+        shown = CliRunner().invoke(entry.cli, [*path.split()[1:], "--help"])
+        assert shown.exit_code == 0, path
+        assert "\n  Examples:\n    " in shown.output, path
+        for option in ("--json", "--home PATH", "--profile NAME", "--debug", "--help"):
+            assert option in shown.output, path
 
 
 @pytest.mark.parametrize("args", [(), ("--help",)])
@@ -561,18 +559,15 @@ def test_flags_reach_the_settings(trial: Any, home: Path) -> None:
     assert trial(body, "--home", str(home)).stdout == "3\n"
 
 
-def test_open_hands_over_home_and_profile(trial: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Herma:
-        @staticmethod
-        def open(home: str | None = None, url: str | None = None, profile: str | None = None) -> object:
-            return (home, url, profile)
+def test_open_hands_over_home_profile_and_flags(trial: Any, home: Path) -> None:
+    def body(context: Context) -> None:
+        context.flags["memory.inbox_days"] = 3
+        with context.open() as opened:
+            context.line(f"{opened.home} {opened.settings.profile} {opened.settings.memory.inbox_days}")
 
-    app = type(sys)("herma.app")
-    app.Herma = Herma  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "herma.app", app)
-    seen: list[object] = []
-    trial(lambda c: seen.append(c.open()), "--home", str(home), "--profile", "p")
-    assert seen == [(str(home), None, "p")]
+    done = trial(body, "--home", str(home), "--profile", "p")
+    assert (done.stdout, done.stderr) == (f"{home}/profiles/p p 3\n", "")
+    (home / "config.yaml").write_text("memory: {provder: x}\n")
+    assert "did you mean memory.provider?" in trial(body, "--home", str(home)).stderr
     (home / "config.yaml").write_text("memory: [")
-    assert trial(lambda c: seen.append(c.open()), "--home", str(home)).exit_code == 2
-    assert len(seen) == 1
+    assert trial(body, "--home", str(home)).exit_code == 2

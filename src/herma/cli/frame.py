@@ -6,7 +6,6 @@ and prints through it. It catches nothing: `main` turns errors into output.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from herma.app import Herma
     from herma.config import Settings
 
 
@@ -50,10 +50,12 @@ class Context:
                     self.warn(str(problem))
         return self._settings
 
-    def open(self) -> Any:
-        """The opened memory, as a context manager."""
+    def open(self) -> Herma:
+        """The opened memory, to be used in a `with` block."""
+        from herma.app import Herma
+
         self.settings()
-        return importlib.import_module("herma.app").Herma.open(home=self.home, profile=self.profile)
+        return Herma.open(home=self.home, profile=self.profile, flags=self.flags)
 
     def print_json(self, value: object) -> None:
         output.write_json(value)
