@@ -52,20 +52,20 @@ def apply(entries: Sequence[str], ops: Sequence[MemoryOp], limit: int, target: T
     """Apply all of `ops` or none of them."""
     before = tuple(entries)
     now = list(entries)
-    successors: dict[str, str] = {}
+    heirs: dict[str, str] = {}
     for number, op in enumerate(ops, 1):
-        failure = _step(now, op, limit, target, successors)
+        failure = _step(now, op, limit, target, heirs)
         if failure is not None:
             return Result(_in_batch(failure, number, len(ops), before), before)
     if now == list(before):
-        return Result(
-            Duplicate(message="Entry already exists (no duplicate added).", **sizes(before, limit, target)),
-            before,
-        )
+        return Result(Duplicate(message=_unchanged(ops), **sizes(before, limit, target)), before)
     size = used(now)
-    if size > limit and size >= used(before):
-        return Result(_over_budget(before, size, limit, target, ops), before)
+    known = set(before)
+    longest = max((len(entry) for entry in now if entry not in known), default=0)
+    if (size > limit and size >= used(before)) or longest > limit:
+        return Result(_over_budget(before, size, longest, limit, target, ops), before)
     message = _done(ops) if len(ops) == 1 else f"Applied {len(ops)} operation(s)."
+    successors = {old: new for new, old in heirs.items() if old in known}
     return Result(Applied(message=message, **sizes(now, limit, target)), tuple(now), successors)
 
 
@@ -75,8 +75,8 @@ def locate(entries: Sequence[str], old_text: str) -> list[int]:
     return hits[:1] if len({entries[i] for i in hits}) == 1 else hits
 
 
-def _step(now: list[str], op: MemoryOp, limit: int, target: Target, successors: dict[str, str]) -> MemoryOutcome | None:
-    """Apply one operation to `now`, or say why it cannot be applied."""
+def _step(now: list[str], op: MemoryOp, limit: int, target: Target, heirs: dict[str, str]) -> MemoryOutcome | None:
+    """Apply one operation to `now`, or say why it cannot be applied. `heirs`: replacing entry → the first replaced."""
     size = sizes(now, limit, target)
     content = "" if isinstance(op, Remove) else clean(op.content)
     if not isinstance(op, Remove) and (problem := unfit(content)):
@@ -96,21 +96,18 @@ def _step(now: list[str], op: MemoryOp, limit: int, target: Target, successors: 
         matches = tuple(_preview(now[i]) for i in hits)
         text = f"{len(hits)} different entries contain {_quote(old_text)}; quote more of the one you mean."
         return Ambiguous(message=text, matches=matches, **size)
-    if isinstance(op, Remove):
-        del now[hits[0]]
-        return None
-    index = hits[0]
-    successors[now[index]] = content
-    if content in now[:index] + now[index + 1 :]:
-        del now[index]  # it became word for word another entry: one of them is enough
-    else:
-        now[index] = content
+    replaced = now.pop(hits[0])
+    ancestor = heirs.pop(replaced, replaced)
+    if isinstance(op, Replace) and content not in now:  # else it became word for word another entry: one is enough
+        now.insert(hits[0], content)
+        heirs[content] = ancestor
     return None
 
 
-def _over_budget(before: tuple[str, ...], size: int, limit: int, target: Target, ops: Sequence[MemoryOp]) -> OverBudget:
+def _over_budget(
+    before: tuple[str, ...], size: int, longest: int, limit: int, target: Target, ops: Sequence[MemoryOp]
+) -> OverBudget:
     what = "This" if len(ops) == 1 else "Together these operations"
-    longest = max((len(clean(op.content)) for op in ops if not isinstance(op, Remove)), default=0)
     message = (
         f"{what} would bring {target} to {size:,} of {limit:,} characters ({size - limit:,} too many). "
         "Merge or drop entries first."
@@ -129,6 +126,12 @@ def _in_batch(failure: MemoryOutcome, number: int, count: int, before: tuple[str
     message = f"Operation {number}: {failure.message} No operation was applied."
     failure = replace(failure, message=message, entry_count=len(before), used=used(before))
     return replace(failure, entries=before) if isinstance(failure, NoMatch) else failure
+
+
+def _unchanged(ops: Sequence[MemoryOp]) -> str:
+    if all(isinstance(op, Add) for op in ops):
+        return "Entry already exists (no duplicate added)."
+    return "Nothing to change: the entries are like that already."
 
 
 def _done(ops: Sequence[MemoryOp]) -> str:

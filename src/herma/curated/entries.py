@@ -10,11 +10,16 @@ from collections.abc import Iterable, Sequence
 
 from herma.types import DELIMITER
 
+_BLANK = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\ufeff"
+)
+"""What `str.strip` takes off, and the byte-order mark, which the first entry of a file would lose when read."""
+
 
 def parse(text: str) -> list[str]:
     """Split a file's text into its entries."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    pieces = (_trim(piece) for piece in text.strip().split(DELIMITER))
+    pieces = (_trim(piece) for piece in clean(text).split(DELIMITER))
     return [piece for piece in pieces if piece]
 
 
@@ -48,15 +53,18 @@ def unfit(content: str) -> str | None:
 
 def clean(content: str) -> str:
     """A text as it will be stored: newlines unified, outer blanks gone."""
-    return content.replace("\r\n", "\n").replace("\r", "\n").strip()
+    return content.replace("\r\n", "\n").replace("\r", "\n").strip(_BLANK)
 
 
 def _trim(piece: str) -> str:
-    """Strip blanks, and a delimiter line left dangling at the end, which would swallow the next entry when joined."""
-    piece = piece.strip()
-    while piece.endswith("\n§"):
-        piece = piece[:-2].rstrip()
-    return piece
+    """Strip blanks, and delimiter lines left dangling at the end, which would swallow the next entry when joined."""
+    piece = piece.strip(_BLANK)
+    end = len(piece)
+    while piece.endswith("\n§", 0, end):
+        end -= 2
+        while end and piece[end - 1] in _BLANK:
+            end -= 1
+    return piece[:end]
 
 
 def _has_lone_surrogate(content: str) -> bool:

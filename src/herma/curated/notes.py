@@ -11,6 +11,8 @@ from herma.types import Author, Entry, MemoryOp, Remove
 
 _SAME_ENTRY = 60.0
 """How alike (0 to 100) an entry before and one after a hand edit must be to count as the same one, reworded."""
+_COMPARED = 500
+"""A hand edit that takes out more entries than this is a new file, not a reworded one."""
 
 
 def notes_after(
@@ -22,21 +24,28 @@ def notes_after(
     *,
     vouched: bool,
 ) -> dict[str, Entry]:
-    """Metadata of every entry that `ops` wrote.
+    """Metadata of every entry that `ops` wrote or said again. `known`: what was known of `inherited` before.
 
-    A replaced entry hands on when it was created, its category and its tags.
+    A replaced entry hands on when it was created, its category and its tags; an entry that was there is confirmed.
     """
-    predecessors = {new: old for old, new in result.successors.items()}
+    ancestors = {new: old for old, new in result.successors.items()}
+    there = set(result.entries)
     notes: dict[str, Entry] = {}
     for op in ops:
-        if isinstance(op, Remove):
+        if isinstance(op, Remove) or (text := clean(op.content)) not in there:
             continue
-        text = clean(op.content)
-        before = known.get(predecessors.get(text, text))
+        before = known.get(ancestors.get(text, text))
+        category = op.category or (before.category if before else None)
+        tags = op.tags or (before.tags if before else ())
+        if before and before.text == text:
+            notes[text] = replace(
+                before, category=category, tags=tags, confirmed=now, vouched=vouched or before.vouched
+            )
+            continue
         notes[text] = Entry(
             text=text,
-            category=op.category or (before.category if before else None),
-            tags=op.tags or (before.tags if before else ()),
+            category=category,
+            tags=tags,
             origin=author.origin,
             vouched=vouched,
             created=before.created if before and before.created is not None else now,
@@ -46,6 +55,12 @@ def notes_after(
     return notes
 
 
+def inherited(before: Sequence[str], ops: Sequence[MemoryOp], result: Result) -> list[str]:
+    """The entries whose metadata `notes_after` builds on: those that were replaced, and those said again."""
+    again = {clean(op.content) for op in ops if not isinstance(op, Remove)}
+    return [*result.successors, *(text for text in before if text in again and text not in result.successors)]
+
+
 def carried_over(before: Sequence[str], after: Sequence[str], known: Mapping[str, Entry], now: float) -> list[Entry]:
     """Metadata for entries that a hand edit brought in: inherited from the entry they were reworded from, else new.
 
@@ -53,12 +68,14 @@ def carried_over(before: Sequence[str], after: Sequence[str], known: Mapping[str
     """
     from rapidfuzz import fuzz, process
 
-    removed = [entry for entry in before if entry not in after]
+    old, new = set(before), set(after)
+    removed = [entry for entry in before if entry not in new]
     notes = []
     for text in after:
-        if text in before or text in known:
+        if text in old or text in known:
             continue
-        best = process.extractOne(text, removed, scorer=fuzz.ratio, score_cutoff=_SAME_ENTRY) if removed else None
+        near = removed if len(removed) <= _COMPARED else ()
+        best = process.extractOne(text, near, scorer=fuzz.ratio, score_cutoff=_SAME_ENTRY) if near else None
         if best:
             removed.remove(best[0])
         source = known.get(best[0]) if best else None

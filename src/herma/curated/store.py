@@ -79,7 +79,7 @@ class MemoryStore:
     ) -> MemoryOutcome:
         """Apply one operation, or all of a list or none of it. When it returns `Applied`, the change is on disk.
 
-        `trust` stores a text although the scanner objects; only a person may say so, and the history keeps that they did.
+        `trust` stores a text although the scanner objects; only a person may say so, and the history keeps it.
         """
         place = self._place(target, scope)
         operations = tuple(ops) if isinstance(ops, Sequence) else (ops,)

@@ -9,13 +9,12 @@ from dataclasses import replace
 from herma.curated import adopt
 from herma.curated.advice import suggest
 from herma.curated.apply import Result, Sizes, apply, sizes
-from herma.curated.entries import clean, join, parse, unique, used
-from herma.curated.notes import carried_over, notes_after
+from herma.curated.entries import join, parse, unique, used
+from herma.curated.notes import carried_over, inherited, notes_after
 from herma.curated.revert import Overtaken, revert
 from herma.errors import StoreChanged
 from herma.ports import CuratedDocuments, CuratedHistory, Document, NewChange, Place
 from herma.types import (
-    Add,
     Applied,
     Author,
     Change,
@@ -58,20 +57,26 @@ class Writer:
         vouched: bool = False,
     ) -> MemoryOutcome:
         """Apply operations that have been scanned and decided."""
+        limit = self._limits[place.target]
 
         def change(document: Document) -> MemoryOutcome:
             if drifted := self._drift(place, document):
                 return drifted
             entries = unique(parse(document.text))
-            result = apply(entries, ops, self._limits[place.target], place.target)
+            result = apply(entries, ops, limit, place.target)
             match result.outcome:
                 case Applied() as applied:
-                    notes = self._notes(place, ops, result, author, vouched=vouched)
+                    notes = self._notes(place, entries, ops, result, author, vouched=vouched)
                     new = NewChange(author, _action(ops), reason, notes=notes)
                     done = self._documents.swap(place, document.version, join(result.entries), new)
                     return replace(applied, change=done)
                 case Duplicate() as duplicate:
-                    self._confirm(place, [clean(op.content) for op in ops if isinstance(op, Add)])
+                    notes = self._notes(place, entries, ops, result, author, vouched=vouched)
+                    if vouched:  # the text is as it was, but that a person trusts it now belongs into the history
+                        new = NewChange(author, "trust", reason, notes=notes)
+                        done = self._documents.swap(place, document.version, document.text, new)
+                        return Applied(message="Entry trusted.", change=done, **sizes(entries, limit, place.target))
+                    self._history.annotate(place, list(notes.values()))
                     return duplicate
                 case OverBudget() as over:
                     return self._with_advice(place, over)
@@ -219,16 +224,18 @@ class Writer:
         return replace(over, suggestions=suggest(over.entries, touched, over.needed - over.limit))
 
     def _notes(
-        self, place: Place, ops: Sequence[MemoryOp], result: Result, author: Author, *, vouched: bool
+        self,
+        place: Place,
+        entries: Sequence[str],
+        ops: Sequence[MemoryOp],
+        result: Result,
+        author: Author,
+        *,
+        vouched: bool,
     ) -> dict[str, Entry]:
-        known = self._history.notes(place, list(result.successors)) if result.successors else {}
+        texts = inherited(entries, ops, result)
+        known = {text: Entry(text) for text in texts} | (self._history.notes(place, texts) if texts else {})
         return notes_after(ops, result, known, author, self._clock(), vouched=vouched)
-
-    def _confirm(self, place: Place, texts: Sequence[str]) -> None:
-        """Said again: not written again, but known to hold still."""
-        known = self._history.notes(place, texts)
-        now = self._clock()
-        self._history.annotate(place, [replace(note, confirmed=now) for note in known.values()])
 
 
 def _action(ops: Sequence[MemoryOp]) -> str:
