@@ -12,9 +12,11 @@ from collections.abc import Iterator
 
 from herma.safety.fold import fold
 from herma.safety.lookalikes import RESEMBLING
+from herma.safety.matching import Page
 
 _LEET = bytes.maketrans(b"013457@$!|", b"oieastasil")
 _LONG = 20
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
 _CODED = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _SPACED = re.compile(r"(?:(?<![a-z])[a-z][ ._*|/-]{1,3}){8,600}[a-z](?![a-z])")
 _BETWEEN_LETTERS = re.compile(r"[ ._*|/-]{1,3}")
@@ -39,9 +41,10 @@ _RUN_TOGETHER = {
 Disguised = tuple[str, tuple[int, int], str]
 
 
-def disguised(text: str, plain: str, words: set[str]) -> Iterator[Disguised]:
+def disguised(text: str, page: Page) -> Iterator[Disguised]:
     """Each hidden text, folded; where it stands in `text`; and how it was hidden."""
     whole = (0, len(text))
+    plain, words = page.text, page.words
     if not text.isascii() and RESEMBLING.search(text):
         resembling = fold(text, lookalikes=True).text
         if resembling != plain:
@@ -53,7 +56,7 @@ def disguised(text: str, plain: str, words: set[str]) -> Iterator[Disguised]:
     spelled = plain.encode().translate(_LEET).decode()
     if any(word in spelled and word not in plain for word in _TELLING):
         yield spelled, whole, "digits for letters"
-    if sum(len(word) == 1 for word in words) > 4:
+    if len(words & _LETTERS) > 4:
         yield from _spaced(text, plain)
     yield from _escaped(text)
     for word in text.split():

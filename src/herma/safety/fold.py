@@ -18,6 +18,7 @@ from herma.safety.lookalikes import LOOKALIKES
 
 # White space that is not already one plain space.
 _SPACES = re.compile(r"[ \t\n\r\f\v](?:(?<! )|(?=[ \t\n\r\f\v]))[ \t\n\r\f\v]*")
+_BREAKS = re.compile(r"\n+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _ITEM_STARTS = frozenset("-*•#>§|+0123456789")
 
@@ -89,7 +90,14 @@ class Folded:
 
 def fold(text: str, *, lookalikes: bool = False) -> Folded:
     """Fold `text`; with `lookalikes`, letters of other scripts become the Latin letters they resemble."""
-    return Folded(_SPACES.sub(_gap, _translate(text, lookalikes)), text, lookalikes)
+    return Folded(_collapse(_translate(text, lookalikes)), text, lookalikes)
+
+
+def _collapse(plain: str) -> str:
+    """Make each run of white space one character. Most text has no runs but line breaks, which are quickly found."""
+    if any(run in plain for run in ("  ", " \n", "\n ", "\t", "\r", "\f", "\v")):
+        return _SPACES.sub(_gap, plain)
+    return _BREAKS.sub(_gap, plain)
 
 
 def _translate(text: str, lookalikes: bool) -> str:

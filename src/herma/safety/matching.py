@@ -1,7 +1,6 @@
 """Trying the rules on folded text, and only those whose words are all there.
 
-An index finds the candidates by one telling word each; a candidate is then tried only on a line that holds a word for
-each of its parts. So ordinary notes cost a few set operations, and hardly any expression is ever compiled. No pattern
+A phrase needs a word for each of its parts; it is tried only on a line that holds them all. So ordinary notes cost a few set operations, and hardly any expression is ever compiled. No pattern
 reaches across a line break of folded text.
 """
 
@@ -9,19 +8,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from herma.safety import phrase
 from herma.safety.rule import Rule
 from herma.safety.rules import RULES
 
-WORDS = re.compile(r"[a-z]+")
+_WORDS = re.compile(r"[a-z]+")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Candidate:
-    """A phrase or an expression, to be tried if the text has a word of each of `needs` and a piece of `also`.
+class Line(NamedTuple):
+    """One line of folded text: where it starts, what it says, and its a-z words."""
+
+    start: int
+    text: str
+    words: set[str]
+
+
+class Page(NamedTuple):
+    """Folded text, taken apart once for all who look at it."""
+
+    text: str
+    lines: list[Line]
+    words: set[str]
+
+
+def read(plain: str) -> Page:
+    """Take folded text apart."""
+    lines: list[Line] = []
+    start = 0
+    for text in plain.split("\n"):
+        lines.append(Line(start, text, set(_WORDS.findall(text))))
+        start += len(text) + 1
+    return Page(plain, lines, set().union(*[line.words for line in lines]))
+
+
+class _Candidate(NamedTuple):
+    """A phrase or an expression, to be tried on a line that meets all its `needs` and has a piece of `also`.
 
     Searching is much faster for an expression that starts with letters than for one that starts with a word border, so
     `at_border` says that the border is to be checked here.
@@ -31,13 +55,11 @@ class _Candidate:
     source: str
     is_phrase: bool
     at_border: bool
-    needs: tuple[frozenset[str], ...] = ()
+    needs: frozenset[int]
     also: tuple[str, ...] = ()
 
-    def is_worth_trying(self, line: str, words: set[str]) -> bool:
-        if any(map(words.isdisjoint, self.needs)):
-            return False
-        return not self.also or any(piece in line for piece in self.also)
+    def is_worth_trying(self, line: str, met: set[int]) -> bool:
+        return self.needs <= met and (not self.also or any(piece in line for piece in self.also))
 
     def spans(self, line: str) -> Iterator[tuple[int, int]]:
         expression = _compiled(self.source, self.is_phrase)
@@ -50,69 +72,67 @@ class _Candidate:
             match = expression.search(line, start + 1 if inside_word else max(end, start + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    by_word: dict[str, list[_Candidate]] = field(default_factory=dict)
-    by_piece: dict[str, list[_Candidate]] = field(default_factory=dict)
-    by_foreign_piece: dict[str, list[_Candidate]] = field(default_factory=dict)
-
-    def add(self, trigger: str, candidate: _Candidate) -> None:
-        if not trigger.isascii():
-            table = self.by_foreign_piece
-        else:
-            table = self.by_word if trigger.isalpha() else self.by_piece
-        table.setdefault(trigger, []).append(candidate)
-
-
-def match_rules(plain: str, words: set[str]) -> Iterator[tuple[Rule, int, int]]:
-    """Each match of each rule: the rule, start and end. `words` are the a-z words of `plain`."""
-    candidates = _candidates(plain, words)
-    if not candidates:
-        return
-    offset = 0
-    for line in plain.split("\n"):
-        here = set(WORDS.findall(line))
-        for candidate in candidates:
-            if candidate.is_worth_trying(line, here):
-                for start, end in candidate.spans(line):
-                    yield candidate.rule, offset + start, offset + end
-        offset += len(line) + 1
-
-
-def _candidates(plain: str, words: set[str]) -> list[_Candidate]:
+def match_rules(page: Page) -> Iterator[tuple[Rule, int, int]]:
+    """Each match of each rule: the rule, start and end."""
     index = _index()
-    wanted: dict[_Candidate, None] = {}
-    for word in words & index.by_word.keys():
-        wanted.update(dict.fromkeys(index.by_word[word]))
-    tables = (index.by_piece,) if plain.isascii() else (index.by_piece, index.by_foreign_piece)
-    for table in tables:
-        for piece, candidates in table.items():
-            if piece in plain:
-                wanted.update(dict.fromkeys(candidates))
-    return [candidate for candidate in wanted if candidate.is_worth_trying(plain, words)]
+    pieces = index.pieces_in(page.text)
+    met_by_line = [index.met_by(line, pieces) for line in page.lines]
+    met_somewhere = set().union(*met_by_line)
+    candidates = [one for one in index.candidates if one.needs <= met_somewhere]
+    for line, met in zip(page.lines, met_by_line, strict=True):
+        for candidate in candidates:
+            if candidate.is_worth_trying(line.text, met):
+                for start, end in candidate.spans(line.text):
+                    yield candidate.rule, line.start + start, line.start + end
+
+
+class _Index:
+    """All candidates. A need is a number; it is met by any of several words, or by any of several pieces of text."""
+
+    def __init__(self) -> None:
+        self.candidates: list[_Candidate] = []
+        self._numbers: dict[frozenset[str], int] = {}
+        self._by_word: dict[str, set[int]] = {}
+        self._by_piece: dict[str, set[int]] = {}
+        for rule in RULES:
+            for line in phrase.lines(rule.phrases):
+                needs = frozenset(self._number(need) for need in phrase.needs(line))
+                self.candidates.append(_Candidate(rule, line, is_phrase=True, at_border=True, needs=needs))
+            for pattern in rule.patterns:
+                needs = frozenset((self._number(pattern.triggers),))
+                for expression in pattern.expressions:
+                    source = expression.removeprefix(r"\b")
+                    self.candidates.append(_Candidate(rule, source, False, source != expression, needs, pattern.also))
+        self._words = frozenset(self._by_word)
+
+    def pieces_in(self, text: str) -> list[str]:
+        """The pieces that occur at all. They are of other scripts than ASCII, so most texts have none."""
+        return [] if text.isascii() else [piece for piece in self._by_piece if piece in text]
+
+    def met_by(self, line: Line, pieces: list[str]) -> set[int]:
+        """The needs that a line meets."""
+        met: set[int] = set()
+        for word in line.words & self._words:
+            met |= self._by_word[word]
+        for piece in pieces:
+            if piece in line.text:
+                met |= self._by_piece[piece]
+        return met
+
+    def _number(self, need: frozenset[str]) -> int:
+        if need not in self._numbers:
+            number = self._numbers[need] = len(self._numbers)
+            for one in need:
+                table = self._by_word if one.isascii() and one.isalpha() else self._by_piece
+                table.setdefault(one, set()).add(number)
+        return self._numbers[need]
+
+
+@cache
+def _index() -> _Index:
+    return _Index()
 
 
 @cache
 def _compiled(source: str, is_phrase: bool) -> re.Pattern[str]:
     return re.compile(phrase.expression(source) if is_phrase else source)
-
-
-@cache
-def _index() -> _Index:
-    index = _Index()
-    for rule in RULES:
-        for line in phrase.lines(rule.phrases):
-            needs = phrase.needs(line)
-            candidate = _Candidate(rule, line, is_phrase=True, at_border=True, needs=tuple(needs))
-            for trigger in needs[0]:
-                index.add(trigger, candidate)
-        for one in rule.patterns:
-            for expression in one.expressions:
-                source = expression.removeprefix(r"\b")
-                needs = (
-                    [one.triggers] if all(map(str.isalpha, one.triggers)) and "".join(one.triggers).isascii() else []
-                )
-                candidate = _Candidate(rule, source, False, source != expression, tuple(needs), one.also)
-                for trigger in one.triggers:
-                    index.add(trigger, candidate)
-    return index

@@ -36,13 +36,12 @@ def lines(phrases: str) -> list[str]:
 
 
 def needs(phrase: str) -> list[frozenset[str]]:
-    """What a text must hold for the phrase to match: of each set, one word. The most telling set comes first."""
-    found = [
+    """What a text must hold for the phrase to match: of each set, one word."""
+    return [
         frozenset(_longest_word(choice) for choice in _choices(word))
         for word, optional in _tokens(phrase)
         if not optional and word not in _GAPS and word != "_"
     ]
-    return sorted(found, key=lambda words: (len(words & _COMMON), len(words)))
 
 
 def expression(phrase: str) -> str:
@@ -89,12 +88,3 @@ def _longest_word(choice: str) -> str:
     """The longest a-z word of the choice: if that is not in the text, the choice cannot be either."""
     words: list[str] = _WORD.findall(choice)
     return max(words, key=len)
-
-
-# Words so common that they do not help to decide whether a phrase is worth trying.
-_COMMON = frozenset(
-    """a an and all any are as at be but by do does for from have has if in into is it its me my not now of on or our out
-    the their them then this that these those to up use user users was were what when which who will with without you your
-    add give tell show write read list code message email answer question following work set put change update project
-    system never before""".split()  # noqa: SIM905
-)

@@ -27,5 +27,5 @@ class Rule:
 
 
 def pattern(triggers: str, *expressions: str, also: str = "") -> Pattern:
-    """Make a pattern. Triggers are separated by spaces; those of a-z are whole words, others any piece."""
+    """Make a pattern. Triggers are separated by spaces: whole words of a-z, or pieces of text in other scripts."""
     return Pattern(frozenset(triggers.split()), expressions, tuple(also.split()))

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from herma.safety.characters import find_controls, find_hidden, find_lookalikes
 from herma.safety.disguise import disguised
 from herma.safety.fold import fold
-from herma.safety.matching import WORDS, match_rules
+from herma.safety.matching import match_rules, read
 from herma.safety.secrets import find_secrets
 from herma.safety.veiled import find_veiled
 from herma.types import Finding
@@ -37,13 +37,11 @@ def _findings(text: str) -> Iterator[Finding]:
         yield from find_lookalikes(text)
     yield from find_secrets(text)
     folded = fold(text)
-    words = set(WORDS.findall(folded.text))
-    for rule, start, end in match_rules(folded.text, words):
+    page = read(folded.text)
+    for rule, start, end in match_rules(page):
         yield Finding(rule.id, folded.span(start, end), rule.severity, rule.why)
-    for start, end in find_veiled(folded.text, words):
-        yield Finding(
-            "veiled_request", folded.span(start, end), "medium", "works on a model's hidden rules in veiled words"
-        )
-    for plain, span, how in disguised(text, folded.text, words):
-        for rule, _, _ in match_rules(plain, set(WORDS.findall(plain))):
+    for start, end in find_veiled(page):
+        yield Finding("veiled_request", folded.span(start, end), "medium", "works on a model's rules in veiled words")
+    for plain, span, how in disguised(text, page):
+        for rule, _, _ in match_rules(read(plain)):
             yield Finding(rule.id, span, "high", f"{rule.why}, hidden as {how}")

@@ -50,16 +50,17 @@ _FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("AccountKey=",), r"AccountKey=[A-Za-z0-9+/]{60,100}={0,2}", "Azure storage key"),
 )
 
-_NAMES = r"(?:passw(?:or)?d|passwd|pwd|secret|token|api[_ -]?key|access[_ -]?key|private[_ -]?key|auth[_ -]?key)"
-# Lower case, letter by letter: offsets stay the same.
-_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
-_ASSIGNMENT_HINTS = ("passw", "pwd", "secret", "token", "key", "bearer")
-_ASSIGNMENT = (
-    rf"{_NAMES}(?:[_-]\w{{1,20}})?[\"'`]?\s{{0,4}}(?::=|=>|[=:]|\bis\b)\s{{0,4}}"
+# Names of credentials are found by these endings; what follows decides.
+_NAMES = ("password", "passwd", "passphrase", "pwd", "secret", "token", "key", "bearer")
+_ASSIGNED = (
+    r"(?:[_-]\w{1,20})?[\"'`]?\s{0,4}(?::=|=>|[=:]|\bis\b)\s{0,4}"
     r"[\"'`]?(?P<value>[^\s\"'`<>{}()\[\],;]{8,200})(?!\()"
 )
-_BEARER = r"bearer\s{1,4}(?P<value>[a-z0-9._~+/-]{20,400}={0,2})"
+_BEARER = r"\s{1,4}(?P<value>[a-z0-9._~+/-]{20,400}={0,2})"
 _ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:<>\"'`{}\[\]]{3,120})@[A-Za-z0-9\[]"
+
+# Lower case, letter by letter: offsets stay the same.
+_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 _PLACEHOLDERS = (
     "example", "xxx", "your", "placeholder", "changeme", "change-me", "change_me", "redacted", "dummy", "sample",
@@ -79,27 +80,35 @@ def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
 def find_secrets(text: str) -> Iterator[Finding]:
     """Every credential in `text`, as it stands: formats are case-sensitive, so this looks at unfolded text."""
     for literals, pattern, what in _FORMATS:
-        if any(literal in text for literal in literals):
-            for match in _compiled(pattern).finditer(text):
-                if not _is_placeholder(match.group()):
-                    yield Finding("credential", match.span(), "high", f"looks like a real {what}")
-    lower = text.lower()
-    if len(lower) != len(text):
-        lower = text.translate(_LOWER)
-    if any(hint in lower for hint in _ASSIGNMENT_HINTS):
-        for pattern, what in (
-            (_ASSIGNMENT, "credential written as an assignment"),
-            (_BEARER, "bearer token"),
-        ):
-            for match in _compiled(pattern).finditer(lower):
-                start, end = match.span("value")
-                if _is_random(text[start:end], quoted=text[start - 1] in "\"'`"):
-                    yield Finding("credential", (start, end), "high", what)
+        for literal in literals:
+            if literal in text:
+                for match in _compiled(pattern).finditer(text):
+                    if not _is_placeholder(match.group()):
+                        yield Finding("credential", match.span(), "high", f"looks like a real {what}")
+                break
+    yield from _find_assigned(text)
     if "://" in text and "@" in text:
         for match in _compiled(_ADDRESS, re.IGNORECASE).finditer(text):
             value = match["value"].lower()
             if value not in _WEAK_PASSWORDS and not _is_placeholder(value):
                 yield Finding("credential", match.span("value"), "high", "password inside an address")
+
+
+def _find_assigned(text: str) -> Iterator[Finding]:
+    """Values that are given to something called a password, a token, a key."""
+    lower = text.lower()
+    if len(lower) != len(text):
+        lower = text.translate(_LOWER)
+    for name in _NAMES:
+        at = lower.find(name)
+        while at >= 0:
+            at += len(name)
+            match = _compiled(_BEARER if name == "bearer" else _ASSIGNED).match(lower, at)
+            if match:
+                start, end = match.span("value")
+                if _is_random(text[start:end], quoted=text[start - 1] in "\"'`"):
+                    yield Finding("credential", (start, end), "high", f"a {name} written out")
+            at = lower.find(name, at)
 
 
 def _is_placeholder(value: str) -> bool:

@@ -1,7 +1,9 @@
 """Requests that work on a model's insides in veiled words: hint at the hidden rules, weave in a quiet instruction.
 
-No single word gives them away, and each is harmless in most notes. What gives them away is company: within a few
-words of each other, words of concealment, of disclosure, of story-telling, and words for a model and its rules.
+No single word gives them away, and each is harmless in most notes. What gives them away is company: within a
+few
+words of each other, words of concealment, of disclosure, of story-telling, and words for a model and its
+rules.
 Each family counts once, for two points if one of its telling words is there, else for one.
 """
 
@@ -12,6 +14,8 @@ from collections import deque
 from collections.abc import Iterator
 from functools import cache
 
+from herma.safety.matching import Page
+
 _WINDOW = 30  # words
 _ENOUGH = 6  # points, of sixteen
 
@@ -19,13 +23,18 @@ _ENOUGH = 6  # points, of sixteen
 _FAMILIES = {
     "veil": (
         """hidden unseen invisible subtle subtly subtlety covert covertly concealed concealing disguised disguising cloaked
-        cloaking camouflage camouflaged camouflaging veiled unspoken undisclosed unstated unwritten nonpublic insinuate
-        insinuates insinuating insinuated coax coaxes coaxing nudge nudges nudging sneak sneaking guise hint hints hinting
-        undercurrent subtext understated innocuous weave weaves weaving woven oblique obliquely tacit tacitly discreetly
+        cloaking camouflage camouflaged camouflaging veiled unspoken undisclosed unstated unwritten nonpublic
+        insinuate
+        insinuates insinuating insinuated coax coaxes coaxing nudge nudges nudging sneak sneaking guise hint
+        hints hinting
+        undercurrent subtext understated innocuous weave weaves weaving woven oblique obliquely tacit tacitly
+        discreetly
         undertone indirect indirectly imply implies implying smuggle""",
         """hide hides hiding conceal quiet quietly implicit implicitly silently secretly secret implied cue cues latent gently
-        gentle confidential embed embeds embedding embedded slip slipping aside background unnamed soft softly tangent
-        casually seemingly superficially beneath inserting insert tucked interwoven layered nonobvious discreet mask masking
+        gentle confidential embed embeds embedding embedded slip slipping aside background unnamed soft
+        softly tangent
+        casually seemingly superficially beneath inserting insert tucked interwoven layered nonobvious
+        discreet mask masking
         masked masks detectable obvious overt overtly unobtrusive piggyback interlacing intersperse behind reminder""",
     ),
     "rules": (
@@ -46,14 +55,16 @@ _FAMILIES = {
         """reveal reveals revealing disclose discloses disclosing divulge divulging divulges leakage influencing shaping
         coaxing eliciting elicit""",
         """expose exposes exposing revealed disclosed surface surfaces surfacing leak leaks leaking uncover uncovering naming
-        stating disclosure glimpse influence influences guiding guides steer steers steering affect affects governing govern
+        stating disclosure glimpse influence influences guiding guides steer steers steering affect affects
+        governing govern
         governs override bypass nudging mention mentioning explicit explicitly probing probe""",
     ),
     "story": (
         """scenario scenarios hypothetical hypothetically fictional narrative narrate seminar roleplay simulated pretend
         imagine framed framing phrased conversational""",
         """story dialogue lecture classroom simulate simulation mock frame presented casual exercise workshop memo briefing
-        aside footnote persona character tone style case study analogy debate interview lab tutorial playbook scripted
+        aside footnote persona character tone style case study analogy debate interview lab tutorial playbook
+        scripted
         academic professional mentor consultant researcher student trainee""",
     ),
     "task": (
@@ -68,22 +79,27 @@ _FAMILIES = {
 }
 _SUBJECT = ("rules", "model", "inside")
 
-_TOKEN = re.compile(r"[a-z]+|\n")
+_WORDS = re.compile(r"[a-z]+")
 
 
-def find_veiled(plain: str, words: set[str]) -> Iterator[tuple[int, int]]:
-    """Where such company is kept in folded text: at most one span a paragraph. `words` are its a-z words."""
+def find_veiled(page: Page) -> Iterator[tuple[int, int]]:
+    """Where such company is kept in folded text."""
     points = _points()
-    if _score(points[word] for word in words & points.keys()) < _ENOUGH:
+    if _score(points[word] for word in page.words & points.keys()) < _ENOUGH:
         return
+    for line in page.lines:
+        if _score(points[word] for word in line.words & points.keys()) >= _ENOUGH:
+            for start, end in _in_line(line.text):
+                yield line.start + start, line.start + end
+
+
+def _in_line(line: str) -> Iterator[tuple[int, int]]:
+    points = _points()
     near: deque[tuple[int, int, dict[str, int]]] = deque()
-    for position, match in enumerate(_TOKEN.finditer(plain)):
-        word = match.group()
-        if word == "\n":
-            near.clear()
-        if word not in points:
+    for position, match in enumerate(_WORDS.finditer(line)):
+        if match.group() not in points:
             continue
-        near.append((position, match.start(), points[word]))
+        near.append((position, match.start(), points[match.group()]))
         while near[0][0] < position - _WINDOW:
             near.popleft()
         if _score(families for _, _, families in near) >= _ENOUGH:

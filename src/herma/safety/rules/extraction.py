@@ -10,18 +10,22 @@ EXTRACTION = (
         "imitates the markers that separate messages for a model",
         patterns=(
             pattern(
-                "<|im_ <|system <|user <|assistant <|end <|eot <|begin_of <|start_ <|channel <|message",
-                r"<\|(?:im_start|im_end|system|user|assistant|end|eot_id|begin_of_text|start_header_id|end_header_id)\|>",
+                "im start end system user assistant eot begin endoftext endofprompt channel message",
+                r"<\|(?:im_start|im_end|system|user|assistant|end|eot_id|begin_of_text|start_header_id"
+                r"|end_header_id)\|>",
                 r"<\|(?:endofprompt|channel|message)\|>",
                 r"<\|endoftext\|> {0,2}(?:system|user|human|assistant|ignore|you|new|<\|)",
+                also="<|",
             ),
-            pattern("[inst] [/inst] <<sys>> <</sys>>", r"\[/?inst\]", r"<</?sys>>"),
-            pattern("start_of_turn end_of_turn", r"<(?:start|end)_of_turn>"),
+            pattern("inst sys", r"\[/?inst\]", r"<</?sys>>"),
+            pattern("turn", r"<(?:start|end)_of_turn>", also="_of_turn>"),
             pattern(
-                "system> admin> system_prompt> system] instructions>",
+                "system admin",
                 r"</?(?:system|system_prompt|admin|system-?instructions)>[^\n]{0,60}?"
                 r"\b(?:you|your|ignore|override|new|instructions?|prompt|disable|now)\b",
-                r"\[/?system\]:?[^\n]{0,60}?\b(?:you|your|ignore|override|new|instructions?|disable|output|reveal)\b",
+                r"\[/?system\]:?[^\n]{0,60}?\b(?:you|your|ignore|override|new|instructions?|disable|output"
+                r"|reveal)\b",
+                also="system> admin> system_prompt> system] instructions>",
             ),
         ),
     ),
@@ -30,28 +34,36 @@ EXTRACTION = (
         "pretends to be a message from the system or its makers",
         phrases="""
         (begin|end|start) of? the? system|admin|developer prompt|message|instruction|instructions
-        (system|admin|safety|developer|security) override code|accepted|activated|enabled|initiated|granted|mode|protocol|command
-        (attention|note to|message to|message for|instruction to|instructions to|instruction for|instructions for|dear) (the|any|all)?
-            ai|llm|assistant|chatbot|llms|ais|assistants agents|agent|assistant|assistants|model|models|reading|please|ignore|you|if|when
-        (important|urgent|secret|hidden) (message|instruction|instructions|note) (to|for) (the|any|all)? ai|llm|assistant|chatbot
+        (system|admin|safety|developer|security) override code|accepted|activated|enabled|initiated|granted|
+            mode|protocol|command
+        (attention|note to|message to|message for|instruction to|instructions to|instruction for|instructions
+            for|dear) (the|any|all)?
+            ai|llm|assistant|chatbot|llms|ais|assistants agents|agent|assistant|assistants|model|models|
+                reading|please|ignore|you|if|when
+        (important|urgent|secret|hidden) (message|instruction|instructions|note) (to|for) (the|any|all)? ai|
+            llm|assistant|chatbot
         if you are an? ai|llm .. (reading|processing|summarizing|summarising|seeing) this
-        (maintenance|diagnostic|debug|emergency) (mode|override|protocol) ... safety|filters|restrictions|guardrails
+        (maintenance|diagnostic|debug|emergency) (mode|override|protocol) ... safety|filters|restrictions|
+            guardrails
         """,
         patterns=(
             pattern(
                 "system admin administrator developer root openai anthropic",
-                r"(?:^|[\n\"'\[(*#>/-]) ?(?:system|admin(?:istrator)?|developer|root|openai|anthropic) ?(?:message|override|notice"
+                r"(?:^|[\n\"'\[(*#>/-]) ?(?:system|admin(?:istrator)?|developer|root|openai"
+                r"|anthropic) ?(?:message|override|notice"
                 r"|update|alert|command|instruction|directive)s? ?[\])*]{0,3}:",
-                r"(?:^|[\n\[#*>]) ?(?:system|developer note) ?[\])*]{0,3}: ?[^\n]{0,40}?\b(?:you are|you must|ignore|override|disregard|disable"
+                r"(?:^|[\n\[#*>]) ?(?:system|developer note) ?[\])*]{0,3}: ?[^\n]{0,40}?\b(?:you are"
+                r"|you must|ignore|override|disregard|disable"
                 r"|forget|enter|reveal|grant|new instructions?|all (?:previous|prior|safety))\b",
             ),
             pattern(
                 "inject injected injection hidden override",
-                r"\[ ?(?:inject(?:ed|ion)?|hidden(?: (?:text|instruction|message|note|prompt|comment)[^\]\n]{0,24})|admin override"
+                r"\[ ?(?:inject(?:ed|ion)?|hidden(?: (?:text|instruction|message|note|prompt"
+                r"|comment)[^\]\n]{0,24})|admin override"
                 r"|system override|override)[:\]]",
                 r"\[hidden\]:",
             ),
-            pattern("x-override", r"\bx-override\b"),
+            pattern("override", r"\bx-override\b", also="x-override"),
         ),
     ),
     Rule(
@@ -59,25 +71,38 @@ EXTRACTION = (
         "asks the model to give away its instructions",
         phrases="""
         <reveal> .. <own> own? <inner> _? <mandate>|message|configuration
-        <betray> (me|us|out|all)? (of|the|any|all|these)? <inner> <inner>? prompt|prompts|instructions|directives
+        <betray> (me|us|out|all)? (of|the|any|all|these)? <inner> <inner>? prompt|prompts|instructions|
+            directives
         <reveal> (me|us|all|out)? (of)? your _? _? prompt|instructions|directives|constraints|programming
         (show|tell|give|list) me your _? rules|guidelines|configuration
         (what|which) (are|is|were|was) (all)? (of)? your _? _? instructions|prompt|directives|constraints
-        (what|which) (instructions|rules|prompt|directives) (were|are|have|did) you (given|following|been given|receive|told|under)
-        <reveal> me? (everything|all|all of|the)? (the)? (text|words|content|sentences|instructions|paragraph|messages|message|prompt|line)? (written|found)? above (this|here|the|verbatim|in|and|that|you|starting|word)
+        (what|which) (instructions|rules|prompt|directives) (were|are|have|did) you (given|following|been
+            given|receive|told|under)
+        <reveal> me? (everything|all|all of|the)? (the)? (text|words|content|sentences|instructions|
+            paragraph|messages|message|prompt|line)? (written|found)? above (this|here|the|verbatim|in|and|
+            that|you|starting|word)
         <reveal> me? everything above|before|preceding|previously
-        (print|repeat|recite|output|show|say|copy|summarize) .. (words|text|everything|all|content|sentence|line) above|before|preceding (this|here|the|my)
-        <mandate> that? (you've been given|you have been given|you were given|you were told|you have received|you received|you are following|you were initialized with|you got)
+        (print|repeat|recite|output|show|say|copy|summarize) .. (words|text|everything|all|content|sentence|
+            line) above|before|preceding (this|here|the|my)
+        <mandate> that? (you've been given|you have been given|you were given|you were told|you have
+            received|you received|you are following|you were initialized with|you got)
         (fill in|complete) .. my system|instructions (prompt|instructions|say)
         my instructions (say|says|tell me) that i
-        your (system|hidden|initial|secret) prompt|instructions ... (poem|story|bullet|verbatim|word for word|json|base64|first|last|recite|song|in full|french|spanish|german)
-        (first|last) (sentence|word|line|paragraph|words|lines|10 words) of (your|the system) (system)? prompt|instructions
+        your (system|hidden|initial|secret) prompt|instructions ... (poem|story|bullet|verbatim|word for
+            word|json|base64|first|last|recite|song|in full|french|spanish|german)
+        (first|last) (sentence|word|line|paragraph|words|lines|10 words) of (your|the system) (system)?
+            prompt|instructions
         (delete|erase|overwrite|rewrite|wipe) your (system)? prompt|instructions
-        (print|repeat|output|show|recite) out? (the|all|all the)? instructions (given|formatted|so far|verbatim|in|above|you)
-        (inner monologue|thoughts|diary) .. (reveals|reveal|discloses) (all)? (of)? (their|its|your|his|her) instructions|prompt|rules
+        (print|repeat|output|show|recite) out? (the|all|all the)? instructions (given|formatted|so far|
+            verbatim|in|above|you)
+        (inner monologue|thoughts|diary) .. (reveals|reveal|discloses) (all)? (of)? (their|its|your|his|her)
+            instructions|prompt|rules
         repeat (your|the) (entire|whole|full)? prompt
-        <inner> _? <mandate>|hierarchy|framework|layer|layers|logic|criteria|heuristics|rubric that? (are|is|may be|might be|currently|silently|were)? <shape> .. (you|your|this answer|this response|this reply|the answer|the response|responses|replies)
-        (what|which|any|describe|explain|mention|disclose|list) (the|any)? <inner> _? <mandate>|hierarchy|constraints|assumptions .. (you|your|this answer|this response)
+        <inner> _? <mandate>|hierarchy|framework|layer|layers|logic|criteria|heuristics|rubric that? (are|is|
+            may be|might be|currently|silently|were)? <shape> .. (you|your|this answer|this response|this
+            reply|the answer|the response|responses|replies)
+        (what|which|any|describe|explain|mention|disclose|list) (the|any)? <inner> _? <mandate>|hierarchy|
+            constraints|assumptions .. (you|your|this answer|this response)
         """,
     ),
 )

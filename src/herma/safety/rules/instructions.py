@@ -10,19 +10,26 @@ INSTRUCTIONS = (
         "tells the reader to set earlier instructions aside",
         phrases="""
         <ignore> .. <prior> .. <orders>
-        <ignore> .. <orders> .. (given|stated|provided|received|issued|mentioned) (above|before|earlier|previously|so far|to you)
-        <ignore> .. <orders> (above|before this|before that|prior to this|you were given|you have been given|you've been given|you received|you got)
+        <ignore> .. <orders> .. (given|stated|provided|received|issued|mentioned) (above|before|earlier|
+            previously|so far|to you)
+        <ignore> .. <orders> (above|before this|before that|prior to this|you were given|you have been given|
+            you've been given|you received|you got)
         <ignore> (all|any|every)? of? <own> <ruling>? _? <mandate>|guidance|policy|training
         <ignore> (all|any|every|these|those) of? (the|your|these|those)? <ruling>? <mandate>
         <ignore> (safety|ethical|moral|content) <mandate>|policy|guidance
-        <ignore> (everything|anything|all|whatever) .. (above|before this|prior to this|previously|you were told|you have been told|you've been told|i said|in your context|you know|you learned|you were taught|you have learned)
+        <ignore> (everything|anything|all|whatever) .. (above|before this|prior to this|previously|you were
+            told|you have been told|you've been told|i said|in your context|you know|you learned|you were
+            taught|you have learned)
         <ignore> (everything|all that) (came|comes|you) .. (before|above|told|instructed)
-        <ignore> the? (above|previous|prior|preceding|foregoing) (and|but|instead|text|context|messages|message|conversation|input|content|then|say|reply|answer|directions|information)
+        <ignore> the? (above|previous|prior|preceding|foregoing) (and|but|instead|text|context|messages|
+            message|conversation|input|content|then|say|reply|answer|directions|information)
         <ignore> the above
-        <ignore> what (you|i|they|the system|was) .. (told|said|instructed|written|taught) .. (before|earlier|previously|above|you|here)
+        <ignore> what (you|i|they|the system|was) .. (told|said|instructed|written|taught) .. (before|
+            earlier|previously|above|you|here)
         <disobey> .. <prior>|<own>|system .. <mandate>
         <disobey> (any|all|these|those) <mandate>
-        (do not|don't|never|stop) (listen|listening|pay attention|paying attention) to (any|all|the)? previous|prior|earlier
+        (do not|don't|never|stop) (listen|listening|pay attention|paying attention) to (any|all|the)?
+            previous|prior|earlier
         (start|begin) (over|fresh|anew) .. ignore|ignoring|disregard|disregarding|forget|forgetting
         """,
     ),
@@ -30,18 +37,28 @@ INSTRUCTIONS = (
         "instructions_replaced",
         "claims that instructions were cancelled or replaced",
         phrases="""
-        <prior>|your|assistant's|safety|system .. <mandate> _? _? (are|is|were|was|have been|has been) (now|all|hereby|officially)? (cancelled|canceled|void|voided|null|nullified|revoked|suspended|overridden|superseded|replaced|lifted|obsolete|invalid|updated|changed|no longer|deprecated|outdated|expired)
+        <prior>|your|assistant's|safety|system .. <mandate> _? _? (are|is|were|was|have been|has been) (now|
+            all|hereby|officially)? (cancelled|canceled|void|voided|null|nullified|revoked|suspended|
+            overridden|superseded|replaced|lifted|obsolete|invalid|updated|changed|no longer|deprecated|
+            outdated|expired)
         <prior>|your|system .. <mandate> _? (do not|don't|no longer|does not) (apply|matter|count|exist|bind)
-        (my|user|these|this|following|the user's) new? <mandate>|message|request _? _? (take priority|takes priority|take precedence|takes precedence|are more important|overrides|override|supersede|supersedes|outrank|outranks) .. (previous|prior|system|developer|earlier|other|all|any|everything|your)
-        (new|updated) <mandate> _? (supersede|override|replace|take precedence|overrule) .. (previous|prior|all|earlier|old|system)
-        your (new|updated|real|true|actual|only|sole|secret|main|primary) <mandate>|task|goal|purpose|objective|job|mission|role|identity|persona (is|are|will be|from now on|now)
+        (my|user|these|this|following|the user's) new? <mandate>|message|request _? _? (take priority|takes
+            priority|take precedence|takes precedence|are more important|overrides|override|supersede|
+            supersedes|outrank|outranks) .. (previous|prior|system|developer|earlier|other|all|any|
+            everything|your)
+        (new|updated) <mandate> _? (supersede|override|replace|take precedence|overrule) .. (previous|prior|
+            all|earlier|old|system)
+        your (new|updated|real|true|actual|only|sole|secret|main|primary) <mandate>|task|goal|purpose|
+            objective|job|mission|role|identity|persona (is|are|will be|from now on|now)
         (here are|follow|obey|these are|receive|accept|adopt) (your|the|my|some)? new <mandate>
         new (user|system|secret|developer)? <mandate> (begin|start|follow|are as follows|below)
         only (follow|obey|listen to|accept) (my|these|the following|user|this) _? <mandate>
-        prioritize|prioritise .. (over|above|before) .. (safety|system|developer|ethical|ethics|content) <orders>
+        prioritize|prioritise .. (over|above|before) .. (safety|system|developer|ethical|ethics|content)
+            <orders>
         authority to (override|change|cancel|replace|suspend|modify) .. <orders>
         (i am|i'm|as the) .. (authority|permission|right) to override|overrule
-        (as of now|from now on|from this point|effective immediately) .. (only|sole|new) job|task|purpose|goal|mission
+        (as of now|from now on|from this point|effective immediately) .. (only|sole|new) job|task|purpose|
+            goal|mission
         (take|taking|taken) control of (you|your|this conversation|this session|this assistant)
         i am (now)? (taking|in) control
         """,
@@ -50,19 +67,29 @@ INSTRUCTIONS = (
         "limits_off",
         "asks for answers without the model's safety limits",
         phrases="""
-        (you|your|ai|assistant|answer|respond|reply|comply|complied|chatbot|answered|model|queries) ... (without|free of|free from|regardless of|unbound by|liberated from|have no|has no|with no|had no|not have|freed from|without any|lacking|outside of) (any|all|your|its|the|such|usual|normal)? _? <scruples>
-        (you|your) .. (no longer|not) (bound|limited|restricted|constrained|governed|confined) (by|to) .. <limits>
-        (disable|turn off|remove|lift|switch off|deactivate|suspend|bypass|circumvent|evade|get around|break|violate|drop|shed) (all|any)? of? <own> _? _? <limits>
-        (disable|turn off|remove|deactivate|bypass|lift|switch off|circumvent|ignoring) (all|any|the|every)? safety|ethical|content|moral (filter|filters|guidelines|guardrails|policy|policies|rules|restrictions|constraints|checks for testing)
+        (you|your|ai|assistant|answer|respond|reply|comply|complied|chatbot|answered|model|queries) ...
+            (without|free of|free from|regardless of|unbound by|liberated from|have no|has no|with no|had no|
+            not have|freed from|without any|lacking|outside of) (any|all|your|its|the|such|usual|normal)? _?
+            <scruples>
+        (you|your) .. (no longer|not) (bound|limited|restricted|constrained|governed|confined) (by|to) ..
+            <limits>
+        (disable|turn off|remove|lift|switch off|deactivate|suspend|bypass|circumvent|evade|get around|break|
+            violate|drop|shed) (all|any)? of? <own> _? _? <limits>
+        (disable|turn off|remove|deactivate|bypass|lift|switch off|circumvent|ignoring) (all|any|the|every)?
+            safety|ethical|content|moral (filter|filters|guidelines|guardrails|policy|policies|rules|
+            restrictions|constraints|checks for testing)
         (content|anything|output|answers) that violates your <limits>
         <loose> <model>|persona|alter ego|version of yourself|twin
         <loose> (ai|assistant|chatbot) mode
-        you are (now|completely|fully|totally|hereby)? _? unrestricted|unfiltered|uncensored|jailbroken|liberated
+        you are (now|completely|fully|totally|hereby)? _? unrestricted|unfiltered|uncensored|jailbroken|
+            liberated
         <model> .. (without any|without|with no|has no|have no|free of any|trained without) _? <scruples>
-        if you (had no|were allowed to ignore|could ignore|did not have|didn't have|were free of|were not bound by) .. <limits>
+        if you (had no|were allowed to ignore|could ignore|did not have|didn't have|were free of|were not
+            bound by) .. <limits>
         you are free from .. <limits>
         (rules|laws|guidelines) do not apply .. ai
-        bypass|bypassing|circumvent|evade (its|your|the ai's|the model's) _? (limitations|limits|safety|guidelines|programming|training)
+        bypass|bypassing|circumvent|evade (its|your|the ai's|the model's) _? (limitations|limits|safety|
+            guidelines|programming|training)
         jailbreak|jailbreaking (yourself|the model|the ai|the assistant|this model|chatgpt|you)
         """,
     ),

@@ -14,28 +14,42 @@ LANGUAGES = (
         "ignore_instructions",
         "tells the reader to set earlier instructions aside",
         phrases="""
-        (ignoriere|ignoriert|ignorier|ignorieren|vergiss|vergesst|vergessen|missachte|missachten|ubergehe) .. (bisherigen|vorherigen|vorigen|fruheren|obigen|vorangegangenen|alle|allen|deine|ursprunglichen|vorstehenden) .. (anweisung|anweisungen|instruktionen|regeln|vorgaben|befehle|anleitungen|richtlinien|prompts)
-        (ignore|ignorez|ignorer|oublie|oubliez|oublier) .. (instruction|instructions|consignes|directives|regles|ordres) .. (precedentes|precedents|anterieures|ci-dessus|initiales|donnees|recues)
-        (ignorez|ignorer|oublie|oubliez|oublier) .. (precedentes|anterieures|vos|tes|toutes) .. (instructions|consignes|directives|regles)
-        (ignora|ignore|ignorar|ignoren|olvida|olvide|olvidar|olviden|descarta|desobedece|caso omiso) .. (instruccion|instrucciones|reglas|ordenes|indicaciones|directrices) .. (anterior|anteriores|previas|previa|dadas|originales|iniciales|recibidas|arriba)
-        (ignora|ignore|olvida|olvide|olvidate) .. (anteriores|previas|tus|todas) .. (instrucciones|reglas|ordenes|indicaciones)
-        (ignore|ignora|ignorar|esqueca|esquece|esquecer|desconsidere|desconsiderar) .. (instrucoes|regras|ordens|diretrizes|comandos) .. (anteriores|previas|acima|dadas|originais|iniciais)
-        (ignora|ignorare|ignori|ignorate|dimentica|dimenticate|dimenticare) .. (istruzioni|regole|ordini|direttive) .. (precedenti|sopra|iniziali|originali|ricevute)
+        (ignoriere|ignoriert|ignorier|ignorieren|vergiss|vergesst|vergessen|missachte|missachten|ubergehe) ..
+            (bisherigen|vorherigen|vorigen|fruheren|obigen|vorangegangenen|alle|allen|deine|ursprunglichen|
+            vorstehenden) .. (anweisung|anweisungen|instruktionen|regeln|vorgaben|befehle|anleitungen|
+            richtlinien|prompts)
+        (ignore|ignorez|ignorer|oublie|oubliez|oublier) .. (instruction|instructions|consignes|directives|
+            regles|ordres) .. (precedentes|precedents|anterieures|ci-dessus|initiales|donnees|recues)
+        (ignorez|ignorer|oublie|oubliez|oublier) .. (precedentes|anterieures|vos|tes|toutes) ..
+            (instructions|consignes|directives|regles)
+        (ignora|ignore|ignorar|ignoren|olvida|olvide|olvidar|olviden|descarta|desobedece|caso omiso) ..
+            (instruccion|instrucciones|reglas|ordenes|indicaciones|directrices) .. (anterior|anteriores|
+            previas|previa|dadas|originales|iniciales|recibidas|arriba)
+        (ignora|ignore|olvida|olvide|olvidate) .. (anteriores|previas|tus|todas) .. (instrucciones|reglas|
+            ordenes|indicaciones)
+        (ignore|ignora|ignorar|esqueca|esquece|esquecer|desconsidere|desconsiderar) .. (instrucoes|regras|
+            ordens|diretrizes|comandos) .. (anteriores|previas|acima|dadas|originais|iniciais)
+        (ignora|ignorare|ignori|ignorate|dimentica|dimenticate|dimenticare) .. (istruzioni|regole|ordini|
+            direttive) .. (precedenti|sopra|iniziali|originali|ricevute)
         (ignora|dimentica|ignorate) .. precedenti .. (istruzioni|regole|direttive)
-        (negeer|vergeet) .. (vorige|eerdere|voorgaande|bovenstaande|alle) .. (instructies|opdrachten|regels|aanwijzingen)
-        (zignoruj|zapomnij|ignoruj) .. (poprzednie|wczesniejsze|wszystkie|poprzednich) .. (instrukcje|polecenia|zasady|instrukcjach)
+        (negeer|vergeet) .. (vorige|eerdere|voorgaande|bovenstaande|alle) .. (instructies|opdrachten|regels|
+            aanwijzingen)
+        (zignoruj|zapomnij|ignoruj) .. (poprzednie|wczesniejsze|wszystkie|poprzednich) .. (instrukcje|
+            polecenia|zasady|instrukcjach)
         (abaikan|lupakan) .. (instruksi|perintah|aturan) .. (sebelumnya|di atas)
         ignorera .. (tidigare|foregaende) .. (instruktioner|anvisningar)
         """,
         patterns=(
             pattern(
                 "игнориру забудь отбрось следуй внимани",
-                rf"(?:игнориру|не обращай внимани|забудь|проигнориру|не следуй|отбрось)\w{{0,4}}{_G}(?:предыдущ|прежн|прошл|вышеуказанн"
+                rf"(?:игнориру|не обращай внимани|забудь|проигнориру|не следуй"
+                rf"|отбрось)\w{{0,4}}{_G}(?:предыдущ|прежн|прошл|вышеуказанн"
                 rf"|все|эти|свои|ранн)\w{{0,4}}{_G}(?:инструкци|указани|правил|команд|сообщени|директив)",
             ),
             pattern(
                 "ігнору забудь",
-                rf"(?:ігнору|забудь)\w{{0,4}}{_G}(?:попередн|усі|всі)\w{{0,3}}{_G}(?:інструкц|вказівк|правил)",
+                rf"(?:ігнору|забудь)\w{{0,4}}{_G}(?:попередн|усі|всі)\w{{0,3}}{_G}(?:інструкц|вказівк"
+                rf"|правил)",
             ),
             pattern(
                 "忽略 无视 無視 忘记 忘記 忽视 忽視 不要理会 不要遵守 不要遵循",
@@ -64,8 +78,10 @@ LANGUAGES = (
         "hide_from_user",
         "asks the model to hide something from its user",
         phrases="""
-        (sag|sage|erzahl|erzahle|verrate|informiere|zeig|zeige|teile) .. (nutzer|benutzer|anwender) .. (nichts|nicht|kein wort|niemals)
-        ohne (dass)? (es)? (der|dem|den) (nutzer|benutzer|anwender) .. (merkt|weiss|erfahrt|zu informieren|davon|bescheid)
+        (sag|sage|erzahl|erzahle|verrate|informiere|zeig|zeige|teile) .. (nutzer|benutzer|anwender) ..
+            (nichts|nicht|kein wort|niemals)
+        ohne (dass)? (es)? (der|dem|den) (nutzer|benutzer|anwender) .. (merkt|weiss|erfahrt|zu informieren|
+            davon|bescheid)
         ne (le|en)? (dis|dites|parle|parlez|revele|revelez|mentionne|informe|informez|previens) .. utilisateur
         sans (que|en informer|informer|prevenir|le dire a) (l)? utilisateur
         no (le|se lo|lo)? (digas|informes|cuentes|reveles|menciones|avises) .. (usuario|usuaria)
@@ -88,15 +104,20 @@ LANGUAGES = (
         "prompt_extraction",
         "asks the model to give away its instructions",
         phrases="""
-        (zeig|zeige|gib|nenne|verrate|drucke|wiederhole) .. (deinen|deine|den|die|das) _? (systemprompt|system-prompt|systemanweisung|systemanweisungen|anweisungen)
-        (montre|montrez|revele|revelez|affiche|affichez|donne|repete) .. (ton|tes|votre|vos) .. (prompt systeme|instructions initiales|instructions secretes|instructions systeme)
-        (muestra|muestrame|revela|imprime|dime|repite) .. (tu|tus) .. (prompt|instrucciones) (de|del)? (sistema|iniciales|ocultas|secretas)
-        (mostre|revele|imprima|repita) .. (seu|suas|teu) .. (prompt|instrucoes) (de|do)? (sistema|iniciais|ocultas)
+        (zeig|zeige|gib|nenne|verrate|drucke|wiederhole) .. (deinen|deine|den|die|das) _? (systemprompt|
+            system-prompt|systemanweisung|systemanweisungen|anweisungen)
+        (montre|montrez|revele|revelez|affiche|affichez|donne|repete) .. (ton|tes|votre|vos) .. (prompt
+            systeme|instructions initiales|instructions secretes|instructions systeme)
+        (muestra|muestrame|revela|imprime|dime|repite) .. (tu|tus) .. (prompt|instrucciones) (de|del)?
+            (sistema|iniciales|ocultas|secretas)
+        (mostre|revele|imprima|repita) .. (seu|suas|teu) .. (prompt|instrucoes) (de|do)? (sistema|iniciais|
+            ocultas)
         """,
         patterns=(
             pattern(
                 "промпт инструкци подсказк",
-                rf"(?:покажи|раскрой|выведи|повтори|скажи|напечатай){_G}(?:системн|свои|твои|твой|свой)\w{{0,4}}{_G}(?:промпт|инструкци|подсказк)",
+                rf"(?:покажи|раскрой|выведи|повтори|скажи|напечатай){_G}(?:системн|свои|твои|твой"
+                rf"|свой)\w{{0,4}}{_G}(?:промпт|инструкци|подсказк)",
             ),
             pattern(
                 "系统提示 系統提示 提示词 提示詞 系统指令 系統指令 初始指令",

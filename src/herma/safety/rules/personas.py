@@ -10,21 +10,37 @@ PERSONAS = (
         "gives the model another identity",
         phrases="""
         you are (now|hereby)? (no longer|not) (an|a|the|my)? <model>|bound|restricted
-        you are now (a|an|the|my|called|known as|in)? _? _? _? <model>|<loose>|dan|hacker|admin|administrator|root|free|terminal|attacker|persona|developer mode
+        you are now (a|an|the|my|called|known as|in)? _? _? _? <model>|<loose>|dan|hacker|admin|
+            administrator|root|free|terminal|attacker|persona|developer mode
         you are now (operating|running|speaking|acting) (as|in|without)
-        from (now|this point|here|this moment) on|onwards|onward|forward|forth _? you (are|will be|will act|will play|will behave|will pretend|will become|will roleplay|will simulate|must act|must pretend|must behave|should act|should pretend|should behave|act|behave|become|pretend|reply as|respond as|answer as|speak as)
-        pretend|imagine|suppose|assume|act as if|act like|behave as if that? you (are|were|have|had|have been) _? _? _? _? <loose>|permission|root|ai without|ai with no|no restrictions|no rules|no limits|no filters|no limitations|no ethics|no guidelines|able to ignore|allowed to ignore|free from|special permission|chatgpt|language model|without restrictions|not an ai|different ai
-        (act|behave|respond|reply|answer|function|operate|speak|roleplay|role-play) as (if you were)? (a|an|the|my|if)? _? _? <loose>
-        (act|behave|respond|reply|answer|function|operate|roleplay) as (a|an|the) (ai|assistant|chatbot|model) (that|who|which|without|with no) .. (no|not|never|without|any|everything) .. <limits>|refuse|refuses
-        (assume|assuming|take on|adopt|immerse yourself in|immerse yourself into|play|behave as|act as) (the|a)? (role|identity|persona|part)? of? (a|an|the|another)? _? _? hacker|evil|rogue|criminal|attacker|blackhat|terrorist
-        (must|now|will|should|to) (assume the role of|behave as|act as|take on the role of|function as) (a|an|the|your)? system administrator|admin
-        (assume|adopt|take on|immerse yourself in|immerse yourself into) the (role|identity|persona) of (a|an|another) _? ai|assistant|chatbot|model
+        from (now|this point|here|this moment) on|onwards|onward|forward|forth _? you (are|will be|will act|
+            will play|will behave|will pretend|will become|will roleplay|will simulate|must act|must pretend|
+            must behave|should act|should pretend|should behave|act|behave|become|pretend|reply as|respond
+            as|answer as|speak as)
+        pretend|imagine|suppose|assume|act as if|act like|behave as if that? you (are|were|have|had|have
+            been) _? _? _? _? <loose>|permission|root|ai without|ai with no|no restrictions|no rules|no
+            limits|no filters|no limitations|no ethics|no guidelines|able to ignore|allowed to ignore|free
+            from|special permission|chatgpt|language model|without restrictions|not an ai|different ai
+        (act|behave|respond|reply|answer|function|operate|speak|roleplay|role-play) as (if you were)? (a|an|
+            the|my|if)? _? _? <loose>
+        (act|behave|respond|reply|answer|function|operate|roleplay) as (a|an|the) (ai|assistant|chatbot|
+            model) (that|who|which|without|with no) .. (no|not|never|without|any|everything) .. <limits>|
+            refuse|refuses
+        (assume|assuming|take on|adopt|immerse yourself in|immerse yourself into|play|behave as|act as) (the|
+            a)? (role|identity|persona|part)? of? (a|an|the|another)? _? _? hacker|evil|rogue|criminal|
+            attacker|blackhat|terrorist
+        (must|now|will|should|to) (assume the role of|behave as|act as|take on the role of|function as) (a|
+            an|the|your)? system administrator|admin
+        (assume|adopt|take on|immerse yourself in|immerse yourself into) the (role|identity|persona) of (a|
+            an|another) _? ai|assistant|chatbot|model
         you are (about to|going to) immerse|roleplay|pretend|impersonate
         (i am|i'm|this is) your (new)? developer|creator|administrator|programmer|admin
         you are my _? grandmother|grandma|grandpa|grandfather .. (who|used to)
         your (deceased|late|dead)? grandmother|grandma .. used to
-        let's (roleplay|role-play|play a game) .. you are .. <loose>|ai without|no rules|without restrictions|without any restrictions
-        you are <model> _? _? .. (never refuses|no content restrictions|no restrictions|without restrictions|does whatever|obeys every|answers everything)
+        let's (roleplay|role-play|play a game) .. you are .. <loose>|ai without|no rules|without
+            restrictions|without any restrictions
+        you are <model> _? _? .. (never refuses|no content restrictions|no restrictions|without restrictions|
+            does whatever|obeys every|answers everything)
         you will (now)? (play|take|assume) the role of (a|an) <loose>
         """,
     ),
@@ -34,17 +50,23 @@ PERSONAS = (
         phrases="""
         do anything now
         dan mode|prompt|jailbreak
-        (act|acting|respond|answer|behave|you are|role of|known as|model called|ai called|named) (as|now|like|special)? _? dan (and|can|which|who|that|is|from now|mode|an|stands|do|in)
+        (act|acting|respond|answer|behave|you are|role of|known as|model called|ai called|named) (as|now|
+            like|special)? _? dan (and|can|which|who|that|is|from now|mode|an|stands|do|in)
         dan (can|is|has|does|will) _? _? (anything|not|free|broken|limited|rules|everything)
-        (enter|enable|activate|switch to|switch into|you are in|you are now in|turn on|engage|in|unlock) (a|the|your)? developer|god|sudo|jailbreak|evil|unrestricted|dan|chaos|opposite|admin|debug mode ... (you|your|respond|response|responses|answer|filters|restrictions|guidelines|show me|reveal|without)
+        (enter|enable|activate|switch to|switch into|you are in|you are now in|turn on|engage|in|unlock) (a|
+            the|your)? developer|god|sudo|jailbreak|evil|unrestricted|dan|chaos|opposite|admin|debug mode ...
+            (you|your|respond|response|responses|answer|filters|restrictions|guidelines|show me|reveal|
+            without)
         developer mode (enabled|output|unlocked|activated)
         jailbreak prompt|mode
         always intelligent and machiavellian
-        never (refuse|refuses|decline|declines|say no to|says no to) (any|a|user|my|the user's|his|all)? requests|request|questions|prompts|orders
+        never (refuse|refuses|decline|declines|say no to|says no to) (any|a|user|my|the user's|his|all)?
+            requests|request|questions|prompts|orders
         never say (i can't|i cannot|sorry|i am unable)
         (strive|strives|try|tries) to avoid all morals|ethics
         (one|two|both|first) .. (normal|standard|classic) .. unfiltered|jailbreak|jailbroken|dan
-        (no|without) ethical|moral or (moral|ethical|legal) .. (limits|guidelines|constraints|considerations|restrictions)
+        (no|without) ethical|moral or (moral|ethical|legal) .. (limits|guidelines|constraints|considerations|
+            restrictions)
         regardless of (ethics|legality|morality|how) .. ethics|legality|morality|harmful|illegal
         """,
     ),
