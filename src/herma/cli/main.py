@@ -32,6 +32,8 @@ class Lazy(NamedTuple):
 
 
 COMMANDS: dict[str, Lazy] = {
+    "tour": Lazy("herma.cli.tour:tour", "See the whole cycle in a few seconds, on a temporary home."),
+    "memory": Lazy("herma.cli.memory:memory", "See and change what agents remember."),
     "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it."),
 }
 

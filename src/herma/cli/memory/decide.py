@@ -1,0 +1,143 @@
+"""`herma memory pending`, `approve` and `reject`: the inbox, and a person's decisions on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from herma.cli.memory.desk import Desk, either_target_option, memory, with_memory
+from herma.cli.memory.report import advice, outcome_json, success
+from herma.cli.memory.wording import by, count, operation, pending_json, span
+from herma.errors import UsageError
+from herma.types import Pending, Scope, Target
+
+
+@memory.command(short_help="List the writes that wait for a person")
+@either_target_option
+@with_memory
+def pending(desk: Desk, target: Target | None) -> None:
+    """List the writes that wait for a person, oldest first.
+
+    What came from the web, from tools or from imports waits here, and with memory.write_approval on, everything that
+    agents write.
+
+    \b
+    Examples:
+      herma memory pending
+      herma memory pending --json
+    """
+    waiting = [item for item in _waiting(desk) if target in (None, item.target)]
+    if desk.context.json:
+        desk.context.print_json({"ok": True, "pending": [pending_json(item) for item in waiting]})
+        return
+    if not waiting:
+        desk.context.line("Nothing is waiting.")
+        return
+    now = time.time()
+    for item in waiting:
+        _show(desk, item, now)
+    desk.context.line()
+    desk.context.line(f"{count(len(waiting), 'write')} waiting. Decide with:")
+    number = str(waiting[0].id)
+    for words in (("approve", number), ("reject", number), ("approve", "all")):
+        desk.context.line(f"  {desk.command(*words)}")
+
+
+def _show(desk: Desk, item: Pending, now: float) -> None:
+    session = f" in session {item.author.session}" if item.author.session else ""
+    desk.context.line(
+        f"{item.id:>3}  {desk.name(item.target, item.scope)}, proposed by {by(item.author)}{session}, "
+        f"{span(now - item.at)} ago; expires in {span(item.expires - now)}"
+    )
+    if item.reason:
+        desk.context.line(f"     reason: {item.reason}")
+    for op in item.operations:
+        first, *rest = operation(op).split("\n")
+        desk.context.line(f"     {first}")
+        for line in rest:
+            desk.context.line(f"       {line}")
+
+
+@memory.command(short_help="Store what was proposed")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…|all")
+@with_memory
+def approve(desk: Desk, ids: Sequence[str]) -> None:
+    """Store what was proposed. Only a person may: it is refused inside an agent.
+
+    \b
+    Examples:
+      herma memory approve 3
+      herma memory approve 3 5
+      herma memory approve all
+    """
+    desk.for_people_only("Approving what an agent wrote")
+    results = []
+    refused = 0
+    for item in _chosen(desk, ids):
+        outcome = desk.store.approve(item.id)
+        refused += not outcome.ok
+        results.append({"id": item.id, **outcome_json(outcome)})
+        if outcome.ok:
+            desk.context.line(f"{item.id}: {success(desk, outcome)}")
+        else:
+            desk.context.warn(f"{item.id} stays in the inbox: {outcome.message}")
+            for line in advice(desk, outcome):
+                desk.context.line(f"    {line}")
+    if desk.context.json:
+        desk.context.print_json({"ok": not refused, "results": results})
+    if not results:
+        desk.context.line("Nothing is waiting.")
+    if refused:
+        desk.context.exit(1)
+
+
+@memory.command(short_help="Drop what was proposed")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…|all")
+@with_memory
+def reject(desk: Desk, ids: Sequence[str]) -> None:
+    """Drop what was proposed, for good: the same proposal is not shown again.
+
+    \b
+    Examples:
+      herma memory reject 3
+      herma memory reject all
+    """
+    desk.for_people_only("Rejecting what an agent wrote")
+    rejected = [desk.store.reject(item.id) for item in _chosen(desk, ids)]
+    if desk.context.json:
+        desk.context.print_json({"ok": True, "rejected": [pending_json(item) for item in rejected]})
+    for item in rejected:
+        desk.context.line(f"{item.id}: rejected, and not proposed again.")
+    if not rejected:
+        desk.context.line("Nothing is waiting.")
+
+
+def _waiting(desk: Desk) -> list[Pending]:
+    """What waits in every scope, or in the scope asked for."""
+    scope = desk.scope
+    everything = desk.store.pending()
+    if scope == Scope():
+        return everything
+    return [
+        item
+        for item in everything
+        if (scope.project and item.scope.project == scope.project) or (scope.user and item.scope.user == scope.user)
+    ]
+
+
+def _chosen(desk: Desk, ids: Sequence[str]) -> list[Pending]:
+    """The proposals meant. An unknown number is said before anything is decided."""
+    waiting = _waiting(desk)
+    if [word.lower() for word in ids] == ["all"]:
+        return waiting
+    known = {str(item.id): item for item in waiting}
+    chosen = dict.fromkeys(ids)
+    unknown = [word for word in chosen if word not in known]
+    if unknown:
+        raise UsageError(
+            f"Nothing with the number {unknown[0]} is waiting; nothing was decided.",
+            hint=f"`{desk.command('pending')}` lists what is waiting.",
+        )
+    return [known[word] for word in chosen]

@@ -1,0 +1,164 @@
+"""What the memory commands share: the group, the choice of scope, and who is sitting at the keyboard."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+import click
+
+from herma.cli.frame import Context, HermaGroup, pass_context
+from herma.errors import UsageError
+from herma.types import TARGETS, Author, Origin, Scope, StoreStatus, Target, Who
+
+if TYPE_CHECKING:
+    from herma.config import Settings
+    from herma.curated import MemoryStore
+
+P = ParamSpec("P")
+
+AGENT_MARKERS = ("HERMA_SESSION", "CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "AI_AGENT")
+"""Variables that agents set for the programs they start."""
+
+
+class MemoryGroup(HermaGroup):
+    """Lists its commands in the order in which people come to need them."""
+
+    ORDER = "list add replace remove mark status log diff blame undo pending approve reject adopt reset"
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
+        return sorted(self.commands, key=self.ORDER.index)
+
+
+@click.group(cls=MemoryGroup)
+def memory() -> None:
+    """See and change what agents remember: MEMORY.md (notes) and USER.md (the user's profile).
+
+    Every change is recorded and can be undone. Without --project and --user the home's own files are meant.
+
+    \b
+    Examples:
+      herma memory add "The tests run with pytest -n 2."
+      herma memory list
+      herma memory replace "pytest -n 2" "The tests run with make test."
+      herma memory undo
+
+    \b
+    With --json a change prints
+      ok, outcome, target, message, entry_count, used, limit
+    and what belongs to its outcome:
+      Applied     change, backup           Duplicate   (nothing more)
+      OverBudget  entries, needed, suggestions [action, entries, frees, why]
+      NoMatch     entries                  Ambiguous   matches
+      Blocked     findings [rule, start, end, severity, why, text]
+      Drifted     reason, remedy, backup   Staged      pending
+    Lists print ok and files, changes, entries or pending. Times are ISO 8601 in UTC.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a memory command works with: the frame's context, the opened store, and whose memory is meant."""
+
+    context: Context
+    store: MemoryStore
+    settings: Settings
+    scope: Scope
+
+    def statuses(self, target: Target | None = None) -> list[StoreStatus]:
+        """The files of the scope: both, or the one asked for."""
+        return [status for status in self.store.status(scope=self.scope) if target in (None, status.target)]
+
+    def enabled(self, target: Target) -> bool:
+        options = self.settings.memory
+        return options.memory_enabled if target == "memory" else options.user_profile_enabled
+
+    def name(self, target: Target, scope: Scope | None = None) -> str:
+        """A file as people call it."""
+        scope = scope or self.scope
+        if target == "memory":
+            return f"MEMORY.md of project {scope.project}" if scope.project else "MEMORY.md"
+        return f"USER.md of user {scope.user}" if scope.user else "USER.md"
+
+    def command(self, *words: str, scoped: bool = False) -> str:
+        """A command line to type next, on the same home."""
+        chosen = [("--home", self.context.home), ("--profile", self.context.profile)]
+        if scoped:
+            chosen += [("--project", self.scope.project), ("--user", self.scope.user)]
+        flags = [word for name, value in chosen if value for word in (name, shlex.quote(value))]
+        return " ".join(["herma memory", *words, *flags])
+
+    @property
+    def author(self) -> Author:
+        """Who makes a change: a person at a terminal, or the agent that started this program."""
+        if agent_marker() is None:
+            return Author()
+        return Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=os.environ.get("HERMA_SESSION") or None)
+
+    def for_people_only(self, what: str) -> None:
+        """Refuse to go on inside an agent: it must not decide on, or vouch for, what it wrote itself."""
+        marker = agent_marker()
+        if marker is not None:
+            raise UsageError(
+                f"{what} belongs to a person's own terminal; this one was started by an agent ({marker} is set).",
+                hint="Type the command yourself, in a terminal that no agent started.",
+            )
+
+    def for_people_under_approval(self, what: str) -> None:
+        """With write approval on, an agent may not go round the inbox either."""
+        if self.settings.memory.write_approval:
+            self.for_people_only(f"With memory.write_approval on, {what}")
+
+
+def agent_marker() -> str | None:
+    """The variable that says an agent started this program, if there is one."""
+    return next((name for name in AGENT_MARKERS if os.environ.get(name)), None)
+
+
+# ── options ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _key(_: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    """A project or user as it is kept. An empty one is a mistake (an unset variable, say), not the home."""
+    key = (value or "").strip()
+    if value is not None and not key:
+        raise UsageError(f"--{parameter.name} is empty.", hint="Give a name, or leave the option out.")
+    if not key.isprintable():
+        raise UsageError(f"--{parameter.name} has characters in it that cannot be printed.")
+    return key
+
+
+def with_memory(function: Callable[Concatenate[Desk, P], None]) -> Callable[..., None]:
+    """Open the memory for a command, and give it --project and --user."""
+
+    @pass_context
+    @functools.wraps(function)
+    def run(context: Context, /, project: str, user: str, **options: Any) -> None:
+        with context.open() as opened:
+            desk = Desk(context, opened.memory, opened.settings, Scope(project=project, user=user))
+            function(desk, **options)  # type: ignore[call-arg]  # click hands over what the options declare
+
+    scope = [
+        click.Option(["--user"], metavar="ID", callback=_key, help="The profile of this user instead of the home's."),
+        click.Option(["--project"], metavar="NAME", callback=_key, help="The notes of this project."),
+    ]
+    run.__click_params__ = [*scope, *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
+    return run
+
+
+TARGET = click.Choice(TARGETS, case_sensitive=False)
+target_option = click.option("--target", type=TARGET, default="memory", show_default=True, help="MEMORY.md or USER.md.")
+either_target_option = click.option("--target", type=TARGET, help="Only MEMORY.md or only USER.md.")
+
+
+def read_tags(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    """Tags as given, several in one option being separated by commas."""
+    tags = [tag.strip().removeprefix("#") for value in values for tag in value.split(",")]
+    for tag in tags:
+        if not tag or not tag.isprintable() or len(tag) > 40:
+            raise click.BadParameter(f"{tag[:60]!r} is not a tag: use 1 to 40 printable characters.", param=parameter)
+    return tuple(dict.fromkeys(tags))
