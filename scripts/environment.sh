@@ -21,7 +21,8 @@ require_ensurepip() {
     package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         echo "Installing $package" >&2
-        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$package"; } >/dev/null || true
+        apt-get update -qq >/dev/null || true # an outdated list may still do
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "$package" >/dev/null || true
     fi
     if ! "$1" -c 'import ensurepip, venv' >/dev/null 2>&1; then
         echo "run: this Python cannot make virtual environments" >&2

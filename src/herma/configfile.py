@@ -7,7 +7,6 @@ user's. The result is read again before it is written: an edit that would change
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -221,7 +220,16 @@ def _yaml(value: str | float) -> str:
     """A scalar as YAML. Text is always quoted: a bare `1` or `~` would come back as something else."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str):
+        return repr(value)
+    return '"' + "".join(_quoted(character) for character in value) + '"'
+
+
+def _quoted(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    code = ord(character)
+    return character if character.isprintable() else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _find(mapping: Node | None, name: str) -> tuple[Node, Node] | tuple[None, None]:

@@ -12,6 +12,7 @@ TRUE_WORDS = frozenset({"on", "true", "yes", "1", "approve", "enabled"})
 FALSE_WORDS = frozenset({"off", "false", "no", "0", "disabled"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,3})?")
+_NOT_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def option(
@@ -71,7 +72,7 @@ class Option:
 
     def _from_text(self, text: str) -> Value:
         word = text.strip()
-        if self.kind is str and (text.isprintable()):
+        if self.kind is str and not _NOT_A_LINE.search(text):
             return text
         if self.kind is bool and word.lower() in TRUE_WORDS | FALSE_WORDS:
             return word.lower() in TRUE_WORDS

@@ -327,6 +327,7 @@ def test_unknown_variables_are_reported_and_reserved_ones_are_not(home: Path) ->
         ("provider", "true", "one line of text"),
         ("provider", '"a\\nb"', "one line of text"),
         ("provider", '"a\\x1bb"', "one line of text"),
+        ("provider", '"a\\u2028b"', "one line of text"),
         ("provider", "[x]", "one line of text"),
     ],
 )
@@ -494,7 +495,23 @@ def test_unset_says_whether_it_was_there(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "on", "1", "~", "null", "a: b # c", "'", '"\\', "- x", "日本語 😀", "%", "{}", " x "]
+    "text",
+    [
+        "",
+        "on",
+        "1",
+        "~",
+        "null",
+        "a: b # c",
+        "'",
+        '"\\',
+        "- x",
+        "日本語\u3000😀",
+        "\ufeff\uffff\U0001fffe👩\u200d🔬\xa0",
+        "%",
+        "{}",
+        " x ",
+    ],
 )
 def test_any_line_of_text_comes_back_as_it_was(home: Path, text: str) -> None:
     config.set_value(home / "config.yaml", "memory.provider", text)

@@ -131,14 +131,15 @@ def test_what_cannot_be_removed_safely_is_refused(text: str) -> None:
 
 # ── properties ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+ANY_LINE = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")), max_size=12)
 WORDS = st.text(alphabet=st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=12)
 COMMENT = WORDS.map(lambda text: f"# {text}")
 VALUES = {
     "memory.memory_enabled": st.booleans(),
     "memory.memory_char_limit": st.integers(1, 1_000_000),
-    "memory.provider": WORDS,
+    "memory.provider": ANY_LINE,
     "memory.lock_timeout": st.floats(0, 3600),
-    "store.url": WORDS,
+    "store.url": ANY_LINE,
 }
 
 
