@@ -1,0 +1,329 @@
+"""Times as people write them: `2026-03`, `7d`, "last week", "in March", "three days ago", "gestern", "上周".
+
+A date that is read becomes a `Span` of seconds since 1970, in the local time of this machine. The clock is passed in.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from herma.recall.datewords import (
+    AGO_AFTER,
+    AGO_BEFORE,
+    DAYS_BACK,
+    DAYS_BACK_CJK,
+    EDGES,
+    LAST,
+    MONTHS,
+    NUMBERS,
+    PERIODS,
+    PERIODS_CJK,
+    THIS,
+    UNITS,
+    WEEKDAYS,
+)
+
+DAY = 86_400.0
+_UNIT_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
+_ISO = re.compile(r"(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2})(?:[T ](\d{1,2}):(\d{2}))?)?)?$")
+_RELATIVE = re.compile(r"(\d{1,4}) ?(h|d|w|m|y|mo|hours?|days?|weeks?|months?|years?)$")
+_WORD = re.compile(r"[\w'’]+(?:[-/]\w+)*")
+_ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|\.)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time, open where `None`, and the words it was read from.
+
+    `hard` filters; a soft one only prefers. `at` are the character offsets of the words in the text.
+    """
+
+    since: float | None
+    before: float | None
+    words: str = ""
+    hard: bool = True
+    at: tuple[int, int] = (0, 0)
+    relative: bool = False
+    """Whether the words mean a time only as seen from now ("last week"), so that no message would repeat them."""
+
+    def covers(self, moment: float) -> bool:
+        return (self.since is None or moment >= self.since) and (self.before is None or moment < self.before)
+
+
+# ── values of operators: since:, before:, on: ──
+
+
+def read_value(value: str, now: float) -> Span | None:
+    """The span that a value names: a year, month, day or minute; a period back from now; or a phrase. None: no date."""
+    value = value.strip().casefold().replace("_", " ")
+    iso = _iso(value)
+    if iso:
+        return iso
+    back = _RELATIVE.match(value)
+    if back:
+        since = now - int(back[1]) * _UNIT_DAYS[back[2][0]] * DAY
+        return Span(since, now, value, relative=True)
+    spoken = [span for span in spoken_dates(value.replace("-", " "), now) if span.since is not None]
+    if spoken:
+        return spoken[0]
+    if value in MONTHS:
+        return _month_by_name(value, None, now)
+    if value in WEEKDAYS:
+        return _weekday(value, now)
+    return None
+
+
+def _iso(value: str) -> Span | None:
+    found = _ISO.match(value)
+    if not found:
+        return None
+    year, month, day = int(found[1]), int(found[2] or 0), int(found[3] or 0)
+    if not 1970 <= year < 3000 or month > 12 or day > 31 or (found[2] and not month) or (found[3] and not day):
+        return None
+    if found[4]:
+        minute = _at(year, month, day, int(found[4]) % 24, int(found[5]) % 60)
+        return Span(minute, minute + 60, value)
+    if day:
+        return Span(_at(year, month, day), _at(year, month, day + 1), value)
+    if month:
+        return Span(_at(year, month), _at(year, month + 1), value)
+    return Span(_at(year), _at(year + 1), value)
+
+
+# ── dates inside a sentence ──
+
+
+def spoken_dates(text: str, now: float) -> list[Span]:
+    """Every date phrase of a text, in order, none overlapping. Linear: each word starts at most one phrase."""
+    words = [(found[0].casefold().replace("’", "'"), found.start(), found.end()) for found in _WORD.finditer(text)]
+    spans: list[Span] = []
+    place = 0
+    while place < len(words):
+        read = _phrase(words, place, now)
+        if read is None:
+            place += 1
+            continue
+        span, used = read
+        start, end = words[place][1], words[place + used - 1][2]
+        spans.append(Span(span.since, span.before, text[start:end], span.hard, (start, end), span.relative))
+        place += used
+    spans.extend(_cjk_dates(text, now))
+    return spans
+
+
+Words = Sequence[tuple[str, int, int]]
+Read = tuple[Span, int]
+
+
+def _phrase(words: Words, place: int, now: float) -> Read | None:
+    """The phrase that starts at this word, and how many words it takes."""
+    word = words[place][0]
+    if word in EDGES:
+        inner = _period(words, place + 1, now)
+        if inner is None:
+            return None
+        span, used = inner
+        kind = EDGES[word]
+        if kind == "since":
+            span = Span(span.since, None, relative=span.relative)
+        elif kind == "before":
+            span = Span(None, span.since, relative=span.relative)
+        return span, used + 1
+    read = _period(words, place, now)
+    if read and read[1] == 1 and word in MONTHS:
+        return None  # a lone month or weekday may be a name: only with "in", "on", "since" before it
+    if read and read[1] == 1 and word in WEEKDAYS:
+        return None
+    if read and read[1] == 1 and word.isdecimal():
+        return None
+    return read
+
+
+def _period(words: Words, place: int, now: float) -> Read | None:
+    for reader in (_named_day, _last, _ago, _calendar):
+        read = reader(words, place, now)
+        if read:
+            return read
+    if _text(words, place) in ("the", "der", "den", "dem", "le", "la", "el"):
+        read = _period(words, place + 1, now) if _text(words, place + 1) not in ("the", "la", "le", "el") else None
+        return (read[0], read[1] + 1) if read else None
+    return None
+
+
+def _named_day(words: Words, place: int, now: float) -> Read | None:
+    for length in (4, 3, 2, 1):
+        name = " ".join(word for word, _, _ in words[place : place + length])
+        if name in DAYS_BACK and place + length <= len(words):
+            return _day_back(DAYS_BACK[name], now), length
+        if name in PERIODS and place + length <= len(words):
+            back, unit = PERIODS[name]
+            return _calendar_unit(unit, back, now), length
+    return None
+
+
+def _last(words: Words, place: int, now: float) -> Read | None:
+    """last week, this month, past 3 days, last March, last Tuesday."""
+    word = _text(words, place)
+    if word not in LAST and word not in THIS:
+        return None
+    nxt = _text(words, place + 1)
+    back = 1 if word in LAST else 0
+    if nxt in UNITS:
+        return _calendar_unit(UNITS[nxt], back, now), 2
+    number = NUMBERS.get(nxt) or (int(nxt) if nxt.isdecimal() and len(nxt) < 4 else 0)
+    unit = UNITS.get(_text(words, place + 2), "")
+    if number and unit and back:
+        return Span(now - number * _UNIT_DAYS[unit] * DAY, now, relative=True), 3
+    if nxt in WEEKDAYS:
+        return _weekday(nxt, now), 2
+    if nxt in MONTHS and nxt != "may":
+        return _month_by_name(nxt, None, now), 2
+    return None
+
+
+def _ago(words: Words, place: int, now: float) -> Read | None:
+    """3 days ago, a week ago, vor drei Tagen, hace 2 semanas, il y a 3 jours."""
+    shift = next((len(lead) for lead in AGO_BEFORE if _texts(words, place, len(lead)) == lead), 0)
+    at = place + shift
+    amount, used = _amount(words, at)
+    unit = UNITS.get(_text(words, at + used), "") if amount else ""
+    if not unit:
+        return None
+    if shift:
+        return _long_ago(amount, unit, now), shift + used + 1
+    if _text(words, at + used + 1) in AGO_AFTER:
+        return _long_ago(amount, unit, now), used + 2
+    return None
+
+
+def _amount(words: Words, place: int) -> tuple[int, int]:
+    if _texts(words, place, 3) == ("a", "couple", "of"):
+        return 2, 3
+    if _texts(words, place, 2) == ("a", "few"):
+        return 3, 2
+    word = _text(words, place)
+    if word.isdecimal() and len(word) < 4:
+        return int(word), 1
+    return NUMBERS.get(word, 0), 1
+
+
+def _calendar(words: Words, place: int, now: float) -> Read | None:
+    """2026-03-05, March 2026, March 5th 2026, 5 March, 2025, Monday."""
+    word = _text(words, place)
+    if word[:4].isdecimal() and len(word) >= 4:
+        iso = _iso(word)
+        return (iso, 1) if iso else None
+    if word in WEEKDAYS:
+        return _weekday(word, now), 1
+    if word in MONTHS:
+        return _month_first(words, place, now)
+    day = _ORDINAL.match(word)
+    month = _text(words, place + 1)
+    skip = 1
+    if month == "of":
+        month, skip = _text(words, place + 2), 2
+    if day and month in MONTHS and 1 <= int(day[1]) <= 31:
+        year = _year(words, place + skip + 1)
+        return _day_of(MONTHS[month], int(day[1]), year, now), skip + 1 + (year is not None)
+    return None
+
+
+def _month_first(words: Words, place: int, now: float) -> Read:
+    name = _text(words, place)
+    day = _ORDINAL.match(_text(words, place + 1))
+    if day and 1 <= int(day[1]) <= 31:
+        year = _year(words, place + 2)
+        return _day_of(MONTHS[name], int(day[1]), year, now), 2 + (year is not None)
+    year = _year(words, place + 1)
+    return _month_by_name(name, year, now), 1 + (year is not None)
+
+
+def _cjk_dates(text: str, now: float) -> Iterator[Span]:
+    """Chinese, Japanese and Korean write no spaces: known words are looked for as they are."""
+    for table in (DAYS_BACK_CJK, PERIODS_CJK):
+        for name in table:
+            start = text.find(name)
+            if start < 0:
+                continue
+            if name in DAYS_BACK_CJK:
+                span = _day_back(DAYS_BACK_CJK[name], now)
+            else:
+                back, unit = PERIODS_CJK[name]
+                span = _calendar_unit(unit, back, now)
+            yield Span(span.since, span.before, name, span.hard, (start, start + len(name)), relative=True)
+            return
+
+
+# ── arithmetic on the calendar ──
+
+
+def _at(year: int, month: int = 1, day: int = 1, hour: int = 0, minute: int = 0) -> float:
+    """Local time as seconds since 1970; days and months past the end run on into the next."""
+    return time.mktime((year, month, day, hour, minute, 0, 0, 0, -1))
+
+
+def _today(now: float) -> tuple[int, int, int, int]:
+    local = time.localtime(now)
+    return local.tm_year, local.tm_mon, local.tm_mday, local.tm_wday
+
+
+def _day_back(back: int, now: float) -> Span:
+    year, month, day, _ = _today(now)
+    return Span(_at(year, month, day - back), _at(year, month, day - back + 1), relative=True)
+
+
+def _calendar_unit(unit: str, back: int, now: float) -> Span:
+    """The calendar's own week, month or year, so many back."""
+    year, month, day, weekday = _today(now)
+    if unit in ("d", "h"):
+        return _day_back(back, now)
+    if unit == "w":
+        monday = day - weekday - 7 * back
+        return Span(_at(year, month, monday), _at(year, month, monday + 7), relative=True)
+    if unit == "m":
+        return Span(_at(year, month - back), _at(year, month - back + 1), relative=True)
+    return Span(_at(year - back), _at(year - back + 1), relative=True)
+
+
+def _long_ago(amount: int, unit: str, now: float) -> Span:
+    """About that long ago: as exact as the unit is."""
+    year, month, day, _ = _today(now - amount * _UNIT_DAYS[unit] * DAY)
+    slack = {"h": 0, "d": 0, "w": 3, "m": 15, "y": 180}[unit]
+    return Span(_at(year, month, day - slack), _at(year, month, day + slack + 1), relative=True)
+
+
+def _weekday(name: str, now: float) -> Span:
+    """The last day of that name before today."""
+    _, _, _, today = _today(now)
+    return _day_back((today - WEEKDAYS[name] - 1) % 7 + 1, now)
+
+
+def _month_by_name(name: str, year: int | None, now: float) -> Span:
+    this_year, this_month, _, _ = _today(now)
+    month = MONTHS[name]
+    if year is None:
+        year = this_year if month <= this_month else this_year - 1
+    return Span(_at(year, month), _at(year, month + 1))
+
+
+def _day_of(month: int, day: int, year: int | None, now: float) -> Span:
+    this_year, this_month, today, _ = _today(now)
+    if year is None:
+        year = this_year if (month, day) <= (this_month, today) else this_year - 1
+    return Span(_at(year, month, day), _at(year, month, day + 1))
+
+
+def _year(words: Words, place: int) -> int | None:
+    word = _text(words, place)
+    return int(word) if word.isdecimal() and len(word) == 4 and 1970 <= int(word) < 3000 else None
+
+
+def _text(words: Words, place: int) -> str:
+    return words[place][0] if place < len(words) else ""
+
+
+def _texts(words: Words, place: int, length: int) -> tuple[str, ...]:
+    return tuple(word for word, _, _ in words[place : place + length])
