@@ -210,6 +210,9 @@ def test_nothing_given_is_nothing_set_and_the_last_one_counts(trial: Any) -> Non
 def test_debug_by_the_environment(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMA_DEBUG", "1")
     assert "Traceback" in trial(fail_with(HermaError("No."))).stderr
+    for off in ("", "0", "off"):
+        monkeypatch.setenv("HERMA_DEBUG", off)
+        assert "Traceback" not in trial(fail_with(HermaError("No."))).stderr
 
 
 # ── errors ──────────────────────────────────────────────────────────────────────────────────────────────────────

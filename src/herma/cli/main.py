@@ -33,7 +33,10 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "tour": Lazy("herma.cli.tour:tour", "See the whole cycle in a few seconds, on a temporary home."),
-    "memory": Lazy("herma.cli.memory:memory", "See and change what agents remember."),
+    "memory": Lazy(
+        "herma.cli.memory:memory",
+        "See and change what agents remember: MEMORY.md (notes) and USER.md (the user's profile).",
+    ),
     "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it."),
 }
 
@@ -108,7 +111,7 @@ def main() -> NoReturn:
 def run(args: Sequence[str]) -> int:
     """Run one command line; → its exit code. The one place where errors become output."""
     context = Context()
-    context.debug = bool(os.environ.get("HERMA_DEBUG"))
+    context.debug = os.environ.get("HERMA_DEBUG", "").lower() not in ("", "0", "no", "off", "false")
     with warnings.catch_warnings():
         warnings.simplefilter("always", HermaWarning)
         warnings.showwarning = _shown_by(context, warnings.showwarning)
