@@ -49,11 +49,12 @@ NAMES = frozenset(("Go", "May", "Will", "Mark", "Back"))
 """Capitalised inside a sentence these are names, although `go`, `may` and `will` say nothing."""
 
 _CHINESE = """
-请问 請問 什么 什麼 甚麼 是什么 是什麼 为什么 為什麼 怎么 怎麼 怎么样 怎麼樣 怎样 怎樣 哪个 哪個 哪些 哪里 哪裡 哪一 多少
-是不是 有没有 有沒有 是否 如何 何时 何時 吗 嗎 呢 吧 啊 告诉我 告訴我 关于 關於
+请问 請問 什么 什麼 甚麼 是什么 是什麼 为什么 為什麼 怎么 怎麼 怎么样 怎麼樣 怎样 怎樣 哪个 哪個 哪些 哪里 哪裡
+哪一 多少 是不是 有没有 有沒有 是否 如何 何时 何時 吗 嗎 呢 吧 啊 告诉我 告訴我 关于 關於
 """
 _JAPANESE = """
-ですか ますか でしょうか でしたか ましたか 何ですか とは何 どのような どのように どんな どこ いつ について 教えて ください という
+ですか ますか でしょうか でしたか ましたか 何ですか とは何 どのような どのように どんな どこ いつ
+について 教えて ください という
 """
 _KOREAN = "무엇 입니까 인가요 인가 무슨 어떤 어떻게 언제 어디 누가 누구 얼마나 알려줘"
 CJK_FILLERS = tuple(sorted(f"{_CHINESE} {_JAPANESE} {_KOREAN}".split(), key=len, reverse=True))
