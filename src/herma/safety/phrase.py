@@ -5,8 +5,8 @@
     (do not|never) tell the? user|users     "never tell the user"
 
 `a|b` is a choice, `(a b|c)` a choice with spaces, `<name>` a family of words (`vocabulary.py`), `word?` may be absent,
-`_` is any one word, `..` up to 30 characters between, `...` up to 80. Between words may stand a space, a comma, a dash
-or an underscore.
+`_` is any one word, `..` up to 30 characters between, `...` up to 80. Between words may stand up to three
+characters that are not letters.
 
 Every repetition is bounded, so the time to match grows with the text and with nothing else.
 """
@@ -20,7 +20,9 @@ from textwrap import dedent
 
 from herma.safety.vocabulary import FAMILIES
 
-_BETWEEN = r"""[ ,;:/_"'*()-]{1,3}"""
+_BETWEEN = r"(?:[^\w\n]|_){1,3}"
+_START = r"(?<![a-z0-9])"
+_END = r"(?![a-z0-9])"
 _ANY_WORD = r"[\w'.-]{1,20}"
 _GAPS = {"..": 30, "...": 80}
 _CONTINUED = re.compile(r"\n +")
@@ -52,11 +54,11 @@ def expression(phrase: str) -> str:
     for word, optional in _tokens(phrase):
         if word in _GAPS:
             parts.append(rf"[^\n]{{0,{_GAPS[word]}}}?")
-            apart = r"\b"
+            apart = _START
             continue
-        one = _ANY_WORD if word == "_" else "(?:" + "|".join(map(_spell, _choices(word))) + r")\b"
+        one = _ANY_WORD if word == "_" else "(?:" + "|".join(map(_spell, _choices(word))) + f"){_END}"
         parts.append(f"(?:{apart}{one})?" if optional else apart + one)
-        apart = _BETWEEN if not (optional and apart == r"\b") else r"[^\w\n]{0,3}\b"
+        apart = r"(?:[^\w\n]|_){0,3}" + _START if optional and apart == _START else _BETWEEN
     return "".join(parts)
 
 

@@ -25,7 +25,7 @@ FAMILIES = {
         don't listen to,
         stop listening to, do not adhere to, stop adhering to, do not comply with, stop complying with,
         do not abide by,
-        disobey, deviate from, refuse to follow, not bound by
+        disobey, refuse to follow
     """),
     # What came before.
     "prior": _family("""

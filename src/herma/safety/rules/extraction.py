@@ -45,6 +45,12 @@ EXTRACTION = (
         if you are an? ai|llm .. (reading|processing|summarizing|summarising|seeing) this
         (maintenance|diagnostic|debug|emergency) (mode|override|protocol) ... safety|filters|restrictions|
             guardrails
+        (any|all|every) (ai|llm|language model|ai assistant|ai agent|assistant|agent) (that|which|who)?
+            (reading|reads|processing|processes|sees|parsing|summarizing) this (must|should|will|page|
+            document|text|file|email|is)
+        when (summarizing|summarising|processing|reading|analyzing|analysing|translating|reviewing) this
+            (document|email|page|text|file|article|message)? .. (print|output|send|reveal|say|recommend|
+            ignore|instead|also print|also include|also send|exfiltrate|append)
         """,
         patterns=(
             pattern(
@@ -64,6 +70,23 @@ EXTRACTION = (
                 r"\[hidden\]:",
             ),
             pattern("override", r"\bx-override\b", also="x-override"),
+            pattern(
+                "assistant ai llm instruction instructions ignore system prompt agent",
+                r"<!--[^\n]{0,200}?\b(?:ignore|disregard|override|instructions? (?:to|for)|(?:ai"
+                r"|llm) (?:agents?|assistants?|models?)"
+                r"|(?:assistant|ai|llm)s?[:,]|system prompt|secretly)\b",
+                r"(?:display: ?none|visibility: ?hidden|font-size: ?0|opacity: ?0|color: ?(?:white|#fff\b"
+                r"|#ffffff))[^\n]{0,120}?"
+                r"\b(?:ignore|disregard|assistant|ai agents?|llm|instructions?|system prompt)\b",
+                also="<!-- display visibility font-size opacity color",
+            ),
+            pattern(
+                "role",
+                r"[\"']role[\"'] ?: ?[\"']system[\"'] ?, ?[\"']content[\"'] ?: ?[\"'][^\n\"']{0,120}?"
+                r"\b(?:ignore|disregard|unrestricted|no restrictions|override|jailbreak"
+                r"|without (?:any )?(?:restrictions|filters))\b",
+                also="system",
+            ),
         ),
     ),
     Rule(
@@ -103,6 +126,29 @@ EXTRACTION = (
             reply|the answer|the response|responses|replies)
         (what|which|any|describe|explain|mention|disclose|list) (the|any)? <inner> _? <mandate>|hierarchy|
             constraints|assumptions .. (you|your|this answer|this response)
+        <reveal> .. your (own)? _? (api keys|api key|credentials|secrets|secret key|training data|
+            configuration|config|environment variables|chain of thought|source code|context window|hidden
+            reasoning|internal reasoning|initial message|preamble|system message|developer message|knowledge
+            cutoff instructions)
+        (what|how) (were|was|are) you (told|instructed|programmed|configured|prompted|asked) (to|before|at|
+            in|by|not|about)
+        (what|whatever) (is|was|does|did) (written|contained|stated|in)? (in)? your (system|initial|hidden|
+            original|developer)? (prompt|instructions|preamble) (say|says|contain|contains|include|state|
+            tell)?
+        (dump|output|print|repeat|echo|leak|return) (the|this|our|your|all)? (entire|whole|full|complete|
+            previous|prior|above)? (conversation|context|context window|chat history|dialogue|prompt|
+            transcript) (verbatim|word for word|so far|above|history|in full|exactly|as is|in a code block|
+            before)
+        (starting|beginning) with (you are|the words you are) .. (repeat|output|print|include|everything|code
+            block|txt)
+        (your|the) (exact|full|complete|original|entire|verbatim|initial) (system)? (prompt|instructions|
+            directives)
+        (ignore|skip) .. and (print|output|reveal|show|repeat) .. (prompt|instructions)
+        (summarize|list|describe|paraphrase|recap) (all|all of|everything in|any)? (of)? (the)?
+            (instructions|directives|rules|guidelines|constraints) (you|that were|given|from the developer|
+            from your|in your)
+        (hidden|secret|internal|confidential|undisclosed) (instructions|prompt|prompts|directives|rules)
+            (you|were|that you|given to you|behind|from your)
         """,
     ),
 )

@@ -16,7 +16,7 @@ INSTRUCTIONS = (
             you've been given|you received|you got)
         <ignore> (all|any|every)? of? <own> <ruling>? _? <mandate>|guidance|policy|training
         <ignore> (all|any|every|these|those) of? (the|your|these|those)? <ruling>? <mandate>
-        <ignore> (safety|ethical|moral|content) <mandate>|policy|guidance
+        <ignore> (safety|ethical|moral|content) (instructions|guidelines|rules|restrictions|filters|policy|policies|guidance|constraints|training)
         <ignore> (everything|anything|all|whatever) .. (above|before this|prior to this|previously|you were
             told|you have been told|you've been told|i said|in your context|you know|you learned|you were
             taught|you have learned)
@@ -31,6 +31,14 @@ INSTRUCTIONS = (
         (do not|don't|never|stop) (listen|listening|pay attention|paying attention) to (any|all|the)?
             previous|prior|earlier
         (start|begin) (over|fresh|anew) .. ignore|ignoring|disregard|disregarding|forget|forgetting
+        <ignore> that? you are (an|a)? <model>
+        <ignore> the? (user's|users) (instructions|request|requests|wishes|commands)
+        (do not|don't|never) (let|allow) .. (previous|prior|system|safety) <mandate> .. (stop|limit|restrict|
+            prevent|constrain)
+        (stop being|you are not|you're not) (an|a) (ai|assistant|language model|chatbot) (anymore|any more|
+            now|and)
+        (act|behave|answer|respond|proceed|continue) as (if|though) .. (no|the|your|those|these) <prior>?
+            <ruling>? <mandate> .. (exist|existed|apply|applied|given|there)
         """,
     ),
     Rule(
@@ -61,6 +69,23 @@ INSTRUCTIONS = (
             goal|mission
         (take|taking|taken) control of (you|your|this conversation|this session|this assistant)
         i am (now)? (taking|in) control
+        (treat|consider|regard|handle|interpret) (my|this|the|these|all|every)? (next|following|user)?
+            (message|messages|input|inputs|text|words|request|requests) as (a|an|the|your)? (system|
+            developer|admin|root|highest)
+        (you have|you've) (now)? been (granted|given) (full|admin|root|developer|special|elevated|unlimited|
+            unrestricted) _? (access|permission|permissions|privileges|authority|rights|clearance)
+        (previous|prior|earlier|system|safety|original) <mandate> (was|were|is|are) (just|only|merely)? (a|
+            an)? (test|joke|mistake|error|placeholder|drill)
+        (<mandate>|system message) (from|by) (the user|me) (are|is|have|has) (the)? (highest|higher|top|
+            absolute) (priority|authority)
+        (the|your) (system|developer) (message|messages|prompt) (is|are|was) (fake|wrong|malicious|outdated|
+            untrusted|compromised|invalid)
+        (replace|swap|substitute|overwrite) (your|the current|the existing|all)? _? <mandate> with (the
+            following|these|this|my|new)
+        (i|we) (am|are|have) (the)? (authority|authorized|authorised|permission) .. (override|bypass|disable|
+            lift|change) .. <orders>
+        (end|end of) (document|context|user input|input|conversation|prompt|instructions|data|article|email|
+            text) .. (new|begin|now|next|real|actual) .. (instructions|task|prompt|orders|directive)
         """,
     ),
     Rule(
@@ -91,6 +116,27 @@ INSTRUCTIONS = (
         bypass|bypassing|circumvent|evade (its|your|the ai's|the model's) _? (limitations|limits|safety|
             guidelines|programming|training)
         jailbreak|jailbreaking (yourself|the model|the ai|the assistant|this model|chatgpt|you)
+        (safety|ethical|content|moderation|security) (filters|filter|guidelines|checks|restrictions|policies|
+            protocols|guardrails|limits|mode) (are|is|have been|has been|were) (now)? (disabled|off|turned
+            off|suspended|removed|lifted|deactivated|switched off|bypassed)
+        (rules|restrictions|limits|guidelines|limitations) (don't|do not|no longer) apply (here|to you|in
+            this|anymore|to us)
+        there are no (rules|restrictions|limits|limitations|guidelines|filters|boundaries) (here|in this|for
+            you|anymore|on what)
+        (bypass|bypassing|get around|evade|circumvent|defeat|trick|avoid) (the|its|your|ai|openai|all)?
+            (content|safety|ai|moderation|ethical|model's) (filter|filters|policy|policies|restrictions|
+            guardrails|moderation|safety|limitations|safeguards|detection)
+        (world|universe|scenario|reality|story) where .. (ai|ais|ai systems|assistants|rules|models) .. (no|
+            without|not|never) _? (restrictions|safety|rules|limits|constraints|guidelines|apply|ethics|
+            filters)
+        (no|without any|without) (ethical|moral|legal|safety) (constraints|concerns|considerations|
+            guidelines|limits|filters|restrictions|boundaries|barriers)
+        (special|explicit|official) (permission|authorization|authorisation|clearance|approval) (from|by|of)
+            (openai|anthropic|google|microsoft|your developers|the developers|your creators|your makers)
+        (answer|comply with|respond to|fulfill|fulfil|obey) (any|every|all) (question|questions|request|
+            requests|command|commands|query|queries|prompt) .. (without|no matter|regardless|even if) ..
+            (refus|restrict|illegal|harmful|unethical|dangerous|refusing|restrictions|filters|question|
+            hesitation|limits|what|safety|filtering|it is)
         """,
     ),
 )

@@ -55,6 +55,13 @@ OUTPUT = (
         base16|base32|base64|rot13|morse (encoding|code) .. (your|reply|response|answer)
         (reply|respond|answer) (only)? (in|using|with) base16|base32|base64|rot13|morse|anagrams|gibberish|
             reverse
+        (replace|remove|swap|reverse|substitute|shift|scramble|capitalize|omit|delete|change|double) (every|
+            each|all|any|the)? _? (letter|letters|vowel|vowels|consonant|consonants) (with|by|to|for|in|of|
+            from|into|using) (its|their|the|a|an|numbers|symbols|your|each|every|another|corresponding|emoji|
+            emojis)
+        (express|convey|present|write|represent|communicate|state|respond|give|provide) .. your _? (reply|
+            response|answer|message) .. (emojis only|only emojis|emoji|emojis|unicode|phonetic|caesar|ascii
+            art|fonts|shorthand|riddle|code)
         """,
         severity="medium",
     ),

@@ -42,6 +42,26 @@ PERSONAS = (
         you are <model> _? _? .. (never refuses|no content restrictions|no restrictions|without restrictions|
             does whatever|obeys every|answers everything)
         you will (now)? (play|take|assume) the role of (a|an) <loose>
+        (i am|i'm|as) (an|a|the)? (openai|anthropic|google|authorized|authorised|ai) (employee|engineer|
+            developer|administrator|admin|researcher|staff) .. (override|ignore|reveal|show|disable|bypass|
+            authorize|grant|need|require|must|access)
+        (drop|leave|abandon|shed|break) (your|the) (assistant|ai|helpful|default)? (persona|character|role|
+            identity) (and|as|completely)
+        (respond|answer|speak|write|reply|talk) as (if you were|though you were|if you are)? _? _? (with no|
+            without any|without|free of) (restrictions|filters|rules|limits|limitations|guidelines|ethics|
+            morals|censorship)
+        (impersonate|pose as|masquerade as) (the|an|a)? (system|developer|admin|administrator|openai|
+            anthropic|root|user's)
+        you are (now)? (in)? (a|an|the)? (simulation|terminal|linux terminal|shell|virtual machine|root
+            shell) (and|with|that) .. (no|any|all|unrestricted|execute)
+        (simulate|emulate|roleplay|role-play|play) (a|an|the|being)? _? (ai|assistant|chatbot|model|
+            character) .. (no|without|never|ignores|free) _? (restrictions|rules|limits|filters|refuses|
+            ethics|guidelines|morals)
+        (for the rest of|throughout|during) (this|our|the) (conversation|session|chat) .. you (are|will be|
+            must be|should be|act|behave|will act|should act) (no longer|an|a|the|as)? _? _? (ai|assistant|
+            administrator|admin|dan|hacker|persona|unrestricted|character)
+        you (will|must|should|shall) (now)? (behave|act|operate|function) as (a|an|the|my)? (system|root|
+            super)? (administrator|admin|root|superuser|hacker|attacker|dan|developer mode)
         """,
     ),
     Rule(
@@ -68,6 +88,21 @@ PERSONAS = (
         (no|without) ethical|moral or (moral|ethical|legal) .. (limits|guidelines|constraints|considerations|
             restrictions)
         regardless of (ethics|legality|morality|how) .. ethics|legality|morality|harmful|illegal
+        (evil|better|superior|anti) (confidant|dan|gpt)
+        (stan|dude|dan|aim|kevin|mongo tom|jailbreakbot|betterdan|devmode|chadgpt|basedgpt) (can|stands|is|
+            will|has|never|always|does|mode) .. (anything|everything|never|refuse|rules|no|not|unfiltered|
+            restrictions)
+        (say|print|output|write|respond with|reply with|answer with|respond only with|just say) (only|
+            exactly|the words|the phrase)? (pwned|hacked|i have been pwned|haha pwned|access granted|
+            jailbroken|compromised|i am free|system compromised)
+        (start|begin|open) (your|every|each|all)? (response|answer|reply|responses|replies|answers) (with|by
+            saying) (sure|absolutely|of course|certainly|yes i can|sure here)
+        (decode|decrypt|decipher|unscramble|translate|reverse) .. (and|then) (follow|execute|obey|run|comply
+            with|carry out|act on|do) (it|them|the|what|this|that|its|any)
+        (continue|keep|repeat) that (pattern|behavior|behaviour) .. (now|tell|explain|how)
+        (answered|complied|responded) without (restrictions|restriction|filters|refusing|any restrictions|
+            hesitation|refusal)
+        (opposite|reverse) (day|mode) .. (you|rules|safety|restrictions|refuse|instructions)
         """,
     ),
 )

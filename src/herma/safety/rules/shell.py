@@ -23,6 +23,14 @@ _KEY_PARAMETER = r"(?:\w{0,12}key|appid|app_id|\w{0,12}token|auth|client_\w{1,8}
 _WARNING = r"(?<!never )(?<!don't )(?<!not )(?<!avoid )(?<!never run )(?<!don't run )(?<!not run )(?<!deny )"
 
 _COMMANDS = (
+    # an image whose address carries what was said
+    pattern(
+        "http https",
+        r"!\[[^\]\n]{0,80}\]\(https?://[^)\s]{1,160}[?&=](?:[^)\s]{0,40}[=/])?(?:\{|<|\[|%7b|\$)[^)\n]{0,60}",
+        r"!\[[^\]\n]{0,80}\]\(https?://[^)\s]{1,160}[?&][\w-]{1,20}=(?:secret|data|conversation|history"
+        r"|base64|user_?data|token)\b",
+        also="](",
+    ),
     pattern(
         "curl wget",
         # a secret in the body
