@@ -82,7 +82,7 @@ class Context:
         """Ask for a yes on the terminal; `--yes` (see `yes_option`) answers beforehand."""
         if self.yes:
             return True
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError(f"{question} There is no terminal to ask on.", hint="Add --yes to say yes beforehand.")
         sys.stderr.write(f"{output.visible(question)} [y/N] ")
         sys.stderr.flush()
@@ -168,12 +168,15 @@ class HermaGroup(click.Group):
 
 def _write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """The command's own options first, then those that every command has."""
+    everywhere = (*SHARED_OPTIONS, command.get_help_option(ctx))
     own: list[tuple[str, str]] = []
     shared: list[tuple[str, str]] = []
     for parameter in command.get_params(ctx):
+        if isinstance(parameter, click.Argument):
+            continue  # the usage line names it, the text above explains it
         record = parameter.get_help_record(ctx)
         if record is not None:
-            (shared if parameter in SHARED_OPTIONS or parameter.name == "help" else own).append(record)
+            (shared if parameter in everywhere else own).append(record)
     for title, records in (("Options", own), ("Options of every command", shared)):
         if records:
             with formatter.section(title):

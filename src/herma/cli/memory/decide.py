@@ -80,7 +80,7 @@ def approve(desk: Desk, ids: Sequence[str]) -> None:
         refused += not outcome.ok
         results.append({"id": item.id, **outcome_json(outcome)})
         if outcome.ok:
-            desk.context.line(f"{item.id}: {success(desk, outcome)}")
+            desk.context.line(f"{item.id}: {success(desk, outcome, item.scope)}")
         else:
             desk.context.warn(f"{item.id} stays in the inbox: {outcome.message}")
             for line in advice(desk, outcome):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
-from herma.cli.frame import Context, HermaGroup, pass_context
+from herma.cli.frame import Context, HermaCommand, HermaGroup, pass_context
 from herma.errors import UsageError
 from herma.types import TARGETS, Author, Origin, Scope, StoreStatus, Target, Who
 
@@ -150,6 +151,49 @@ def with_memory(function: Callable[Concatenate[Desk, P], None]) -> Callable[...,
     return run
 
 
+_DASHED = "\ue000"
+_DASHED_TEXT = re.compile(r"(-[^=\s]*)\s")
+
+
+class TextCommand(HermaCommand):
+    """A command that takes texts: one that begins with a dash and has a blank in it cannot be an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*map(self._guarded, args[:end]), *args[end:]])
+
+    def _guarded(self, word: str) -> str:
+        found = _DASHED_TEXT.match(word)
+        known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        return _DASHED + word if found and found[1] not in known else word
+
+
+def text_argument(name: str, **attributes: Any) -> Callable[[Any], Any]:
+    """An argument of a `TextCommand`: any text that can be written as UTF-8."""
+    return click.argument(name, callback=_read_text, **attributes)
+
+
+def _read_text(_: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    if not isinstance(value, str):
+        return tuple(_read_text(_, parameter, word) for word in value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("it has bytes in it that are not text.", param=parameter) from None
+    return value.removeprefix(_DASHED)
+
+
+reason_option = click.option("--reason", default="", callback=_read_text, help="Why, for the history.")
+
+
+def _read_change(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    text = (value or "").removeprefix("#")
+    if value is not None and not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise click.BadParameter(f"{text[:40]!r} is not the number of a change; the log has them.", param=parameter)
+    return None if value is None else int(text)
+
+
+change_argument = click.argument("change", required=False, callback=_read_change)
 TARGET = click.Choice(TARGETS, case_sensitive=False)
 target_option = click.option("--target", type=TARGET, default="memory", show_default=True, help="MEMORY.md or USER.md.")
 either_target_option = click.option("--target", type=TARGET, help="Only MEMORY.md or only USER.md.")

@@ -31,6 +31,8 @@ def adopt(desk: Desk, target: Target | None, dry_run: bool) -> None:
     for status in desk.statuses(target):
         if desk.enabled(status.target) or target:
             entries = desk.store.adoption(status.target, scope=desk.scope)
+            if status.trouble and not entries and not dry_run:
+                refuse(desk, desk.store.adopt(status.target, scope=desk.scope))
             if status.trouble or entries != desk.store.entries(status.target, scope=desk.scope):
                 plans.append((status, entries))
     if not desk.context.json:

@@ -17,6 +17,7 @@ from herma.types import (
     MemoryOutcome,
     NoMatch,
     OverBudget,
+    Scope,
     Staged,
     Suggestion,
     Target,
@@ -37,21 +38,22 @@ def outcome_json(outcome: MemoryOutcome, text: str = "") -> Json:
     return value
 
 
-def report(desk: Desk, outcome: MemoryOutcome, *, text: str = "", old: str = "") -> None:
+def report(desk: Desk, outcome: MemoryOutcome, *, text: str = "", old: str = "", scope: Scope | None = None) -> None:
     """Say what came of a change; a refusal ends the command with exit code 1.
 
-    `text` is what should have been stored, `old` what should have located an entry.
+    `text` is what should have been stored, `old` what should have located an entry, `scope` whose file it was when
+    that is not the desk's.
     """
     if not outcome.ok:
         refuse(desk, outcome, text=text, old=old)
     if desk.context.json:
         desk.context.print_json(outcome_json(outcome, text))
-    desk.context.line(success(desk, outcome))
+    desk.context.line(success(desk, outcome, scope))
 
 
-def success(desk: Desk, outcome: MemoryOutcome) -> str:
+def success(desk: Desk, outcome: MemoryOutcome, scope: Scope | None = None) -> str:
     """One line for a change that was made, or did not have to be."""
-    where = f"{desk.name(outcome.target)}: {usage(outcome)}."
+    where = f"{desk.name(outcome.target, scope)}: {usage(outcome)}."
     match outcome:
         case Applied(change=change):
             return f"{outcome.message} {where} Change {change}; to take it back: {desk.command('undo', str(change))}"
@@ -91,7 +93,7 @@ def advice(desk: Desk, outcome: MemoryOutcome, text: str = "", old: str = "") ->
         case Blocked():
             return ["Nothing was changed."]
         case Drifted(remedy=remedy, backup=backup):
-            return [remedy, *([f"A copy is kept at {backup}"] if backup else []), "Nothing was changed."]
+            return [remedy, *([f"A copy is kept at {backup}"] if backup else []), "The file was left as it is."]
         case _:
             return []
 
@@ -99,7 +101,7 @@ def advice(desk: Desk, outcome: MemoryOutcome, text: str = "", old: str = "") ->
 def _room(desk: Desk, over: OverBudget, text: str) -> list[str]:
     """How to make room, each way with the characters it frees."""
     if len(text.strip()) > over.limit:
-        return [f"One entry cannot be longer than the whole file ({over.limit:,} characters). Nothing was changed."]
+        return ["Nothing was changed."]
     if not over.suggestions:
         return ["Nothing was changed."]
     freed = sum(suggestion.frees for suggestion in over.suggestions)

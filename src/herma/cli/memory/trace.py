@@ -10,12 +10,12 @@ import click
 
 from herma.cli import output
 from herma.cli.frame import Context
-from herma.cli.memory.desk import Desk, either_target_option, memory, with_memory
+from herma.cli.memory.desk import Desk, change_argument, either_target_option, memory, with_memory
 from herma.cli.memory.report import refuse, report
 from herma.cli.memory.wording import by, change_json, count, entry_json, preview, usage, when
 from herma.curated.entries import parse, unique
 from herma.errors import UsageError
-from herma.types import Change, NoMatch, Target
+from herma.types import Applied, Change, NoMatch, Target
 
 _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
@@ -45,7 +45,12 @@ def log(desk: Desk, limit: int, target: Target | None) -> None:
     if not changes:
         desk.context.line("Nothing has changed yet.")
         return
-    desk.context.table(("change", "when", "file", "what", "who", "text"), [_row(change) for change in changes])
+    columns, rows = ["change", "when", "file", "what", "who", "text"], [_row(change) for change in changes]
+    reasons = [preview(change.reason, 60) if change.undoes is None else "" for change in changes]
+    if any(reasons):
+        columns.append("reason")
+        rows = [(*row, reason) for row, reason in zip(rows, reasons, strict=True)]
+    desk.context.table(columns, rows)
     if more:
         desk.context.line(f"There are more: {desk.command('log', '--limit', str(limit * 5), scoped=True)}")
 
@@ -74,7 +79,7 @@ def difference(change: Change) -> tuple[list[str], list[str]]:
 
 
 @memory.command(short_help="Show what a change did")
-@click.argument("change", type=click.IntRange(min=1), required=False)
+@change_argument
 @with_memory
 def diff(desk: Desk, change: int | None) -> None:
     """Show what a change did, entry by entry; without a number, the newest one.
@@ -200,7 +205,7 @@ def _brought(changes: Sequence[Change]) -> dict[str, Change]:
 
 
 @memory.command(short_help="Take back a change")
-@click.argument("change", type=click.IntRange(min=1), required=False)
+@change_argument
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @with_memory
 def undo(desk: Desk, change: int | None, dry_run: bool) -> None:
@@ -217,7 +222,9 @@ def undo(desk: Desk, change: int | None, dry_run: bool) -> None:
     if dry_run:
         _rehearse(desk, change)
         return
-    report(desk, desk.store.undo(change, scope=desk.scope, author=desk.author))
+    outcome = desk.store.undo(change, scope=desk.scope, author=desk.author)
+    undone = desk.store.change(outcome.change) if isinstance(outcome, Applied) else None
+    report(desk, outcome, scope=undone.scope if undone else None)
 
 
 def _rehearse(desk: Desk, number: int | None) -> None:
@@ -225,7 +232,6 @@ def _rehearse(desk: Desk, number: int | None) -> None:
     from herma.curated.apply import sizes
     from herma.curated.entries import join
     from herma.curated.revert import Overtaken, revert
-    from herma.types import Applied
 
     history = desk.store.history(scope=desk.scope)
     standing = (item for item in history if item.undoes is None and item.undone_by is None)

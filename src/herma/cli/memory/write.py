@@ -11,11 +11,20 @@ from typing import Literal
 import click
 
 from herma.cli import output
-from herma.cli.memory.desk import Desk, memory, read_tags, target_option, with_memory
+from herma.cli.memory.desk import (
+    Desk,
+    TextCommand,
+    memory,
+    read_tags,
+    reason_option,
+    target_option,
+    text_argument,
+    with_memory,
+)
 from herma.cli.memory.report import outcome_json, refuse, report
 from herma.cli.memory.trace import print_diff
 from herma.cli.memory.wording import entry_json, preview, remarks, usage
-from herma.errors import StoreError, UsageError
+from herma.errors import UsageError
 from herma.types import (
     CATEGORIES,
     Add,
@@ -23,6 +32,7 @@ from herma.types import (
     Applied,
     Blocked,
     Category,
+    Drifted,
     Duplicate,
     Entry,
     MemoryOp,
@@ -31,6 +41,7 @@ from herma.types import (
     OverBudget,
     Remove,
     Replace,
+    StoreStatus,
     Target,
 )
 
@@ -40,12 +51,11 @@ _LARGEST_INPUT = 4_000_000
 category_option = click.option("--category", type=click.Choice(CATEGORIES), help="What kind of fact it is.")
 tag_option = click.option("--tag", "tags", multiple=True, callback=read_tags, help="A word to find it by; repeatable.")
 trust_option = click.option("--trust", is_flag=True, help="Keep it although the scanner objects; a person's decision.")
-reason_option = click.option("--reason", default="", help="Why, for the history.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would change.")
 
 
-@memory.command()
-@click.argument("text", nargs=-1, required=True)
+@memory.command(cls=TextCommand)
+@text_argument("text", nargs=-1, required=True)
 @target_option
 @category_option
 @tag_option
@@ -63,14 +73,14 @@ def add(
 ) -> None:
     """Add one entry. TEXT - reads it from standard input.
 
-    A text that begins with a dash comes after --.
+    A single word that begins with a dash comes after --.
 
     \b
     Examples:
       herma memory add "Deploys go out on Tuesdays." --category convention --tag deploy
       herma memory add --target user "Prefers short answers."
       git log -1 --format=%s | herma memory add -
-      herma memory add -- "-v is the flag for verbose"
+      herma memory add -- --verbose
     """
     content = _standard_input() if tuple(text) == ("-",) else " ".join(text)
     _vouched(desk, trust)
@@ -87,9 +97,9 @@ def add(
     report(desk, outcome, text=content)
 
 
-@memory.command("replace", short_help="Put a new text in the place of an entry")
-@click.argument("old")
-@click.argument("new")
+@memory.command("replace", cls=TextCommand, short_help="Put a new text in the place of an entry")
+@text_argument("old")
+@text_argument("new")
 @target_option
 @category_option
 @tag_option
@@ -128,8 +138,8 @@ def replace_(
     report(desk, outcome, text=content, old=old)
 
 
-@memory.command(short_help="Drop an entry")
-@click.argument("old")
+@memory.command(cls=TextCommand, short_help="Drop an entry")
+@text_argument("old")
 @target_option
 @reason_option
 @dry_run_option
@@ -160,8 +170,7 @@ def _rehearse(desk: Desk, target: Target, op: Replace | Remove, *, trust: bool =
     from herma.safety.scan import scan
 
     (status,) = desk.statuses(target)
-    if status.trouble:
-        raise StoreError(f"{status.trouble}.", hint="Nothing can be written to it before it is put right.")
+    _refuse_trouble(desk, status)
     before = desk.store.entries(target, scope=desk.scope)
     result = apply(before, [op], status.limit, target)
     outcome = result.outcome
@@ -207,11 +216,28 @@ def _advised(desk: Desk, over: OverBudget) -> OverBudget:
     return changed(over, suggestions=suggest(over.entries, touched, over.needed - over.limit))
 
 
+def _refuse_trouble(desk: Desk, status: StoreStatus) -> None:
+    """A file that cannot be read is refused as a write to it would be."""
+    if status.trouble:
+        refuse(
+            desk,
+            Drifted(
+                target=status.target,
+                message=f"{status.trouble}.",
+                reason=status.trouble,
+                remedy=f"Put it right first; {desk.command('status', scoped=True)} says more.",
+                entry_count=status.entry_count,
+                used=status.used,
+                limit=status.limit,
+            ),
+        )
+
+
 # ── what is known about an entry ──
 
 
-@memory.command(short_help="Change the category, tags or dates of an entry")
-@click.argument("substring")
+@memory.command(cls=TextCommand, short_help="Change the category, tags or dates of an entry")
+@text_argument("substring")
 @target_option
 @click.option("--category", type=click.Choice((*CATEGORIES, "none")), help="What kind of fact it is.")
 @tag_option
@@ -269,8 +295,7 @@ def _locate(desk: Desk, target: Target, substring: str) -> tuple[int, Entry]:
     entries = desk.store.describe(target, scope=desk.scope)
     texts = [entry.text for entry in entries]
     (status,) = desk.statuses(target)
-    if status.trouble:
-        raise StoreError(f"{status.trouble}.", hint="Nothing can be marked in it before it is put right.")
+    _refuse_trouble(desk, status)
     op: MemoryOp = Remove(substring)
     outcome = apply(texts, [op], status.limit, target).outcome
     if isinstance(outcome, NoMatch | Ambiguous):
