@@ -1,4 +1,4 @@
-"""Operations on entries: what is refused changes nothing, what is applied keeps the budget, and every number is right."""
+"""Operations on entries: what is refused changes nothing, what is applied fits, and every number is right."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Replace a file's content so that a reader, a crash or a power loss finds the old bytes or the new ones,
 never a mixture.
+
+Two steps: `prepare` makes the new bytes durable beside the file, `install` puts them in its place. As long as the
+prepared file lies there, the second step is not finished: that is how a crash between the two is recognised.
 """
 
 from __future__ import annotations
@@ -22,49 +25,82 @@ _SHARING_TRIES = 40
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-def replace_file(path: Path, data: bytes, *, alone: bool = True, rename: Rename = os.replace) -> None:
-    """Temporary file, fsync, rename, fsync of the folder. `path` must not be a link (resolve it first).
-
-    `alone` says that a lock is held: one fixed temporary name will do, and a killed process leaves at most one behind.
-    """
-    temporary = _temporary(path) if alone else path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def replace_file(path: Path, data: bytes) -> None:
+    """Temporary file, fsync, rename, fsync of the folder. `path` must not be a link (resolve it first)."""
+    temporary = prepare(path, data)
     try:
-        _write(temporary, data, _mode(path))
-        _rename(temporary, path, data, rename)
-        _sync_folder(path.parent)
+        install(temporary, path, data)
+    except StoreError:
+        discard(temporary)
+        raise
+
+
+def temporary_of(path: Path, *, alone: bool = True) -> Path:
+    """Where the new bytes are prepared.
+
+    `alone` says that a lock is held: one fixed name will do, and a killed process leaves at most one behind.
+    """
+    return path.with_name(f".{path.name}.tmp" if alone else f".{path.name}.{os.getpid()}.tmp")
+
+
+def prepare(path: Path, data: bytes, *, alone: bool = True) -> Path:
+    """Make the new bytes durable beside `path`, which stays as it is. → where they are."""
+    temporary = temporary_of(path, alone=alone)
+    try:
+        _write(temporary, data, _status(path))
     except OSError as exc:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        discard(temporary)
         raise StoreError(
             f"{path} could not be written: {exc.strerror or exc}. It is as it was.",
             hint="Check free space and permissions, then try again.",
         ) from exc
+    return temporary
 
 
-def unfinished(path: Path) -> bytes | None:
+def install(temporary: Path, path: Path, data: bytes, *, rename: Rename = os.replace) -> None:
+    """Put the prepared bytes in the place of `path`; durable when it returns."""
+    try:
+        _rename(temporary, path, data, rename)
+    except OSError as exc:
+        raise StoreError(
+            f"{path} could not be replaced: {exc.strerror or exc}.",
+            hint="Check free space and permissions, then try again.",
+        ) from exc
+    try:
+        _sync_folder(path.parent)
+    except OSError as exc:
+        raise StoreError(
+            f"{path} was replaced, but may be back to what it was after a power loss: {exc.strerror or exc}.",
+            hint="Check the disk, then look at the file.",
+        ) from exc
+
+
+def unfinished(temporary: Path) -> bytes | None:
     """What a killed process meant to write: its temporary file, if it is still there."""
     try:
-        return _temporary(path).read_bytes()
+        return temporary.read_bytes()
     except OSError:
         return None
 
 
-def discard_unfinished(path: Path) -> None:
+def discard(temporary: Path) -> None:
     with contextlib.suppress(OSError):
-        _temporary(path).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.tmp")
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
+def _write(path: Path, data: bytes, like: os.stat_result | None) -> None:
+    """Write and sync; with the mode and, where we may, the owner of the file it replaces. A new one is private."""
+    mode = stat.S_IMODE(like.st_mode) if like else 0o600
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NOFOLLOW, mode)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(handle, view) :]
         if hasattr(os, "fchmod"):
+            mine = os.fstat(handle)
+            if like and (like.st_uid, like.st_gid) != (mine.st_uid, mine.st_gid):
+                with contextlib.suppress(OSError):
+                    os.fchown(handle, like.st_uid, like.st_gid)
             os.fchmod(handle, mode)
         os.fsync(handle)
     finally:
@@ -87,19 +123,29 @@ def _rename(temporary: Path, path: Path, data: bytes, rename: Rename) -> None:
                 HermaWarning,
                 stacklevel=2,
             )
-            _write(path, data, _mode(path))
+            _overwrite(path, data)
             temporary.unlink()
             return
         else:
             return
 
 
-def _mode(path: Path) -> int:
-    """The mode the file has; a new one is for its owner only."""
+def _overwrite(path: Path, data: bytes) -> None:
+    """Write in place; when that fails half-way, put back what was there."""
+    before, status = path.read_bytes(), _status(path)
     try:
-        return stat.S_IMODE(path.stat().st_mode)
+        _write(path, data, status)
+    except OSError:
+        with contextlib.suppress(OSError):
+            _write(path, before, status)
+        raise
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
     except FileNotFoundError:
-        return 0o600
+        return None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,31 +1,36 @@
 """Curated memory as files under the home, with their history in `herma.db`.
 
 The file is what people edit and the model is shown; the row is what makes every change undoable. To change both in
-one step, under the lock: commit the intent (hashes before and after, text after), then replace the file. Whoever
-takes the lock next looks at the file and settles: it is the text after (the change is done), the text before (it
-never happened), or something else (a person edited it since, which becomes a row of its own).
+one step, under the lock: make the new text durable in a temporary file, commit the intent (a row with the text
+after), rename. Whoever takes the lock next settles: the file holds the text after (the change is done), or the
+temporary file is still there (it never happened), or a person edited the file since (which becomes a row of its own).
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 
-from herma.errors import StoreChanged, StoreError, UsageError
+from herma.errors import StoreBusy, StoreChanged, StoreError, UsageError
 from herma.ports import Document, NewChange, Place
-from herma.store.atomic import discard_unfinished, replace_file, unfinished
+from herma.store.atomic import discard, install, prepare, replace_file, temporary_of, unfinished
 from herma.store.locks import exclusive
 from herma.store.places import path_of
 from herma.store.sqlite.curated import CuratedRows, LastChange
 from herma.types import Author, Origin, Who
 
 _HAND = Author(Who.HAND_EDIT, Origin.USER_SAID)
+_MOST_BYTES = 64 * 2**20
+"""A larger file is not memory; it is not read at all."""
 
 
 class CuratedFiles:
@@ -44,6 +49,7 @@ class CuratedFiles:
         self._lock_timeout = lock_timeout
         self._clock = clock
         self._held: dict[Place, tuple[Path, bool]] = {}
+        self._mutexes: dict[Place, threading.Lock] = {}
 
     def where(self, place: Place) -> str:
         return str(path_of(self._home, place))
@@ -57,8 +63,9 @@ class CuratedFiles:
         # share the lock.
         path = Path(os.path.realpath(path_of(self._home, place)))
         _make_folder(path.parent)
-        with exclusive(path.with_name(path.name + ".lock"), self._lock_timeout) as alone:
-            document = self._settle(place, path, read_document(path))
+        lock = path.with_name(path.name + ".lock")
+        with self._one_thread(place, lock), exclusive(lock, self._lock_timeout) as alone:
+            document = self._settle(place, path, alone=alone)
             self._held[place] = (path, alone)
             try:
                 yield document
@@ -69,13 +76,22 @@ class CuratedFiles:
         if place not in self._held:
             raise UsageError("A curated document must be held while it is changed.")
         path, alone = self._held[place]
-        if read_document(path).version != version:
-            raise StoreChanged(
-                f"{path} was changed by another program at this very moment; nothing was written.",
-                hint="Try again.",
-            )
-        change_id = self._rows.intend(place, change, self._clock(), version, text)
-        replace_file(path, text.encode(), alone=alone)
+        data = text.encode()
+        temporary = prepare(path, data, alone=alone)
+        try:
+            change_id = self._rows.intend(place, change, self._clock(), version, text)
+            if read_document(path).version != version:  # looked at as late as can be: editors take no lock
+                self._rows.settle_void(change_id)
+                discard(temporary)
+                raise StoreChanged(
+                    f"{path} was changed by another program at this very moment; nothing was written.",
+                    hint="Try again.",
+                )
+            install(temporary, path, data)
+        except BaseException:
+            with suppress(StoreError):  # else whoever takes the lock next does it
+                self._settle_open(place, path, alone=alone)
+            raise
         return change_id
 
     def back_up(self, place: Place, document: Document) -> str:
@@ -83,7 +99,7 @@ class CuratedFiles:
         data = document.raw if document.raw is not None else document.text.encode()
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._clock()))
         try:
-            for earlier in path.parent.glob(f"{path.name}.bak.*"):
+            for earlier in path.parent.glob(f"{escape(path.name)}.bak.*"):
                 if earlier.stat().st_size == len(data) and earlier.read_bytes() == data:
                     return str(earlier)
             for number in range(1000):
@@ -98,13 +114,25 @@ class CuratedFiles:
     def close(self) -> None:
         """Nothing is held between calls."""
 
+    @contextmanager
+    def _one_thread(self, place: Place, lock: Path) -> Iterator[None]:
+        """Threads of this process take turns, also where the file system has no locks."""
+        mutex = self._mutexes.setdefault(place, threading.Lock())
+        if not mutex.acquire(timeout=self._lock_timeout):
+            raise StoreBusy(
+                f"Another thread has held {lock} for more than {self._lock_timeout:g} seconds.", hint="Try again."
+            )
+        try:
+            yield
+        finally:
+            mutex.release()
+
     # ── settling ──
 
-    def _settle(self, place: Place, path: Path, document: Document) -> Document:
-        """Bring the history into line with the file:
-
-        finish, void, or record a hand edit. Done-marks wait for the next change.
-        """
+    def _settle(self, place: Place, path: Path, *, alone: bool) -> Document:
+        """Bring the history into line with the file. Marks of what is done wait for the next change."""
+        self._settle_open(place, path, alone=alone)
+        document = read_document(path)
         if document.trouble:
             return document
         last = self._rows.last(place)
@@ -112,16 +140,23 @@ class CuratedFiles:
             return self._record_hand_edit(place, "", "", document, "found") if document.text else document
         if document.version == last.after_hash:
             return document
-        if last.open and document.version == last.before_hash:
-            self._rows.settle_void(last.id)
-            discard_unfinished(path)
-            return document
-        if last.open and _is_torn(document, last, unfinished(path)):
-            replace_file(path, last.after_text.encode())
-            return read_document(path)
         if not document.text and not last.after_text:
             return document  # missing and empty are the same to us
         return self._record_hand_edit(place, last.after_hash, last.after_text, document, "edited by hand")
+
+    def _settle_open(self, place: Place, path: Path, *, alone: bool) -> None:
+        """Finish or void a change whose temporary file is still there: nobody was told that it succeeded."""
+        temporary = temporary_of(path, alone=alone)
+        meant = unfinished(temporary)
+        if meant is None:
+            return
+        last = self._rows.last(place)
+        if last and last.open and meant == last.after_text.encode() and last.after_hash != _version(path):
+            if _is_torn(path, last, meant):
+                install(temporary, path, meant)
+                return
+            self._rows.settle_void(last.id)
+        discard(temporary)
 
     def _record_hand_edit(
         self, place: Place, before_hash: str, before: str, document: Document, action: str
@@ -133,11 +168,11 @@ class CuratedFiles:
 def read_document(path: Path) -> Document:
     """Read a file once, whole; a problem is described, not raised."""
     try:
-        raw = path.read_bytes()
+        raw = _read_regular(path)
     except FileNotFoundError:
         return Document("", "")
-    except IsADirectoryError:
-        return Document("", "", trouble=f"{path} is a folder, not a file")
+    except _Unusable as exc:
+        return Document("", "", trouble=f"{path} {exc}")
     except OSError as exc:
         reason = "permission denied" if exc.errno in (errno.EACCES, errno.EPERM) else exc.strerror or str(exc)
         return Document("", "", trouble=f"{path} cannot be read: {reason}")
@@ -148,13 +183,34 @@ def read_document(path: Path) -> Document:
         return Document("", version, trouble=f"{path} is not UTF-8 text (byte {exc.start})", raw=raw)
 
 
-def _is_torn(document: Document, last: LastChange, meant: bytes | None) -> bool:
-    """An overwrite in place (see `atomic`) that was cut off:
+class _Unusable(Exception):
+    """What is at the path is there, but no file that could be memory."""
 
-    the file is the beginning of what its temporary file holds whole.
-    """
-    torn = len(document.text) < len(last.after_text) and last.after_text.startswith(document.text)
-    return torn and meant == last.after_text.encode()
+
+def _read_regular(path: Path) -> bytes:
+    """The bytes of an ordinary file. A pipe or a device could keep us waiting for ever."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    with open(handle, "rb", buffering=0) as file:  # noqa: PTH123  the path is open already
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise _Unusable("is a folder, not a file")
+        if not stat.S_ISREG(status.st_mode):
+            raise _Unusable("is not an ordinary file")
+        if status.st_size > _MOST_BYTES:
+            raise _Unusable(f"has {status.st_size:,} bytes; a memory file may have {_MOST_BYTES:,}")
+        return file.read()
+
+
+def _version(path: Path) -> str:
+    return read_document(path).version
+
+
+def _is_torn(path: Path, last: LastChange, meant: bytes) -> bool:
+    """An overwrite in place (see `atomic`) that was cut off: the file is the beginning of what was meant."""
+    document = read_document(path)
+    found = document.raw if document.raw is not None else document.text.encode()
+    unread = document.trouble and document.raw is None
+    return not unread and document.version not in ("", last.before_hash) and meant.startswith(found)
 
 
 def _make_folder(folder: Path) -> None:

@@ -13,7 +13,8 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -23,11 +24,19 @@ _TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 _told: set[str] = set()
 
-Attempt = Callable[[int], None]
-"""Take the lock on an open file at once, or raise OSError."""
+
+@dataclass(frozen=True, slots=True)
+class Locking:
+    """How a platform locks an open file: `take` at once or raise OSError; `release`.
+
+    Letting go is said in so many words, because closing is not enough: a forked child has the file open too.
+    """
+
+    take: Callable[[int], None]
+    release: Callable[[int], None]
 
 
-def platform_attempt() -> Attempt | None:
+def platform_locking() -> Locking | None:
     """How this platform locks, or None where it cannot."""
     try:
         import fcntl
@@ -36,27 +45,29 @@ def platform_attempt() -> Attempt | None:
             import msvcrt
         except ImportError:
             return None
-        return windows_attempt(msvcrt)
-    return lambda handle: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return windows_locking(msvcrt)
+    return Locking(
+        take=lambda handle: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB),
+        release=lambda handle: fcntl.flock(handle, fcntl.LOCK_UN),
+    )
 
 
-def windows_attempt(msvcrt: ModuleType) -> Attempt:
+def windows_locking(msvcrt: ModuleType) -> Locking:
     """Lock the first byte; Windows allows that beyond the end of the file too."""
 
-    def attempt(handle: int) -> None:
+    def locking(handle: int, mode: int) -> None:
         os.lseek(handle, 0, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        msvcrt.locking(handle, mode, 1)
 
-    return attempt
+    return Locking(
+        take=lambda handle: locking(handle, msvcrt.LK_NBLCK), release=lambda handle: locking(handle, msvcrt.LK_UNLCK)
+    )
 
 
 @contextmanager
-def exclusive(path: Path, timeout: float, attempt: Attempt | None = None) -> Iterator[bool]:
-    """Hold the lock file `path` while the block runs; yields whether a lock is really held.
-
-    Closing the file lets go of it.
-    """
-    attempt = attempt or platform_attempt()
+def exclusive(path: Path, timeout: float, locking: Locking | None = None) -> Iterator[bool]:
+    """Hold the lock file `path` while the block runs; yields whether a lock is really held."""
+    locking = locking or platform_locking()
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as exc:
@@ -65,20 +76,26 @@ def exclusive(path: Path, timeout: float, attempt: Attempt | None = None) -> Ite
             hint="Check the permissions of the folder and its file system.",
         ) from exc
     try:
-        yield attempt is not None and _wait(handle, path, timeout, attempt)
-        if attempt is None:
+        if locking is None:
             _warn_once(path)
+        held = locking is not None and _wait(handle, path, timeout, locking)
+        try:
+            yield held
+        finally:
+            if locking and held:
+                with suppress(OSError):
+                    locking.release(handle)
     finally:
         os.close(handle)
 
 
-def _wait(handle: int, path: Path, timeout: float, attempt: Attempt) -> bool:
+def _wait(handle: int, path: Path, timeout: float, locking: Locking) -> bool:
     """Try until it works (True), the file system turns out to have no locks (False), or time is up (`StoreBusy`)."""
     deadline = time.monotonic() + timeout
     pause = 0.0005
     while True:
         try:
-            attempt(handle)
+            locking.take(handle)
         except OSError as exc:
             if exc.errno in _UNSUPPORTED:
                 _warn_once(path)

@@ -1,69 +1,130 @@
-"""The file `herma.db`: opened at first use, refused when it is not ours, one transaction at a time in this process."""
+"""The file `herma.db`: opened at first use, one writer at a time in this process, readers that never wait for it."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from herma.errors import ForeignStore, StoreError, UsageError
+from herma.errors import StoreError, UsageError
+from herma.store.sqlite.commits import GroupCommit, Work
 from herma.store.sqlite.errors import translated
+from herma.store.sqlite.opening import open_reader, open_writer
 
 T = TypeVar("T")
 Bindings = Sequence[Any] | Mapping[str, Any]
-
-APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
-VERSION = 1
-_MAGIC = b"SQLite format 3\x00"
+IDLE_READERS = 4
+"""How many reading connections are kept for the next reader."""
 
 
 class Database:
-    """One connection, made when first needed. `synchronous=FULL`: a commit that returned survives a power loss."""
+    """`synchronous=FULL`: a commit that returned survives a power loss. Writes of several threads share a commit."""
 
     def __init__(self, path: Path, *, busy_timeout: float = 10.0) -> None:
         self.path = path
         self._busy_timeout = busy_timeout
-        self._connection: apsw.Connection | None = None
-        self._mutex = threading.RLock()
-        self._closed = False
         self._process = os.getpid()
+        self._closed = False
+        self._commits = GroupCommit(self._writer, lambda: translated(self.path))
+        self._writing: _Handle | None = None  # used by whoever leads a commit, nobody else
+        self._mutex = threading.Lock()  # guards the next line
+        self._idle: list[_Handle] = []
 
-    def write(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Run `work` in one transaction that is durable when this returns."""
-        with self._mutex, translated(self.path):
-            connection = self._open()
-            connection.execute("BEGIN IMMEDIATE")
+    def write(self, work: Work[T]) -> T:
+        """Run `work` in a transaction that is durable when this returns.
+
+        Works of other threads may be in the same transaction; an error in one undoes that one only. A work uses the
+        connection it is given and nothing else, as it may be run again after a rollback.
+        """
+        self._check()
+        return self._commits.run(work)
+
+    def read(self, work: Work[T], otherwise: T) -> T:
+        """Run `work` on one consistent state of what is committed; `otherwise` when there is no database yet."""
+        with self._reader() as connection:
+            if connection is None:
+                return otherwise
+            connection.execute("BEGIN")
             try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
+                return work(connection)
+            finally:
                 if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            return result
+                    connection.execute("COMMIT")
 
     def rows(self, sql: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
         """What a query finds in what is committed; nothing when there is no database yet (reading creates none)."""
-        with self._mutex, translated(self.path):
-            if self._connection is None and not self.path.exists():
-                return []
-            return self._open().execute(sql, bindings).fetchall()
+        with self._reader() as connection:
+            return [] if connection is None else connection.execute(sql, bindings).fetchall()
 
     def close(self) -> None:
+        """Let go of the file. Writes that were begun are finished first; closing twice does no harm."""
+        if self._process != os.getpid() or self._closed:
+            return
+        self._closed = True
+        drained = self._commits.drain(self._busy_timeout + 5)
         with self._mutex:
-            self._closed = True
-            if self._connection is not None and self._process == os.getpid():
-                with translated(self.path):
-                    self._connection.close()
-            self._connection = None
+            handles, self._idle = self._idle, []
+            if self._writing is not None and drained:
+                handles.append(self._writing)
+                self._writing = None
+        with translated(self.path):
+            for handle in handles:
+                handle.connection.close()
 
-    def _open(self) -> apsw.Connection:
+    # ── connections ──
+
+    def _writer(self) -> apsw.Connection:
+        """The writing connection; only the caller that leads a commit asks for it."""
+        now = _identity(self.path)
+        if self._writing is not None and self._writing.identity != now:
+            self._writing.connection.close()
+            self._writing = None
+            if now is None:
+                raise self._deleted()
+        if self._writing is None:
+            self._check()
+            connection = open_writer(self.path, self._busy_timeout)
+            self._writing = _Handle(connection, _identity(self.path))
+        return self._writing.connection
+
+    @contextmanager
+    def _reader(self) -> Iterator[apsw.Connection | None]:
+        self._check()
+        with translated(self.path):
+            handle = self._take()
+            try:
+                yield None if handle is None else handle.connection
+            finally:
+                if handle is not None:
+                    self._give_back(handle)
+
+    def _take(self) -> _Handle | None:
+        now = _identity(self.path)
+        while True:
+            with self._mutex:
+                handle = self._idle.pop() if self._idle else None
+            if handle is None or handle.identity == now:
+                break
+            handle.connection.close()
+            if now is None:
+                raise self._deleted()
+        if handle is None and now is not None and self.path.stat().st_size:
+            handle = _Handle(open_reader(self.path, self._busy_timeout), now)
+        return handle
+
+    def _give_back(self, handle: _Handle) -> None:
+        with self._mutex:
+            if not self._closed and len(self._idle) < IDLE_READERS:
+                self._idle.append(handle)
+                return
+        handle.connection.close()
+
+    def _check(self) -> None:
         if self._process != os.getpid():
             raise UsageError(
                 "This Herma was opened before the process forked.",
@@ -71,86 +132,20 @@ class Database:
             )
         if self._closed:
             raise UsageError("This Herma is closed.", hint="Open it again: Herma.open().")
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
 
-    def _connect(self) -> apsw.Connection:
-        refuse_foreign(self.path)
-        writable = not self.path.exists() or os.access(self.path, os.W_OK)
-        if writable:
-            _make_folder(self.path.parent)
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writable else apsw.SQLITE_OPEN_READONLY
-        connection = apsw.Connection(str(self.path), flags=flags)
-        connection.set_busy_timeout(int(self._busy_timeout * 1000))
-        if writable:
-            _prepare(connection, self.path)
-        return connection
-
-
-def refuse_foreign(path: Path) -> None:
-    """Raise when the file is not one of ours, judged by its header alone, so that it stays byte for byte as it is."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(100)
-    except FileNotFoundError:
-        return
-    except OSError as exc:
-        raise StoreError(
-            f"{path} cannot be read: {exc.strerror}.",
-            hint="Check the permissions of the file and of its folder.",
-        ) from exc
-    if not header:
-        return
-    if not header.startswith(_MAGIC) or int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise ForeignStore(
-            f"{path} is not a Herma database; it was left as it is.",
-            hint="Move it away, or choose another folder with --home or HERMA_HOME.",
-        )
-    _refuse_newer(path, int.from_bytes(header[60:64], "big"))
-
-
-def _refuse_newer(path: Path, version: int) -> None:
-    if version > VERSION:
-        raise ForeignStore(
-            f"{path} was written by a newer Herma (format {version}; this one knows {VERSION}); it was left as it is.",
-            hint="Upgrade with: pip install --upgrade herma",
+    def _deleted(self) -> StoreError:
+        """SQLite goes on with a file that was deleted, and what it writes is lost. We do not."""
+        return StoreError(
+            f"{self.path} was deleted while it was in use; nothing was written.",
+            hint="Restore it from a backup; the next write begins a new one.",
         )
 
 
-def _prepare(connection: apsw.Connection, path: Path) -> None:
-    """Create the schema when the file is new; then the settings every connection needs."""
-    connection.execute("PRAGMA foreign_keys = ON")
-    if _user_version(connection) == 0:
-        _create(connection)
-        path.chmod(0o600)  # transcripts and memory are private
-    _refuse_newer(path, _user_version(connection))
-    if connection.execute("PRAGMA journal_mode").fetchall() != [("wal",)]:
-        connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
+class _Handle(NamedTuple):
+    """A connection, and which file it has open: another may get the same name."""
 
-
-def _create(connection: apsw.Connection) -> None:
-    """The whole schema in one transaction, before WAL is switched on: the header names us from the first byte on."""
-    connection.execute("BEGIN EXCLUSIVE")
-    try:
-        if _user_version(connection) == 0:  # nobody else was quicker
-            connection.execute(Path(__file__).with_name("schema.sql").read_text(encoding="utf-8"))
-            connection.executemany(
-                "INSERT INTO meta (key, value) VALUES (?, ?)",
-                [
-                    ("store_id", secrets.token_hex(16)),
-                    ("epoch", secrets.token_hex(8)),
-                    ("created", str(time.time())),
-                ],
-            )
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+    connection: apsw.Connection
+    identity: tuple[int, int] | None
 
 
 def insert_returning_id(connection: apsw.Connection, sql: str, bindings: Bindings) -> int:
@@ -159,16 +154,9 @@ def insert_returning_id(connection: apsw.Connection, sql: str, bindings: Binding
     return int(rows[0][0])
 
 
-def _user_version(connection: apsw.Connection) -> int:
-    row = connection.execute("PRAGMA user_version").fetchone()
-    return int(row[0]) if row else 0
-
-
-def _make_folder(folder: Path) -> None:
+def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as exc:
-        raise StoreError(
-            f"{folder} cannot be created: {exc.strerror}.",
-            hint="Choose another folder with --home or HERMA_HOME.",
-        ) from exc
+        status = os.stat(path)  # noqa: PTH116  a microsecond less, at every call
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

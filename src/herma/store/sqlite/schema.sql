@@ -74,3 +74,96 @@ CREATE TABLE curated_inbox (
 
 CREATE INDEX curated_inbox_by_fingerprint ON curated_inbox (fingerprint);
 CREATE INDEX curated_inbox_waiting ON curated_inbox (id) WHERE decision IS NULL;
+
+-- One row per session. key is used inside, id outside. parent may name a session that is not here. conversation is the id of the first
+-- session of the same conversation: resume and compression go on with their parent's, the other reasons begin their own.
+-- last_active, preview and the counts are kept up to date by every append, so that listing reads nothing else.
+CREATE TABLE sessions (
+    key                INTEGER PRIMARY KEY,
+    id                 TEXT NOT NULL UNIQUE,
+    source             TEXT NOT NULL,
+    profile            TEXT NOT NULL,
+    project            TEXT NOT NULL,
+    user               TEXT NOT NULL,
+    chat               TEXT NOT NULL,
+    model              TEXT,
+    title              TEXT,
+    parent             TEXT,
+    reason             TEXT NOT NULL CHECK (reason IN ('new', 'resume', 'branch', 'compression', 'delegation')),
+    conversation       TEXT NOT NULL,
+    started            REAL NOT NULL,
+    ended              REAL,
+    end_reason         TEXT,
+    archived           INTEGER NOT NULL DEFAULT 0 CHECK (archived IN (0, 1)),
+    deleted            REAL,                        -- since when it waits to be purged; hidden everywhere meanwhile
+    prompt             INTEGER REFERENCES payloads (id),
+    message_count      INTEGER NOT NULL DEFAULT 0,  -- messages that are not hidden
+    tool_call_count    INTEGER NOT NULL DEFAULT 0,
+    input_tokens       INTEGER NOT NULL DEFAULT 0,
+    output_tokens      INTEGER NOT NULL DEFAULT 0,
+    cache_read_tokens  INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    reasoning_tokens   INTEGER NOT NULL DEFAULT 0,
+    cost_usd           REAL NOT NULL DEFAULT 0,
+    last_active        REAL NOT NULL,
+    preview            TEXT NOT NULL DEFAULT ''     -- the first words of the first message of the user
+) STRICT;
+
+CREATE INDEX sessions_by_activity ON sessions (last_active);
+CREATE INDEX sessions_by_conversation ON sessions (conversation);
+CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_deleted ON sessions (deleted) WHERE deleted IS NOT NULL;
+CREATE INDEX sessions_by_prompt ON sessions (prompt) WHERE prompt IS NOT NULL;
+CREATE UNIQUE INDEX sessions_by_title ON sessions (title, profile, user) WHERE title IS NOT NULL AND deleted IS NULL;
+
+-- One row per message; only `hidden` ever changes. content, parts, tool_calls, reasoning, sent, sent_parts and extra are text (parts,
+-- calls and extra: JSON), or a BLOB where the value is put together from pieces: a JSON array whose strings are pieces as they are and
+-- whose numbers are ids of payloads. Either content or parts is set, or neither; likewise sent and sent_parts.
+CREATE TABLE messages (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    session       INTEGER NOT NULL REFERENCES sessions (key),
+    role          TEXT NOT NULL,
+    timestamp     REAL NOT NULL,
+    content       ANY,
+    parts         ANY,
+    tool_calls    ANY,
+    tool_call_id  TEXT,
+    tool_name     TEXT,
+    reasoning     ANY,
+    sent          ANY,                    -- what the model was really sent, where that differs from content
+    sent_parts    ANY,
+    told          TEXT,                   -- which curated state the model knows after this message
+    tokens        INTEGER,
+    finish_reason TEXT,
+    hidden        TEXT NOT NULL DEFAULT '' CHECK (hidden IN ('', 'rewound', 'compacted')),
+    extra         ANY                     -- fields of the original message that have no place of their own
+) STRICT;
+
+CREATE INDEX messages_by_session ON messages (session);
+
+-- Large values, stored once: long outputs, base64 runs, system prompts. A BLOB holds the UTF-8 of the text as its codec says.
+CREATE TABLE payloads (
+    id    INTEGER PRIMARY KEY,
+    hash  BLOB NOT NULL UNIQUE,           -- SHA-256 of the UTF-8 of the text
+    size  INTEGER NOT NULL,               -- its length in bytes
+    kind  TEXT NOT NULL CHECK (kind IN ('text', 'base64')),
+    codec TEXT NOT NULL CHECK (codec IN ('plain', 'zstd')),
+    data  BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE payload_uses (
+    payload INTEGER NOT NULL REFERENCES payloads (id),
+    message INTEGER NOT NULL REFERENCES messages (id),
+    PRIMARY KEY (payload, message)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX payload_uses_by_message ON payload_uses (message);
+
+-- What a derived index follows: messages first_id … first_id + count - 1 were appended (gone = 0) or are gone for good (gone = 1).
+-- A row is written in the transaction that it describes; rows are never removed from the end.
+CREATE TABLE changes (
+    seq      INTEGER PRIMARY KEY,
+    gone     INTEGER NOT NULL CHECK (gone IN (0, 1)),
+    first_id INTEGER NOT NULL,
+    count    INTEGER NOT NULL
+) STRICT;

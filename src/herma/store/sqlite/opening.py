@@ -1,0 +1,186 @@
+"""Opening `herma.db`: refused when it is not ours, created when it is not there, given what every connection needs.
+
+Nothing here opens the file except through SQLite. On POSIX, closing any other handle on it would silently drop all the
+locks that this process holds on it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from herma.errors import ForeignStore, StoreError
+from herma.store.sqlite import journal
+
+APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
+VERSION = 1
+CHECKPOINT_PAGES = 400
+"""How long the write-ahead log may get before a commit also moves it into the file: short enough for short stalls."""
+LOG_LIMIT = 8 * 1024 * 1024
+
+_alive: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+_fork_hook = False
+
+
+def open_writer(path: Path, busy_timeout: float) -> apsw.Connection:
+    """A connection that may write; the file, its folder and its schema are made when they are not there."""
+    refuse_foreign(path)
+    _make_folder(path.parent)
+    connection = _connect(str(path), apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, busy_timeout)
+    try:
+        if not connection.readonly("main"):
+            _prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
+    """A connection that cannot write. Where SQLite may not even make its shared-memory file, nobody else writes."""
+    refuse_foreign(path)
+    try:
+        connection = _connect(str(path), apsw.SQLITE_OPEN_READONLY, busy_timeout)
+        _refuse_newer(path, _user_version(connection))
+    except apsw.CantOpenError:
+        if path.with_name(path.name + "-wal").exists():
+            raise
+        connection = _connect(_frozen(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, busy_timeout)
+    return connection
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise when the file is not one of ours, judged without locks or recovery, so that it stays exactly as it is."""
+    if not path.exists():
+        return
+    try:
+        connection = apsw.Connection(_frozen(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        try:
+            ours = connection.pragma("application_id") == APPLICATION_ID
+            version = _user_version(connection)
+            empty = not ours and connection.pragma("page_count") == 0
+        finally:
+            connection.close()
+    except (apsw.CantOpenError, apsw.IOError, apsw.PermissionsError) as exc:
+        raise StoreError(
+            f"{path} cannot be read ({exc}).", hint="Check the permissions of the file and of its folder."
+        ) from exc
+    except apsw.Error:
+        ours, version, empty = False, 0, False
+    if not ours and not empty:
+        raise ForeignStore(
+            f"{path} is not a Herma database; it was left as it is.",
+            hint="Move it away, or choose another folder with --home or HERMA_HOME.",
+        )
+    _refuse_newer(path, version)
+
+
+def _frozen(path: Path) -> str:
+    """The address of a file that SQLite should take for unchangeable: no locks, no recovery, no files beside it."""
+    return path.absolute().as_uri() + "?immutable=1"
+
+
+def _refuse_newer(path: Path, version: int) -> None:
+    if version > VERSION:
+        raise ForeignStore(
+            f"{path} was written by a newer Herma (format {version}; this one knows {VERSION}); it was left as it is.",
+            hint="Upgrade with: pip install --upgrade herma",
+        )
+
+
+def _connect(target: str, flags: int, busy_timeout: float) -> apsw.Connection:
+    _watch_forks()
+    connection = apsw.Connection(target, flags=flags)
+    connection.set_busy_handler(_Patience(busy_timeout))
+    _alive.add(connection)
+    return connection
+
+
+class _Patience:
+    """Wait for another process in short, uneven steps until the deadline; SQLite's own starve whoever waits long."""
+
+    __slots__ = ("_deadline", "_timeout")
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._deadline = 0.0
+
+    def __call__(self, attempt: int) -> bool:
+        if attempt == 0:
+            self._deadline = time.monotonic() + self._timeout
+        elif time.monotonic() >= self._deadline:
+            return False
+        time.sleep(random.uniform(0.0002, min(0.0005 * (attempt + 1), 0.008)))  # noqa: S311  spreads waiters
+        return True
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> None:
+    """Create the schema when the file is new; then the settings every writing connection needs."""
+    connection.pragma("foreign_keys", True)
+    if _user_version(connection) == 0:
+        _create(connection)
+        path.chmod(0o600)  # transcripts and memory are private
+    _refuse_newer(path, _user_version(connection))
+    journal.choose(connection, path)
+    connection.wal_autocheckpoint(CHECKPOINT_PAGES)
+    connection.pragma("journal_size_limit", LOG_LIMIT)
+
+
+def _create(connection: apsw.Connection) -> None:
+    """The whole schema in one transaction, before WAL is switched on: the header names us from the first byte on."""
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        if _user_version(connection) == 0:  # nobody else was quicker
+            connection.execute(Path(__file__).with_name("schema.sql").read_text(encoding="utf-8"))
+            connection.executemany(
+                "INSERT INTO meta (key, value) VALUES (?, ?)",
+                [
+                    ("store_id", secrets.token_hex(16)),
+                    ("epoch", secrets.token_hex(8)),
+                    ("created", str(time.time())),
+                ],
+            )
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _user_version(connection: apsw.Connection) -> int:
+    value: Any = connection.pragma("user_version")
+    return int(value)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as exc:
+        raise StoreError(
+            f"{folder} cannot be created: {exc.strerror}.",
+            hint="Choose another folder with --home or HERMA_HOME.",
+        ) from exc
+
+
+def _watch_forks() -> None:
+    """A forked child must never close its parent's connections, not even at its end: there it keeps them for good."""
+    global _fork_hook
+    if not _fork_hook and hasattr(os, "register_at_fork"):
+        _fork_hook = True
+        os.register_at_fork(after_in_child=_keep_for_good)
+
+
+def _keep_for_good() -> None:
+    import ctypes
+
+    for connection in list(_alive):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -1,0 +1,8 @@
+"""Doubles and suites for tests of Herma and of what is built on it.
+
+`FixedClock` is a clock that stands still. `herma.testing.store_contract` (needs pytest) is what every store must keep.
+"""
+
+from herma.testing.clock import FixedClock
+
+__all__ = ["FixedClock"]
