@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from herma import config
+from herma.configkey import Option
 from herma.errors import ConfigError
 
 KEY = "memory.memory_char_limit"
@@ -355,6 +356,26 @@ def test_words_for_true(home: Path, word: str) -> None:
 def test_words_for_false(home: Path, word: str) -> None:
     write(home / "config.yaml", f"memory: {{live_updates: {word}}}")
     assert load(home).memory.live_updates is False
+
+
+def test_both_ends_of_a_range_belong_to_it(home: Path) -> None:
+    for key, known in config.options().items():
+        for end in (known.low, known.high):
+            if end is not None:
+                assert config.get(load(home, flags={key: str(end)}), key) == end
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(None, None, "a number"), (0, None, "a number, 0 or more"), (None, 9, "a number, 9 or less")],
+)
+def test_a_number_without_bounds_is_still_a_number(low: float | None, high: float | None, expected: str) -> None:
+    known = Option(key="a.b", default=1.0, doc="", low=low, high=high, project=False)
+    assert known.expected == expected
+    assert known.read("5") == 5.0
+    for wrong in ("1e999", "-1e999", float("nan"), float("inf"), True, None, [1.0]):
+        with pytest.raises(ValueError, match="not a number"):
+            known.read(wrong)
 
 
 def test_numbers_as_people_write_them(home: Path) -> None:

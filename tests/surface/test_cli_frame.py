@@ -318,7 +318,8 @@ def test_interrupt_from_the_keyboard(home: Path) -> None:
 def test_a_reader_that_has_gone_is_no_error(args: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([*PROGRAM, *args], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    buffered = os.environ | {"PYTHONUNBUFFERED": ""}  # the interpreter flushes once more at its end
+    done = subprocess.run([*PROGRAM, *args], stdout=write, stderr=subprocess.PIPE, text=True, check=False, env=buffered)
     os.close(write)
     assert done.returncode == 141
     assert done.stderr in ("", "herma: herma has no command 'confg'.\n  → Did you mean config?\n")

@@ -175,7 +175,7 @@ def _write_options(command: click.Command, ctx: click.Context, formatter: click.
         if isinstance(parameter, click.Argument):
             continue  # the usage line names it, the text above explains it
         record = parameter.get_help_record(ctx)
-        if record is not None:
+        if record is not None and isinstance(parameter, click.Option):
             (shared if parameter in everywhere else own).append(record)
     for title, records in (("Options", own), ("Options of every command", shared)):
         if records:
