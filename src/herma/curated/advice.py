@@ -10,6 +10,8 @@ SIMILAR = 72.0
 """Token-set similarity, 0 to 100, from which two entries are taken to say the same thing."""
 
 MOST = 3
+_COMPARED = 200
+"""So many of the stalest entries are compared with each other: the work grows with the square."""
 
 
 def suggest(entries: Sequence[str], last_touched: Mapping[str, float], excess: int) -> tuple[Suggestion, ...]:
@@ -17,12 +19,14 @@ def suggest(entries: Sequence[str], last_touched: Mapping[str, float], excess: i
 
     `last_touched` is when an entry was last written or confirmed; one that nobody recorded counts as the oldest.
     """
-    merges = _merges(entries)
+    stale = sorted(entries, key=lambda entry: last_touched.get(entry, 0.0))
+    merges = _merges(stale[:_COMPARED])
     spoken_for = {entry for merge in merges for entry in merge.entries}
-    stale = sorted((entry for entry in entries if entry not in spoken_for), key=lambda e: last_touched.get(e, 0.0))
+    delimiter = len(DELIMITER) if len(entries) > 1 else 0
     drops = [
-        Suggestion("drop", (entry,), len(entry) + len(DELIMITER), "written longest ago and not confirmed since")
+        Suggestion("drop", (entry,), len(entry) + delimiter, "written longest ago and not confirmed since")
         for entry in stale
+        if entry not in spoken_for
     ]
     chosen: list[Suggestion] = []
     for suggestion in [*merges, *drops]:

@@ -28,20 +28,24 @@ def revert(current: str, change: Change) -> Reverted | Overtaken:
     if current == change.after:
         return Reverted(change.before, exact=True)
     before, after, now = (unique(parse(text)) for text in (change.before, change.after, current))
-    added = [entry for entry in after if entry not in before]
-    gone = tuple(entry for entry in added if entry not in now)
+    added = set(after) - set(before)
+    missing = added - set(now)
+    gone = tuple(entry for entry in after if entry in missing)
     if gone:
         return Overtaken(gone)
-    result = [entry for entry in now if entry not in added]
-    for index, entry in enumerate(before):
-        if entry not in after and entry not in result:
-            result.insert(_place_after(before[:index], result), entry)
-    return Reverted(join(result), exact=False)
+    kept = [entry for entry in now if entry not in added]
+    lost = set(before) - set(after) - set(kept)
+    return Reverted(join(_put_back(before, kept, lost)), exact=False)
 
 
-def _place_after(predecessors: list[str], result: list[str]) -> int:
-    """Behind the nearest predecessor that is still there; at the front when none is."""
-    for entry in reversed(predecessors):
-        if entry in result:
-            return result.index(entry) + 1
-    return 0
+def _put_back(before: list[str], kept: list[str], lost: set[str]) -> list[str]:
+    """Each lost entry behind its nearest predecessor that is still there; at the front when none is."""
+    there = set(kept)
+    behind: dict[str, list[str]] = {}
+    anchor = ""
+    for entry in before:
+        if entry in lost:
+            behind.setdefault(anchor, []).append(entry)
+        elif entry in there:
+            anchor = entry
+    return [*behind.get("", ()), *(text for entry in kept for text in (entry, *behind.get(entry, ())))]

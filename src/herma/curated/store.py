@@ -81,7 +81,7 @@ class MemoryStore:
 
         `trust` stores a text although the scanner objects; only a person may say so, and the history keeps it.
         """
-        place = self._place(target, scope)
+        place, reason = self._place(target, scope), _text(reason)
         operations = tuple(ops) if isinstance(ops, Sequence) else (ops,)
         if not operations:
             raise UsageError(
@@ -178,7 +178,7 @@ class MemoryStore:
             limit = self._limits[place.target]
             if used(entries) > limit:
                 warnings.append(f"{where} is over its limit of {limit:,} characters; only its beginning is shown.")
-            entries = self._presentable(place, entries, where, warnings)
+            entries = self._presentable(place, entries, limit, where, warnings)
             if text := render_block(place.target, place.scope, entries, limit):
                 blocks.append(Block(place.target, where, text))
         return Snapshot(tuple(blocks), tuple(warnings))
@@ -216,7 +216,14 @@ class MemoryStore:
         return Place.of(target, self._scoped(scope))
 
     def _scoped(self, scope: Scope | None) -> Scope:
-        return replace(scope or Scope(), profile=self._profile)
+        """The scope within this profile, its keys as text that every store can keep."""
+        scope = scope or Scope()
+        if scope.profile not in ("", self._profile):
+            raise UsageError(
+                f"This home keeps the profile {self._profile!r}, not {scope.profile!r}.",
+                hint="Open the other one: Herma.open(profile=…).",
+            )
+        return Scope(self._profile, _text(scope.project).strip(), _text(scope.user).strip(), scope.chat)
 
     def _places(self, scope: Scope | None) -> list[Place]:
         return [Place.of(target, self._scoped(scope)) for target in TARGETS]
@@ -238,33 +245,51 @@ class MemoryStore:
             return Blocked(message=message, findings=findings, **self._writer.sizes(place))
         return None
 
-    def _presentable(self, place: Place, entries: list[str], where: str, warnings: list[str]) -> list[str]:
+    def _presentable(self, place: Place, entries: list[str], limit: int, where: str, warnings: list[str]) -> list[str]:
         """The entries as the model may see them:
 
-        one the scanner objects to is a placeholder, unless a person vouched for it.
+        one the scanner objects to is a placeholder, unless a person vouched for it. What is beyond the limit will
+        not be shown, so it is not scanned: a file may be of any length.
         """
-        suspects = {text: findings for text in entries if (findings := scan(text))}
-        if not suspects:
-            return entries
-        try:
-            known = self._history.notes(place, list(suspects))
-        except StoreError as exc:
-            warnings.append(f"{exc} Entries that the scanner objects to are withheld.")
-            known = {}
-        blocked = {text: f for text, f in suspects.items() if text not in known or not known[text].vouched}
         name = where.replace("\\", "/").rsplit("/", 1)[-1]
-        if blocked:
-            warnings.append(f"{len(blocked)} of {len(entries)} entries in {where} are withheld by the scanner.")
-        return [placeholder(name, blocked[text]) if text in blocked else text for text in entries]
+        shown: list[str] = []
+        withheld = size = 0
+        for text in entries:
+            if size > limit:
+                break
+            findings = scan(text[:limit])
+            if findings and not self._vouched(place, text, warnings):
+                withheld += 1
+                shown.append(placeholder(name, findings))
+            else:
+                shown.append(text)
+            size += len(shown[-1])
+        if withheld:
+            warnings.append(f"{withheld} of {len(entries)} entries in {where} are withheld by the scanner.")
+        return [*shown, *entries[len(shown) :]]
+
+    def _vouched(self, place: Place, text: str, warnings: list[str]) -> bool:
+        """Whether a person trusts this text; when nobody can tell, no."""
+        try:
+            known = self._history.notes(place, [text])
+        except StoreError as exc:
+            warning = f"{exc} Entries that the scanner objects to are withheld."
+            if warning not in warnings:
+                warnings.append(warning)
+            return False
+        return text in known and known[text].vouched
 
     def _newest_standing(self, scope: Scope | None) -> Change | None:
-        standing = (
-            change
-            for place in self._places(scope)
-            for change in self._history.changes(place)
-            if change.undoes is None and change.undone_by is None
-        )
-        return max(standing, key=lambda change: change.id, default=None)
+        newest = [self._newest_standing_in(place) for place in self._places(scope)]
+        return max((change for change in newest if change), key=lambda change: change.id, default=None)
+
+    def _newest_standing_in(self, place: Place) -> Change | None:
+        """Found among the latest few as a rule; a long history is read only after many undos in a row."""
+        for limit in (10, None):
+            for change in self._history.changes(place, limit=limit):
+                if change.undoes is None and change.undone_by is None:
+                    return change
+        return None
 
     def _settle(self, scope: Scope | None) -> None:
         """Record edits by hand where the home can be written; a read-only home has a history all the same."""
@@ -289,6 +314,11 @@ class MemoryStore:
             findings=sum(bool(scan(text)) for text in entries),
             **size,
         )
+
+
+def _text(text: str) -> str:
+    """Halves of surrogate pairs, as undecodable file names have them, written out: no store can keep them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _rules(blocked: Blocked) -> str:

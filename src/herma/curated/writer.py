@@ -146,7 +146,10 @@ class Writer:
             if document.raw is None and entries == parse(document.text):
                 return Duplicate(message="The file is in order already.", **size)
             backup = self._documents.back_up(place, document)
-            done = self._documents.swap(place, document.version, join(entries), NewChange(author, "adopt"))
+            known = self._history.notes(place, entries)
+            notes = {note.text: note for note in carried_over((), entries, known, self._clock())}
+            new = NewChange(author, "adopt", notes=notes)
+            done = self._documents.swap(place, document.version, join(entries), new)
             return Applied(message=f"Adopted as {len(entries)} entries.", change=done, backup=backup, **size)
 
         return self._changing(place, take_in)
@@ -158,7 +161,7 @@ class Writer:
             return adopt.split(document.text, self._limits[place.target])
         last = self._history.changes(place, limit=1)
         known = parse(last[0].after) if last else []
-        return adopt.merge(adopt.split(adopt.decode(document.raw), self._limits[place.target]), known)
+        return adopt.split(adopt.decode(document.raw, known), self._limits[place.target])
 
     def settle(self, place: Place) -> None:
         """Bring the history up to date with the file: finish what a killed process began, record edits by hand."""

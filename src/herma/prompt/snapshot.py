@@ -27,7 +27,7 @@ def render_block(target: Target, scope: Scope, entries: Sequence[str], limit: in
     lines = [RULE, header, RULE, body]
     if left_out:
         lines.append(
-            f"[{left_out:,} more characters are in the file but over its limit of {limit:,}; they are not shown.]"
+            f"[{left_out:,} more characters do not fit the limit of {limit:,}; they are in the file but not shown.]"
         )
     return "\n".join(line for line in lines if line)
 

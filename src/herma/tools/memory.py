@@ -125,7 +125,7 @@ def _operations(arguments: Json, store: MemoryStore, target: Target, scope: Scop
     if isinstance(batch, str):
         try:
             batch = json.loads(batch or "null")
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _Invalid("operations is not valid JSON; give an array of objects.") from None
     if batch is None or (not batch and arguments.get("action")):
         return [_operation(arguments, store, target, scope)]

@@ -88,7 +88,7 @@ def _parse(arguments: object) -> Json | str:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             return f"The arguments are not valid JSON: {exc}."
     if not isinstance(arguments, Mapping):
         return "The arguments must be a JSON object."
