@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict
 
-from herma.types import Author, Change, Entry, Hidden, Message, Pending, Scope, SessionInfo, Target
+from herma.types import (
+    Author,
+    Change,
+    Entry,
+    Hidden,
+    Message,
+    Pending,
+    Scope,
+    SessionFilter,
+    SessionInfo,
+    Target,
+    TranscriptStats,
+    Usage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +199,11 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A query as the index understands it: of `any_of` at least one selects; the others must or must not occur.
+    """A query as the index understands it: what is selected contains at least one of `any_of`, or, where groups are
+    given in `all_of`, one of each group (then `any_of` only ranks), and nothing of `none_of`.
 
     Each innermost tuple is one alternative: a word, or the words of a phrase. Of words in `prefix` only the beginning
-    is given.
+    is given. A long word of a script without spaces selects by its pairs of characters in `any_of`, as a whole elsewhere.
     """
 
     any_of: tuple[tuple[str, ...], ...] = ()
@@ -219,8 +233,110 @@ class TextIndex(Protocol):
         """Index what is new if that is at most so many messages. → how many messages are still missing."""
         ...
 
+    def missing(self, limit: int) -> Sequence[int]:
+        """The newest messages that are not indexed yet, newest first."""
+        ...
+
+    def vocabulary(self, part: str, limit: int) -> Sequence[str]:
+        """Words (stems) that contain `part`, commonest first; only the newest part of the index is looked at."""
+        ...
+
     def suspect(self) -> None:
         """Something found does not look right: have the index checked in the background, at most once a minute."""
+        ...
+
+    def close(self) -> None: ...
+
+
+# ── where the text index is kept ──
+
+
+class IndexUnusable(Exception):
+    """The stored index is damaged or missing. Its keeper builds a new one; nobody else sees this."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """One message, prepared: text with its words apart, names of what was taken apart, a digest of what it was."""
+
+    id: int
+    text: str
+    names: str
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """One alternative, prepared: the words of `text` side by side (the last perhaps only begun), or the name."""
+
+    text: str
+    name: str = ""
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """`Terms`, prepared."""
+
+    any_of: tuple[Sought, ...] = ()
+    all_of: tuple[tuple[Sought, ...], ...] = ()
+    none_of: tuple[Sought, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """How far an index is, and how large. No position: nothing was ever indexed."""
+
+    position: Position | None = None
+    messages: int = 0
+    size: int = 0
+
+
+class IndexTables(Protocol):
+    """One stored index. Every call may raise `IndexUnusable`."""
+
+    def state(self) -> IndexState: ...
+
+    def put(self, rows: Sequence[IndexRow], gone: Sequence[int], position: Position) -> None:
+        """Add or replace rows, forget others, and move on to `position`: all or nothing."""
+        ...
+
+    def tidy(self) -> bool:
+        """A few milliseconds of upkeep. → whether there is more to do."""
+        ...
+
+    def find(self, sieve: Sieve, limit: int) -> Found: ...
+
+    def vocabulary(self, part: str, limit: int) -> Sequence[str]: ...
+
+    def digests(self, message_ids: Sequence[int]) -> Mapping[int, int]: ...
+
+    def check(self, rows: Callable[[Sequence[int]], Sequence[IndexRow]]) -> str:
+        """Compare what is stored with what these rows give. → what is wrong, in a few words; empty when nothing is."""
+        ...
+
+
+class IndexFiles(Protocol):
+    """The stored index in use, and the one that is being built to take its place."""
+
+    def current(self) -> IndexTables:
+        """The index in use; `IndexUnusable` when there is none."""
+        ...
+
+    def hold(self, timeout: float) -> AbstractContextManager[object]:
+        """Be the only one who writes an index of this home. `StoreBusy` after the deadline."""
+        ...
+
+    def building(self, *, anew: bool) -> IndexTables:
+        """The index that is being built: a new one, or (not `anew`) what an interrupted attempt left."""
+        ...
+
+    def publish(self) -> None:
+        """Put what was built in the place of the index in use."""
+        ...
+
+    def drop(self) -> None:
+        """Delete both."""
         ...
 
     def close(self) -> None: ...
@@ -291,3 +407,115 @@ class ConversationReader(Protocol):
         `spoken_only`: what user and assistant said; without it, tool messages and empty ones too.
         """
         ...
+
+
+class SessionChange(TypedDict, total=False):
+    """Columns of a session that may change by themselves."""
+
+    title: str | None
+    ended: float | None
+    end_reason: str | None
+    archived: bool
+    deleted: float | None
+    preview: str
+    model: str | None
+
+
+class SessionRows(Protocol):
+    """Sessions, one by one. Those that wait to be purged are not there, unless they are asked for."""
+
+    def add(self, session: SessionInfo, system_prompt: str | None = None) -> SessionInfo:
+        """Keep a new session. → it with its conversation filled in. `StoreChanged` when its id or title is taken."""
+        ...
+
+    def get(self, session_ids: Sequence[str], *, deleted: bool = False) -> dict[str, SessionInfo]:
+        """These sessions, as far as they are there; with `deleted`, those that wait to be purged too."""
+        ...
+
+    def update(self, session_ids: Sequence[str], change: SessionChange) -> int:
+        """Change all of them or none, deleted ones too. → how many. `StoreChanged` when a title is taken.
+
+        A title that another session of the same conversation has is taken from that one.
+        """
+        ...
+
+    def end(self, session_id: str, at: float, reason: str) -> bool:
+        """End it, unless it has ended: the first reason stands. → whether this call ended it."""
+        ...
+
+    def spend(self, session_id: str, usage: Usage) -> bool:
+        """Add to what a session cost. → whether it is there."""
+        ...
+
+    def system_prompt(self, session_id: str) -> str | None: ...
+
+    def purge(self, session_id: str) -> int:
+        """Remove a deleted session and its messages for good, and say so in the feed. → how many messages."""
+        ...
+
+
+class SessionQueries(Protocol):
+    """Finding sessions. Those that wait to be purged are found by `deleted` only."""
+
+    def with_prefix(self, prefix: str, limit: int) -> Sequence[str]:
+        """Ids that begin with `prefix`, newest first."""
+        ...
+
+    def titles(self, base: str, scope: Scope) -> Sequence[tuple[str, str]]:
+        """(title, id) of sessions of this profile and user that are called `base`, or begin with `base #`."""
+        ...
+
+    def of_conversations(self, conversations: Sequence[str]) -> Sequence[SessionInfo]:
+        """All sessions of these conversations."""
+        ...
+
+    def children(self, parents: Sequence[str]) -> Sequence[SessionInfo]: ...
+
+    def recent(self, which: SessionFilter, limit: int, offset: int) -> Sequence[str]:
+        """Conversations of which at least one session matches, the most recently active first."""
+        ...
+
+    def matching(self, which: SessionFilter) -> Sequence[SessionInfo]:
+        """Every single session that matches, oldest first."""
+        ...
+
+    def deleted(self, before: float) -> Sequence[SessionInfo]:
+        """Sessions that were deleted before this time, oldest first."""
+        ...
+
+
+class MessageRows(Protocol):
+    """Messages: added whole, never changed, sometimes hidden. Those of deleted sessions are not there."""
+
+    def append(self, session_id: str, messages: Sequence[Message], *, preview: str = "") -> Sequence[int]:
+        """Add all or none, in one durable step. → their ids, increasing. `KeyError` when there is no such session.
+
+        `preview` is kept when the session has none yet.
+        """
+        ...
+
+    def of_session(
+        self, session_id: str, *, hidden: bool, after: int | None = None, limit: int | None = None
+    ) -> Sequence[Message]:
+        """In order; with `hidden`, hidden ones too; those after a message, at most so many."""
+        ...
+
+    def by_ids(self, message_ids: Sequence[int]) -> dict[int, Message]:
+        """These messages as far as they are there, hidden or not."""
+        ...
+
+    def around(self, message_id: int, window: int) -> Sequence[Message]:
+        """A message and up to `window` before and after it in its session; rewound ones are not there."""
+        ...
+
+    def edges(
+        self, session_id: str, count: int, outside: tuple[int, int] | None, roles: Sequence[str]
+    ) -> tuple[Sequence[Message], Sequence[Message]]:
+        """The first and the last messages with text in these roles, before and after the ids `outside`; not rewound."""
+        ...
+
+    def hide(self, session_id: str, first: int, last: int, old: Hidden, new: Hidden) -> int:
+        """Give messages first … last of a session another flag, where they have the old one. → how many."""
+        ...
+
+    def stats(self) -> TranscriptStats: ...

@@ -29,7 +29,17 @@ from herma.types.memory import (
     Target,
 )
 from herma.types.search import Dropped, Hit, SearchReport
-from herma.types.transcript import Content, Hidden, Message, Reason, SessionInfo, Usage
+from herma.types.transcript import (
+    Content,
+    Deletion,
+    Hidden,
+    Message,
+    Reason,
+    SessionFilter,
+    SessionInfo,
+    TranscriptStats,
+    Usage,
+)
 
 __all__ = [
     "CATEGORIES",
@@ -44,6 +54,7 @@ __all__ = [
     "Category",
     "Change",
     "Content",
+    "Deletion",
     "Drifted",
     "Dropped",
     "Duplicate",
@@ -63,12 +74,14 @@ __all__ = [
     "Replace",
     "Scope",
     "SearchReport",
+    "SessionFilter",
     "SessionInfo",
     "Snapshot",
     "Staged",
     "StoreStatus",
     "Suggestion",
     "Target",
+    "TranscriptStats",
     "Usage",
     "Who",
 ]

@@ -70,3 +70,65 @@ class SessionInfo:
     usage: Usage = Usage()
     last_active: float = 0.0
     preview: str = ""
+    deleted: float | None = None
+    """Since when it waits to be purged; it can be brought back until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """Which sessions are meant. What is None or empty does not matter; bounds on time and counts are inclusive.
+
+    `search` is looked for in titles and ids; `project` is the project itself or a folder above it.
+    """
+
+    source: str | None = None
+    exclude_sources: tuple[str, ...] = ()
+    profile: str | None = None
+    project: str | None = None
+    user: str | None = None
+    chat: str | None = None
+    archived: bool | None = None
+    search: str | None = None
+    model: str | None = None
+    end_reason: str | None = None
+    started_after: float | None = None
+    started_before: float | None = None
+    active_before: float | None = None
+    min_messages: int | None = None
+    max_messages: int | None = None
+    min_tool_calls: int | None = None
+    max_tool_calls: int | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    min_cost: float | None = None
+    max_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Sessions that were deleted, or would be. They can be brought back until `until`."""
+
+    sessions: tuple[SessionInfo, ...]
+    messages: int
+    until: float
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptStats:
+    """How much there is. `sources` maps each source to its sessions and messages; payloads count stored bytes."""
+
+    sessions: int = 0
+    conversations: int = 0
+    messages: int = 0
+    hidden_messages: int = 0
+    archived_sessions: int = 0
+    deleted_sessions: int = 0
+    sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    usage: Usage = Usage()
+    first: float | None = None
+    last: float | None = None
+    payloads: int = 0
+    payload_bytes: int = 0
+    payload_text_bytes: int = 0
+    file_bytes: int = 0

@@ -1,0 +1,94 @@
+-- schema --
+-- index.db: derived from herma.db, rebuilt from it at any time.
+-- store_id, epoch and seq of the change feed up to which this index is complete; format of this file.
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+-- Every indexed message, with a digest of the text it was indexed with.
+CREATE TABLE docs (
+    id     INTEGER PRIMARY KEY,
+    digest INTEGER NOT NULL
+) STRICT;
+-- Messages id/32768 = shard are in the FTS5 table shard_<id>. stage: 0 filling, 1 being merged into one segment,
+-- 2 being weighed, 3 weighed (then checksum is that of its words). weighed_to: the last term done.
+CREATE TABLE shards (
+    id         INTEGER PRIMARY KEY,
+    messages   INTEGER NOT NULL DEFAULT 0,
+    stage      INTEGER NOT NULL DEFAULT 0,
+    weighed_to TEXT NOT NULL DEFAULT '',
+    checksum   INTEGER NOT NULL DEFAULT 0
+) STRICT;
+-- Of a shard that is no longer filling: the messages that have a frequent word, the ones it weighs most in first.
+CREATE TABLE weights (
+    shard    INTEGER NOT NULL,
+    term     TEXT NOT NULL,
+    messages INTEGER NOT NULL,
+    strong   BLOB NOT NULL,
+    PRIMARY KEY (shard, term)
+) STRICT, WITHOUT ROWID;
+
+-- create_shard --
+-- Words of one shard, without the text itself, and two views of them that FTS5 provides.
+CREATE VIRTUAL TABLE shard_{shard} USING fts5(
+    text, names, content = '', contentless_delete = 1,
+    tokenize = "porter unicode61 remove_diacritics 2 categories 'L* M* N* Co'"
+);
+CREATE VIRTUAL TABLE shard_{shard}_terms USING fts5vocab(shard_{shard}, row);
+CREATE VIRTUAL TABLE shard_{shard}_places USING fts5vocab(shard_{shard}, instance);
+INSERT INTO shard_{shard} (shard_{shard}, rank) VALUES ('automerge', 0);
+INSERT INTO shard_{shard} (shard_{shard}, rank) VALUES ('crisismerge', 64);
+INSERT INTO shards (id) VALUES ({shard});
+
+-- insert --
+INSERT INTO shard_{shard} (rowid, text, names) VALUES (?, ?, ?)
+
+-- delete --
+DELETE FROM shard_{shard} WHERE rowid = ?
+
+-- merge --
+-- Merge a number of pages; a negative number first asks for everything to become one segment.
+INSERT INTO shard_{shard} (shard_{shard}, rank) VALUES ('merge', ?)
+
+-- known --
+SELECT id, digest FROM docs WHERE id IN (SELECT value FROM json_each(?))
+
+-- changed_shard --
+-- After messages came or went: what was weighed no longer holds.
+UPDATE shards SET messages = messages + ?2, stage = 0, weighed_to = '', checksum = 0 WHERE id = ?1
+
+-- shards --
+SELECT id, messages, stage FROM shards ORDER BY id DESC
+
+-- unfinished --
+-- The oldest shard with work left; the newest one is still filling.
+SELECT id, stage, weighed_to, checksum FROM shards
+WHERE stage < 3 AND id < (SELECT max(id) FROM shards) ORDER BY id LIMIT 1
+
+-- lengths --
+SELECT id, sz FROM shard_{shard}_docsize
+
+-- places --
+-- Each word after a given one, with the messages it occurs in, once per occurrence.
+SELECT term, group_concat(doc, ' ') FROM shard_{shard}_places WHERE term > ? GROUP BY term
+
+-- matching --
+-- Newest first: FTS5 walks its lists from either end.
+SELECT rowid FROM shard_{shard} WHERE shard_{shard} MATCH ? ORDER BY rowid DESC LIMIT ?
+
+-- scored --
+SELECT rowid, bm25(shard_{shard}) FROM shard_{shard} WHERE shard_{shard} MATCH ? ORDER BY rowid DESC LIMIT ?
+
+-- count --
+SELECT count(*) FROM shard_{shard} WHERE shard_{shard} MATCH ?
+
+-- weighed --
+-- In which shards a word is frequent, and how often it occurs there.
+SELECT shards.id, weights.messages FROM shards
+CROSS JOIN weights ON weights.shard = shards.id AND weights.term = ? WHERE shards.stage = 3
+
+-- strong --
+SELECT substr(strong, 1, ?) FROM weights WHERE shard = ? AND term = ?
+
+-- vocabulary --
+SELECT term, doc FROM (SELECT term, doc FROM shard_{shard}_terms LIMIT ?) WHERE instr(term, ?) > 0
