@@ -58,7 +58,11 @@ def state():
 effects = {}
 before = state()
 for name in sys.argv[1:]:
-    importlib.import_module(name)
+    try:
+        importlib.import_module(name)
+    except BaseException:
+        sys.stderr = sys.__stderr__
+        raise
     after = state()
     effects[name] = {key: str(after[key]) for key in after if after[key] != before[key]}
     before = after
@@ -106,6 +110,12 @@ def test_starting_loads_nothing_heavy(tmp_path: Path, name: str) -> None:
     bare = set(probe(tmp_path)["loaded"])
     assert name in loaded
     assert {module for module in loaded - bare if module in HEAVY or module.split(".")[0] in HEAVY} == set()
+
+
+def test_the_probe_says_why_an_import_failed(tmp_path: Path) -> None:
+    (tmp_path / "guilty.py").write_text("import no_such_thing")
+    with pytest.raises(AssertionError, match="No module named 'no_such_thing'"):
+        probe(tmp_path, "guilty", path=tmp_path)
 
 
 @pytest.mark.parametrize(
