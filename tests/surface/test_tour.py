@@ -1,0 +1,117 @@
+"""`herma tour`: it runs to its end, leaves nothing behind, and does not lie."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from herma.cli import tour, tour_steps
+from herma.cli.main import cli
+from herma.cli.tour_guide import Facts, Guide
+from herma.prompt import snapshot
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary homes are made during the test."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def take(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["tour", *words])
+
+
+def test_the_whole_tour_without_a_terminal(temporary: Path, user_folder: Path) -> None:
+    command = [sys.executable, "-m", "herma.cli.main", "tour"]
+    env = os.environ | {"CLAUDECODE": "1", "HERMA_MEMORY_WRITE_APPROVAL": "on", "HERMA_MEMORY_USER_CHAR_LIMIT": "9"}
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL, env=env, cwd=temporary, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == tour.NEXT
+    for number in range(1, len(tour_steps.STEPS) + 1):
+        assert f"\n{number}  " in done.stdout
+    assert "\x1b" not in done.stdout
+    assert str(temporary) not in done.stdout
+    assert list(temporary.glob("herma-tour-*")) == []
+    assert not (user_folder / ".herma").exists()
+
+
+def test_json_has_the_facts_and_keep_keeps(temporary: Path) -> None:
+    done = take("--json", "--keep")
+    assert done.exit_code == 0, done.stderr
+    value = json.loads(done.stdout)
+    assert value["ok"] is True
+    steps = {step["step"]: step["facts"] for step in value["steps"]}
+    assert list(steps) == [step.__name__ for step in tour_steps.STEPS]
+    assert steps["learns"]["prompt_before"] == steps["learns"]["prompt_after"]
+    assert steps["survives"]["lost"] == 0
+    assert steps["survives"]["acknowledged"] >= 45
+    assert all(step["calls"] for step in value["steps"])
+    assert (Path(value["home"]) / "memories" / "MEMORY.md").is_file()
+
+
+def test_a_lie_is_found_out(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scanner lets everything pass; the tour says that poison is refused."""
+    monkeypatch.setattr("herma.curated.store.scan", lambda _: [])
+    done = take()
+    assert done.exit_code != 0
+    assert "Step 3 (Poison is refused) is not as told" in done.stderr
+    assert tour.NEXT not in done.stdout
+    assert list(temporary.glob("herma-tour-*")) == []
+    as_json = take("--json")
+    assert as_json.exit_code != 0
+    assert json.loads(as_json.stdout)["ok"] is False
+
+
+def test_a_step_that_fails_ends_the_tour(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(guide: Guide) -> Facts:
+        """A broken step"""
+        guide.type("memory", "add", "", code=0)
+        return {}
+
+    monkeypatch.setattr(tour, "STEPS", [broken])
+    done = take()
+    assert done.exit_code != 0
+    assert "Step 1 (A broken step) is not as told" in done.stderr
+
+
+def test_a_prompt_that_changes_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block that leaves out what it should show."""
+    monkeypatch.setattr("herma.curated.store.render_block", lambda *_: "")
+    monkeypatch.setattr(snapshot, "render_block", lambda *_: "")
+    done = take()
+    assert done.exit_code != 0
+    assert "Step 2" in done.stderr
+
+
+def test_a_hermes_home_is_mentioned(user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tour, "STEPS", [])
+    assert "Hermes" not in take().stdout
+    (user_folder / ".hermes" / "memories").mkdir(parents=True)
+    assert "herma memory list --home " in take().stdout
+    other = tmp_path / "other home"
+    other.mkdir()
+    (other / "state.db").touch()
+    monkeypatch.setenv("HERMES_HOME", str(other))
+    assert f"--home '{other}'" in take().stdout
+
+
+def test_no_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: str) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", fail)
+    done = take()
+    assert done.exit_code == 3
+    assert "No space left on device" in done.stderr
