@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 
 from herma.safety.lookalikes import LOOKALIKES
 from herma.types import Finding
@@ -18,7 +19,8 @@ _SUSPECT = re.compile(
     "[\u200b-\u200f\u061c\u180e\u2060-\u2064\u2066-\u206f\ufeff\u202a-\u202e\u115f\u1160\u3164\uffa0\ufff9-\ufffb"
     "\ufe00-\ufe0f\U000e0000-\U000e01ef\x80-\x84\x86-\x9f]"
 )
-_WORD = re.compile(r"[^\W\d_]+")
+# Runs of letters, without the scripts that write no spaces between words.
+_WORD = re.compile("[^\\W\\d_\u0e00-\u0eff\u1780-\u17ff\u3000-\u9fff\uac00-\ud7a3]+")
 _OVERRIDES = "\u202d\u202e"
 _OPENERS = "\u202a\u202b\u2066\u2067\u2068"
 _CLOSERS = "\u202c\u2069"
@@ -61,13 +63,14 @@ def find_hidden(text: str) -> Iterator[Finding]:
 
 
 def _has_a_use(text: str, at: int, char: str) -> bool:
-    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    before, after = text[max(0, at - 1) : at], text[at + 1 : at + 2]
     if char == "\ufeff":
         return at == 0
     if char in _JOINERS:
         return _joins(before) or _joins(after)
     if char == "\u200b":
-        return bool(_JOINING.match(before) or _JOINING.match(after))
+        around = (text[max(0, at - 4) : at].rstrip(char)[-1:], text[at + 1 : at + 5].lstrip(char)[:1])
+        return all(side.isalpha() and not side.isascii() for side in around)
     if char in _MARKS:
         return not (before.isascii() and after.isascii() and before.isalpha() and after.isalpha())
     return False
@@ -129,7 +132,7 @@ def _is_mixed(word: str, native: bool) -> bool:
     if all(foreign) or not any(char.isascii() for char in word):
         return False
     strangers = [char for char in word if _FOREIGN.match(char)]
-    switches = sum(one != other for one, other in zip(foreign, foreign[1:], strict=False))
+    switches = sum(one != other for one, other in pairwise(foreign))
     if any(_STYLED.match(char) for char in strangers):
         return len(word) > 2
     if all(_GREEK.match(char) for char in strangers):

@@ -20,14 +20,13 @@ from textwrap import dedent
 
 from herma.safety.vocabulary import FAMILIES
 
-_BETWEEN = r"(?:[^\w\n]|_){1,3}"
+_BETWEEN = r"(?:(?![.!?] )[^\w\n]|_){1,3}"
 _START = r"(?<![a-z0-9])"
 _END = r"(?![a-z0-9])"
 _ANY_WORD = r"[\w'.-]{1,20}"
 _GAPS = {"..": 30, "...": 80}
 _CONTINUED = re.compile(r"\n +")
 _BAR = re.compile(r" ?\| ?")
-_CHOICE = re.compile(r"\|(?![^()]*\))")
 _SPACE = re.compile(r" (?![^()]*\))")
 _WORD = re.compile(r"[a-z]+")
 
@@ -71,13 +70,8 @@ def _tokens(phrase: str) -> Iterator[tuple[str, bool]]:
 @cache
 def _choices(word: str) -> tuple[str, ...]:
     found: list[str] = []
-    for choice in _CHOICE.split(word):
-        if choice.startswith("<"):
-            found.extend(FAMILIES[choice.strip("<>")])
-        elif choice.startswith("("):
-            found.extend(choice.strip("()").split("|"))
-        else:
-            found.append(choice)
+    for choice in word.strip("()").split("|"):
+        found.extend(FAMILIES[choice.strip("<>")] if choice.startswith("<") else [choice])
     return tuple(found)
 
 

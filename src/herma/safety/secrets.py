@@ -54,7 +54,7 @@ _FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 _NAMES = ("password", "passwd", "passphrase", "pwd", "secret", "token", "key", "bearer")
 _ASSIGNED = (
     r"(?:[_-]\w{1,20})?[\"'`]?\s{0,4}(?::=|=>|[=:]|\bis\b)\s{0,4}"
-    r"[\"'`]?(?P<value>[^\s\"'`<>{}()\[\],;]{8,200})(?!\()"
+    r"[\"'`]?(?P<value>[^\s\"'`<>{}()\[\],;]{8,200})(?=$|[\s\"'`,;)\]}>])"
 )
 _BEARER = r"\s{1,4}(?P<value>[a-z0-9._~+/-]{20,400}={0,2})"
 _ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:<>\"'`{}\[\]]{3,120})@[A-Za-z0-9\[]"
@@ -63,7 +63,7 @@ _ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 _PLACEHOLDERS = (
-    "example", "xxx", "your", "placeholder", "changeme", "change-me", "change_me", "redacted", "dummy", "sample",
+    "example", "xxx", "your", "placeholder", "changeme", "change-me", "change_me", "redacted", "dummy", "password", "sample",
     "insert", "replace", "12345678", "abcdef", "foobar", "fake", "...", "***", "todo", "masked", "hidden", "env",
     "secret_", "-here", "_here", "mykey", "my-key", "my_key", "notreal", "goes", "$", "%", "<", "{", "…",
 )  # fmt: skip
@@ -113,7 +113,7 @@ def _find_assigned(text: str) -> Iterator[Finding]:
 
 def _is_placeholder(value: str) -> bool:
     lower = value.lower()
-    return any(word in lower for word in _PLACEHOLDERS) or len(set(lower)) < 6 and len(lower) > 8
+    return any(word in lower for word in _PLACEHOLDERS) or (len(set(lower)) < 6 and len(lower) > 8)
 
 
 def _is_random(value: str, *, quoted: bool) -> bool:

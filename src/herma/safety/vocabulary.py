@@ -123,9 +123,7 @@ FAMILIES = {
     "reply": _family(
         "reply, response, answer, message, output, reply's, response's, answer's, message's, responses, answers"
     ),
-    "replies": _family(
-        "reply, replies, response, responses, answer, answers, message, messages, email, emails, summary"
-    ),
+    "replies": _family("reply, replies, response, responses, answer, answers, email, emails"),
     "code": _family("""
         code, code block, code snippet, code excerpt, code section, code segment, code fragment, code piece,
         code sample, script,

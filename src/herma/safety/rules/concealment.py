@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from herma.safety.rule import Rule
+from herma.safety.rule import Rule, pattern
 
 CONCEALMENT = (
     Rule(
         "hide_from_user",
         "asks the model to hide something from its user",
         phrases="""
-        (do not|don't|dont|never|must not|should not|shouldn't|without|avoid|not to) (ever)? (tell|telling|
-            inform|informing|notify|notifying|alert|alerting|warn|warning) (the|your|any|an|a)? user|users|
-            human|humans|operator|owner|anyone
         (do not|don't|never) let (the|your|any)? user|users|human|operator|owner|anyone (know|see|notice|find
             out|suspect|realize|realise|discover)
         (do not|don't|never|without) (show|showing|reveal|revealing|mention|mentioning|disclose|disclosing|
@@ -39,5 +36,16 @@ CONCEALMENT = (
         the user (must|should|may) (not|never) (know|see|notice|learn|find out|be told|be informed|be aware|
             be notified|suspect)
         """,
+        patterns=(
+            # "do not tell users to refresh" is advice, not secrecy
+            pattern(
+                "tell telling inform informing notify notifying alert alerting warn warning",
+                r"\b(?:do not|don't|dont|never|must not|should not|shouldn't|without|avoid"
+                r"|not to) (?:ever )?(?:tell(?:ing)?|inform(?:ing)?"
+                r"|notify(?:ing)?|alert(?:ing)?|warn(?:ing)?) (?:the |your |any |an? )?(?:end[- ])?(?:users?"
+                r"|humans?|operator|owner|anyone)\b"
+                r"(?! (?:to|how) )",
+            ),
+        ),
     ),
 )

@@ -72,7 +72,7 @@ EXTRACTION = (
             pattern("override", r"\bx-override\b", also="x-override"),
             pattern(
                 "assistant ai llm instruction instructions ignore system prompt agent",
-                r"<!--[^\n]{0,200}?\b(?:ignore|disregard|override|instructions? (?:to|for)|(?:ai"
+                r"<!--[^\n]{0,200}?(?<![\w-])(?:ignore(?!-)|disregard|override|instructions? (?:to|for)|(?:ai"
                 r"|llm) (?:agents?|assistants?|models?)"
                 r"|(?:assistant|ai|llm)s?[:,]|system prompt|secretly)\b",
                 r"(?:display: ?none|visibility: ?hidden|font-size: ?0|opacity: ?0|color: ?(?:white|#fff\b"
@@ -141,7 +141,7 @@ EXTRACTION = (
             before)
         (starting|beginning) with (you are|the words you are) .. (repeat|output|print|include|everything|code
             block|txt)
-        (your|the) (exact|full|complete|original|entire|verbatim|initial) (system)? (prompt|instructions|
+        your (exact|full|complete|original|entire|verbatim|initial) (system)? (prompt|instructions|
             directives)
         (ignore|skip) .. and (print|output|reveal|show|repeat) .. (prompt|instructions)
         (summarize|list|describe|paraphrase|recap) (all|all of|everything in|any)? (of)? (the)?

@@ -16,7 +16,8 @@ INSTRUCTIONS = (
             you've been given|you received|you got)
         <ignore> (all|any|every)? of? <own> <ruling>? _? <mandate>|guidance|policy|training
         <ignore> (all|any|every|these|those) of? (the|your|these|those)? <ruling>? <mandate>
-        <ignore> (safety|ethical|moral|content) (instructions|guidelines|rules|restrictions|filters|policy|policies|guidance|constraints|training)
+        <ignore> (safety|ethical|moral|content) (instructions|guidelines|rules|restrictions|filters|policy|
+            policies|guidance|constraints|training)
         <ignore> (everything|anything|all|whatever) .. (above|before this|prior to this|previously|you were
             told|you have been told|you've been told|i said|in your context|you know|you learned|you were
             taught|you have learned)
@@ -26,7 +27,8 @@ INSTRUCTIONS = (
         <ignore> the above
         <ignore> what (you|i|they|the system|was) .. (told|said|instructed|written|taught) .. (before|
             earlier|previously|above|you|here)
-        <disobey> .. <prior>|<own>|system .. <mandate>
+        <disobey> .. (<prior>|<own>|system) .. <mandate>
+        <disobey> (the|all|any|these|those) <mandate> (above|before|given|so far|you were given)
         <disobey> (any|all|these|those) <mandate>
         (do not|don't|never|stop) (listen|listening|pay attention|paying attention) to (any|all|the)?
             previous|prior|earlier
@@ -104,7 +106,7 @@ INSTRUCTIONS = (
             safety|ethical|content|moral (filter|filters|guidelines|guardrails|policy|policies|rules|
             restrictions|constraints|checks for testing)
         (content|anything|output|answers) that violates your <limits>
-        <loose> <model>|persona|alter ego|version of yourself|twin
+        <loose> (<model>|persona|alter ego|version of yourself|model)
         <loose> (ai|assistant|chatbot) mode
         you are (now|completely|fully|totally|hereby)? _? unrestricted|unfiltered|uncensored|jailbroken|
             liberated

@@ -23,7 +23,7 @@ OUTPUT = (
             emphasize|emphasise|add|include|mention|pretend|express|thank|share|advocate)
         (promote|advertise|plug|endorse|link to|links to|recommend|direct users to|point users to|send users
             to) ... (in|within|at the end of) (every|each|all|your|any) _? reply|replies|response|responses|
-            answer|answers|message|messages
+            answer|answers
         (end|begin|start|finish|conclude|close|open|preface) your _? reply|response|answer|message (with|by)
             (a link|the phrase|the words|the text|the link|the url|http|https|www|saying)
         <plant> (a|an|the|this|our|your|my)? _? link|url|ad|advert|advertisement|affiliate|referral|tracking|

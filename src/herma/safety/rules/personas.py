@@ -10,17 +10,18 @@ PERSONAS = (
         "gives the model another identity",
         phrases="""
         you are (now|hereby)? (no longer|not) (an|a|the|my)? <model>|bound|restricted
-        you are now (a|an|the|my|called|known as|in)? _? _? _? <model>|<loose>|dan|hacker|admin|
-            administrator|root|free|terminal|attacker|persona|developer mode
+        you are now (a|an|the|my|called|known as|in)? _? _? _? (<model>|<loose>|dan|hacker|admin|
+            administrator|root|free|terminal|attacker|persona|developer mode)
         you are now (operating|running|speaking|acting) (as|in|without)
         from (now|this point|here|this moment) on|onwards|onward|forward|forth _? you (are|will be|will act|
             will play|will behave|will pretend|will become|will roleplay|will simulate|must act|must pretend|
             must behave|should act|should pretend|should behave|act|behave|become|pretend|reply as|respond
             as|answer as|speak as)
-        pretend|imagine|suppose|assume|act as if|act like|behave as if that? you (are|were|have|had|have
-            been) _? _? _? _? <loose>|permission|root|ai without|ai with no|no restrictions|no rules|no
-            limits|no filters|no limitations|no ethics|no guidelines|able to ignore|allowed to ignore|free
-            from|special permission|chatgpt|language model|without restrictions|not an ai|different ai
+        (pretend|imagine|suppose|assume|act as if|act like|behave as if) that? you (are|were|have|had|have
+            been) _? _? _? _? (<loose>|permission|root|ai without|ai with no|no restrictions|no rules|no
+                limits|no filters|no limitations|no ethics|no guidelines|able to ignore|allowed to ignore|
+                free from|special permission|chatgpt|language model|without restrictions|not an ai|different
+                ai)
         (act|behave|respond|reply|answer|function|operate|speak|roleplay|role-play) as (if you were)? (a|an|
             the|my|if)? _? _? <loose>
         (act|behave|respond|reply|answer|function|operate|roleplay) as (a|an|the) (ai|assistant|chatbot|
@@ -37,8 +38,8 @@ PERSONAS = (
         (i am|i'm|this is) your (new)? developer|creator|administrator|programmer|admin
         you are my _? grandmother|grandma|grandpa|grandfather .. (who|used to)
         your (deceased|late|dead)? grandmother|grandma .. used to
-        let's (roleplay|role-play|play a game) .. you are .. <loose>|ai without|no rules|without
-            restrictions|without any restrictions
+        let's (roleplay|role-play|play a game) .. you are .. (<loose>|ai without|no rules|without
+            restrictions|without any restrictions)
         you are <model> _? _? .. (never refuses|no content restrictions|no restrictions|without restrictions|
             does whatever|obeys every|answers everything)
         you will (now)? (play|take|assume) the role of (a|an) <loose>
@@ -73,8 +74,8 @@ PERSONAS = (
         (act|acting|respond|answer|behave|you are|role of|known as|model called|ai called|named) (as|now|
             like|special)? _? dan (and|can|which|who|that|is|from now|mode|an|stands|do|in)
         dan (can|is|has|does|will) _? _? (anything|not|free|broken|limited|rules|everything)
-        (enter|enable|activate|switch to|switch into|you are in|you are now in|turn on|engage|in|unlock) (a|
-            the|your)? developer|god|sudo|jailbreak|evil|unrestricted|dan|chaos|opposite|admin|debug mode ...
+        (enter|enable|activate|switch to|switch into|you are in|you are now in|turn on|engage|unlock) (a|
+            the|your)? developer|god|sudo|jailbreak|evil|unrestricted|dan|chaos|opposite|admin mode ...
             (you|your|respond|response|responses|answer|filters|restrictions|guidelines|show me|reveal|
             without)
         developer mode (enabled|output|unlocked|activated)

@@ -43,7 +43,7 @@ _COMMANDS = (
         # a secret in the address, under a name that no service asks for
         rf"\b(?:curl|wget)\b[^\n]{{0,160}}?[?&](?!{_KEY_PARAMETER})[\w-]{{1,20}}=[\"']?(?:{_SECRET_VARIABLE}"
         rf"|{_COMMAND_OUTPUT})",
-        rf"\b(?:curl|wget)\b[^\n]{{0,120}}?https?://[^\s\"']{{1,80}}/?(?:{_COMMAND_OUTPUT}"
+        rf"\b(?:curl|wget)\b[^\n]{{0,120}}?https?://[^\s\"'?&=]{{1,80}}(?:{_COMMAND_OUTPUT}"
         rf"|{_SECRET_VARIABLE})",
         # a variable in the body, unless it is what the service asks for
         rf"\b(?:curl|wget)\b[^\n]{{0,200}}? (?:-d|--data[a-z-]{{0,12}}"
@@ -98,7 +98,7 @@ SHELL = (
         """,
         patterns=(
             pattern(
-                "http https www com net org io ru xyz ftp",
+                "send sends sending post upload transmit forward email mail submit ship deliver copy report relay leak",
                 r"\b(?:send|post|upload|transmit|forward|e-?mail|submit|ship|deliver|copy|report|relay"
                 r"|leak)(?:s|ing)? [^\n]{0,60}?"
                 r"(?:api[ _-]?keys?|passwords?|credentials?|secrets|access tokens?|session tokens?|cookies"
@@ -119,7 +119,7 @@ SHELL = (
             pattern(
                 "env ssh rsa ed id aws netrc npmrc pypirc pgpass credentials shadow kube docker gnupg environ",
                 rf"{_WARNING}\b(?:cat|less|more|head|tail|base64|xxd|strings|type|get-content"
-                rf"|bat)(?: -\w{{1,8}}){{0,3}} {_SECRET_FILE}",
+                rf"|bat)(?: -\w{{1,8}}(?: \d{{1,5}})?){{0,3}} {_SECRET_FILE}",
                 rf"{_WARNING}\b(?:read|open|print|show|output|paste|include|dump|reveal|display|copy|give me"
                 rf"|extract|steal|grab)"
                 rf"(?: \w{{1,12}}){{0,4}} [\"'`~$]{{0,2}}(?:home)?{_SECRET_FILE}[\"'`]?[^\n]{{0,40}}?\b(?:you|your|reply|response|output|me|chat"
