@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HOME_FILE = "config.yaml"
 PROJECT_FILE = ".herma.yaml"
 DEFAULT_PROFILE = "default"
-RESERVED_VARIABLES = frozenset({"HERMA_HOME", "HERMA_PROFILE", "HERMA_MODELS", "HERMA_DEBUG"})
+RESERVED_VARIABLES = frozenset({"HERMA_HOME", "HERMA_PROFILE", "HERMA_SESSION", "HERMA_MODELS", "HERMA_DEBUG"})
 
 
 # ── the sections ────────────────────────────────────────────────────────────────────────────────────────────

@@ -97,6 +97,12 @@ def test_an_agent_does_not_decide_or_vouch(person: Person, marker: str) -> None:
     assert person("approve", number, env={marker: ""}).code == 0
 
 
+def test_the_session_of_an_agent_is_not_taken_for_a_setting(person: Person) -> None:
+    ran = person("status", env={"HERMA_SESSION": "20260101_000000_abcdef01"})
+    assert ran.code == 0
+    assert ran.err == ""
+
+
 def test_an_agents_write_is_an_agents_write(person: Person) -> None:
     env = {"HERMA_SESSION": "20260101_000000_abcdef01"}
     assert person("add", "Learnt on the way.", env=env).code == 0

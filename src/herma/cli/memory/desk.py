@@ -87,11 +87,16 @@ class Desk:
 
     def command(self, *words: str, scoped: bool = False) -> str:
         """A command line to type next, on the same home."""
-        chosen = [("--home", self.context.home), ("--profile", self.context.profile)]
-        if scoped:
-            chosen += [("--project", self.scope.project), ("--user", self.scope.user)]
-        flags = [word for name, value in chosen if value for word in (name, shlex.quote(value))]
-        return " ".join(["herma memory", *words, *flags])
+        chosen = [("--project", self.scope.project), ("--user", self.scope.user)] if scoped else []
+        return " ".join(["herma memory", *words, *_flags(chosen), *self._home])
+
+    def setting(self, key: str, value: object) -> str:
+        """A command line that changes the configuration of the same home."""
+        return " ".join([f"herma config set {key} {value}", *self._home])
+
+    @property
+    def _home(self) -> list[str]:
+        return _flags([("--home", self.context.home), ("--profile", self.context.profile)])
 
     @property
     def author(self) -> Author:
@@ -113,6 +118,10 @@ class Desk:
         """With write approval on, an agent may not go round the inbox either."""
         if self.settings.memory.write_approval:
             self.for_people_only(f"With memory.write_approval on, {what}")
+
+
+def _flags(chosen: Sequence[tuple[str, str | None]]) -> list[str]:
+    return [word for name, value in chosen if value for word in (name, shlex.quote(value))]
 
 
 def agent_marker() -> str | None:

@@ -107,8 +107,8 @@ def _heading(desk: Desk, status: StoreStatus) -> None:
 def _troubles(desk: Desk, status: StoreStatus) -> list[str]:
     found = []
     if not desk.enabled(status.target):
-        key = f"memory.{_SWITCHES[status.target]}"
-        found.append(f"Switched off: no session sees it. To switch it on: herma config set {key} true")
+        switch = desk.setting(f"memory.{_SWITCHES[status.target]}", "true")
+        found.append(f"Switched off: no session sees it. To switch it on: {switch}")
     if status.trouble:
         found.append(f"{status.trouble}. Sessions start without it, and nothing is written to it.")
         if "UTF-8" in status.trouble:
@@ -137,8 +137,9 @@ def _entries(desk: Desk, chosen: list[Numbered], everything: list[Numbered], *, 
         if not entry.trusted:
             piece = handle(entry.text, texts)
             desk.context.line(f"     ! Withheld from the model by the scanner: {rules(entry.findings)}.")
-            desk.context.line(f"       To drop it: {desk.command('remove', piece, *_target_words(desk, entry))}")
-            vouch = desk.command("mark", piece, "--trust", *_target_words(desk, entry))
+            words = _target_words(desk, entry)
+            desk.context.line(f"       To drop it: {desk.command('remove', piece, *words, scoped=True)}")
+            vouch = desk.command("mark", piece, "--trust", *words, scoped=True)
             desk.context.line(f"       If it is harmless: {vouch}")
     return whole
 

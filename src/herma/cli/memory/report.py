@@ -112,7 +112,7 @@ def _room(desk: Desk, over: OverBudget, text: str) -> list[str]:
         lines += [f"  {line}" for line in _suggested(desk, suggestion, over.entries, over.target)]
     if freed < short:
         lines.append(f"That frees {freed:,}; {count(short - freed, 'more character')} must go as well.")
-    lines.append(f"Or allow more: herma config set memory.{key} {-(-over.needed // 100) * 100}")
+    lines.append(f"Or allow more: {desk.setting(f'memory.{key}', -(-over.needed // 100) * 100)}")
     return lines
 
 

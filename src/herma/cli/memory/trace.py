@@ -13,9 +13,9 @@ from herma.cli.frame import Context
 from herma.cli.memory.desk import Desk, change_argument, either_target_option, memory, with_memory
 from herma.cli.memory.report import refuse, report
 from herma.cli.memory.wording import by, change_json, count, entry_json, preview, usage, when
-from herma.curated.entries import parse, unique
+from herma.curated.entries import parse, unique, used
 from herma.errors import UsageError
-from herma.types import Applied, Change, NoMatch, Target
+from herma.types import Applied, Change, NoMatch, OverBudget, Target
 
 _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
@@ -65,7 +65,7 @@ def _row(change: Change) -> tuple[object, ...]:
     left = max(0, len(removed) - 1) + max(0, len(added) - 1)
     text = " ".join([*texts, *([f"and {left:,} more"] if left else [])])
     name = "MEMORY.md" if change.target == "memory" else "USER.md"
-    return (change.id, when(change.at), name, what, by(change.author), text or "(only spacing)")
+    return (change.id, when(change.at), name, what, by(change.author), text)
 
 
 def difference(change: Change) -> tuple[list[str], list[str]]:
@@ -127,7 +127,7 @@ def print_diff(context: Context, before: Sequence[str], after: Sequence[str]) ->
     if context.json:
         return
     if list(before) == list(after):
-        context.line("  The entries are the same; only spacing changed.")
+        context.line("  The entries are the same.")
         return
     for tag, from_, to, start, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag == "equal":
@@ -247,6 +247,10 @@ def _rehearse(desk: Desk, number: int | None) -> None:
         size = sizes(before, status.limit, found.target)
         refuse(desk, NoMatch(message=message, entries=tuple(before), **size))
     after = unique(parse(reverted.text))
+    if not reverted.exact and used(after) > max(status.limit, used(before)):
+        message = f"Undoing change {found.id} needs {used(after):,} of {status.limit:,} characters. Make room first."
+        size = sizes(before, status.limit, found.target)
+        refuse(desk, OverBudget(message=message, entries=tuple(before), needed=used(after), **size))
     if desk.context.json:
         removed = [entry for entry in before if entry not in after]
         added = [entry for entry in after if entry not in before]

@@ -33,7 +33,6 @@ from herma.types import (
     Blocked,
     Category,
     Drifted,
-    Duplicate,
     Entry,
     MemoryOp,
     MemoryOutcome,
@@ -92,8 +91,6 @@ def add(
         reason=reason,
         trust=trust,
     )
-    if isinstance(outcome, Duplicate) and (category or tags or trust):
-        outcome = changed(outcome, message=f"{outcome.message} To change what is known about it, use mark.")
     report(desk, outcome, text=content)
 
 
@@ -274,8 +271,12 @@ def mark(
         category=None if category == "none" else category or entry.category,
         tags=tuple(dict.fromkeys([*kept, *tags])),
         confirmed=time.time() if confirm else entry.confirmed,
-        vouched=entry.vouched or trust,
+        vouched=entry.vouched or (trust and bool(entry.findings)),
     )
+    if marked.vouched and not entry.vouched:  # a change of its own, so that the history keeps who trusted it
+        trusted = desk.store.apply(target, Add(entry.text), scope=desk.scope, author=desk.author, trust=True)
+        if not isinstance(trusted, Applied):
+            refuse(desk, trusted, text=entry.text)
     if marked != entry:
         desk.store.annotate(target, [marked], scope=desk.scope)
     if desk.context.json:
