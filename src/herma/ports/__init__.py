@@ -1,0 +1,58 @@
+"""What the core needs from the outside, as small protocols. Adapters in `store/` implement them; `app` injects them."""
+
+from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, NewChange, Place
+from herma.ports.index import (
+    Found,
+    IndexFiles,
+    IndexRow,
+    IndexState,
+    IndexTables,
+    IndexUnusable,
+    Scored,
+    Sieve,
+    Sought,
+    Terms,
+    TextIndex,
+)
+from herma.ports.search import ConversationReader, Head, TranscriptReader
+from herma.ports.transcript import (
+    ChangeFeed,
+    FeedChange,
+    MessageRows,
+    Position,
+    Searchable,
+    SessionChange,
+    SessionQueries,
+    SessionRows,
+)
+
+__all__ = [
+    "ChangeFeed",
+    "ConversationReader",
+    "CuratedDocuments",
+    "CuratedHistory",
+    "Document",
+    "FeedChange",
+    "Found",
+    "Head",
+    "Inbox",
+    "IndexFiles",
+    "IndexRow",
+    "IndexState",
+    "IndexTables",
+    "IndexUnusable",
+    "MessageRows",
+    "NewChange",
+    "Place",
+    "Position",
+    "Scored",
+    "Searchable",
+    "SessionChange",
+    "SessionQueries",
+    "SessionRows",
+    "Sieve",
+    "Sought",
+    "Terms",
+    "TextIndex",
+    "TranscriptReader",
+]
