@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,7 +24,8 @@ class Terms:
     given in `all_of`, one of each group (then `any_of` only ranks), and nothing of `none_of`.
 
     Each innermost tuple is one alternative: a word, or the words of a phrase. Of words in `prefix` only the beginning
-    is given. A long word of a script without spaces selects by its pairs of characters in `any_of`, as a whole elsewhere.
+    is given. A long word of a script without spaces selects by its pairs of characters in `any_of`, as a whole
+    elsewhere.
     """
 
     any_of: tuple[tuple[str, ...], ...] = ()
