@@ -1,0 +1,126 @@
+"""Write the reference pages from the code: commands, configuration keys, tools, outcomes and errors, public names.
+
+    python scripts/reference.py            write docs/reference/
+    python scripts/reference.py --check    say what is out of date, and fail
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+NOTE = "<!-- Written by scripts/reference.py from the code. Change the code, then run `./run docs`. -->"
+
+
+def commands() -> Iterator[str]:
+    """Every command as its own help shows it."""
+    from herma.cli.main import cli
+
+    yield "# Commands\n\nWhat `--help` says, command by command.\n"
+    yield from _command(cli, "herma", click.Context(cli, info_name="herma", terminal_width=100))
+
+
+def _command(command: click.Command, path: str, context: click.Context) -> Iterator[str]:
+    depth = "#" * min(4, path.count(" ") + 2)
+    yield f"{depth} {path}\n\n```\n{command.get_help(context).rstrip()}\n```\n"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None:
+                yield from _command(child, f"{path} {name}", click.Context(child, parent=context, info_name=name))
+
+
+def configuration() -> Iterator[str]:
+    """Every key, with its default, range and variable."""
+    from herma import config
+
+    yield "# Configuration keys\n"
+    yield (
+        "Precedence: flag, then environment, then a project's `.herma.yaml`, then the home's `config.yaml`, then the default. "
+        "A project's file may set only the keys marked so. `herma config show` says what holds now and why.\n"
+    )
+    for section, kind in config.sections().items():
+        yield f"## {section}\n\n{inspect.getdoc(kind)}\n"
+        yield "| key | default | must be | variable | project | meaning |\n|---|---|---|---|---|---|"
+        for key, item in config.options().items():
+            if key.startswith(f"{section}."):
+                project = "yes" if item.project else ""
+                default = json.dumps(item.default)
+                yield f"| `{key}` | `{default}` | {item.expected} | `{item.variable}` | {project} | {item.doc} |"
+        yield ""
+
+
+def tools() -> Iterator[str]:
+    """The function schemas as a model gets them."""
+    import tempfile
+
+    from herma import Herma
+
+    yield "# Tools\n\nWhat `h.tools.schemas()` returns: OpenAI function schemas. `h.tools.call(name, arguments)` runs one.\n"
+    with tempfile.TemporaryDirectory() as home, Herma.open(home) as h:
+        for schema in h.tools.schemas():
+            function = schema["function"]
+            yield f"## {function['name']}\n\n{function['description']}\n"
+            yield f"```json\n{json.dumps(function['parameters'], indent=2, ensure_ascii=False)}\n```\n"
+
+
+def outcomes() -> Iterator[str]:
+    """What a write may come to, and what may be broken."""
+    from herma import errors, types
+
+    yield "# Outcomes and errors\n"
+    yield "What a user or a model may well cause is a value; what is broken is an exception.\n\n## Outcomes of a write\n"
+    yield "| outcome | ok | fields beyond target, message, entry_count, used, limit | meaning |\n|---|---|---|---|"
+    for kind in typing.get_args(types.MemoryOutcome):
+        own = [f.name for f in dataclasses.fields(kind) if f.name not in _COMMON]
+        yield f"| `{kind.__name__}` | {'yes' if kind.ok else 'no'} | {', '.join(own) or '–'} | {_first(kind)} |"
+    yield "\n## Errors\n\nEach has a sentence (`str(error)`), a next step (`error.hint`) and an exit code for the command line.\n"
+    yield "| error | is a | exit code | meaning |\n|---|---|---|---|"
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.HermaError):
+            yield f"| `{kind.__name__}` | `{kind.__base__.__name__}` | {kind.exit_code} | {_first(kind)} |"
+    yield ""
+
+
+_COMMON = {"target", "message", "entry_count", "used", "limit"}
+
+
+def _first(kind: type) -> str:
+    return " ".join((inspect.getdoc(kind) or "").split())
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "commands.md": commands,
+    "configuration.md": configuration,
+    "tools.md": tools,
+    "outcomes.md": outcomes,
+}
+
+
+def render(name: str) -> str:
+    return f"{NOTE}\n\n" + "\n".join(PAGES[name]()).rstrip() + "\n"
+
+
+def main() -> int:
+    stale = [name for name in PAGES if not (FOLDER / name).exists() or (FOLDER / name).read_text("utf-8") != render(name)]
+    if "--check" in sys.argv:
+        for name in stale:
+            print(f"docs/reference/{name} is out of date; run ./run docs")
+        return 1 if stale else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in stale:
+        (FOLDER / name).write_text(render(name), encoding="utf-8")
+        print(f"wrote docs/reference/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
