@@ -300,12 +300,16 @@ def test_home_that_cannot_be_written(person: Person) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_read_only_folder(person: Person) -> None:
+def test_read_only_home(person: Person) -> None:
     person("add", "One.")
-    person.file.parent.chmod(0o500)
+    for folder in (person.file.parent, person.home):
+        folder.chmod(0o500)
     try:
         assert person("add", "Two.").code == 3
+        assert person("mark", "One", "--confirm").code == 3
         assert "One." in person("list").out
-        assert person("log").code == 0
+        for words in (["log"], ["diff"], ["blame"], ["status"], ["pending"], ["undo", "--dry-run"]):
+            assert person(*words).code == 0
     finally:
-        person.file.parent.chmod(0o700)
+        for folder in (person.home, person.file.parent):
+            folder.chmod(0o700)

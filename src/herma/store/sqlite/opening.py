@@ -49,7 +49,7 @@ def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
     try:
         connection = _connect(str(path), apsw.SQLITE_OPEN_READONLY, busy_timeout)
         _refuse_newer(path, _user_version(connection))
-    except apsw.CantOpenError:
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
         if path.with_name(path.name + "-wal").exists():
             raise
         connection = _connect(_frozen(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, busy_timeout)
