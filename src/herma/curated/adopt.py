@@ -44,7 +44,7 @@ def split(text: str, limit: int) -> list[str]:
     pieces = parse(text)
     if len(pieces) == 1:
         pieces = list(_by_bullet(pieces[0]))
-    return unique(parse(join(part for piece in pieces for part in _shorten(piece, limit))))
+    return unique(entry for piece in pieces for part in _shorten(piece, limit) for entry in parse(part))
 
 
 def _whole_of(piece: bytes, known: Sequence[str]) -> str | None:
