@@ -254,6 +254,7 @@ def test_adopt_finds_the_file_that_needs_it(person: Person) -> None:
         (["diff", "-5"], 2),
         (["log", "--limit", "0"], 2),
         (["log", "--limit", "many"], 2),
+        (["log", "--limit", "9" * 30], 2),
         (["list", "--sort", "mood"], 2),
         (["approve"], 2),
         (["approve", "9" * 30], 2),
