@@ -21,7 +21,9 @@ _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
 @memory.command(short_help="List the changes, newest first")
-@click.option("--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="How many, newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="How many, newest first."
+)
 @either_target_option
 @with_memory
 def log(desk: Desk, limit: int, target: Target | None) -> None:
