@@ -1,7 +1,7 @@
 """Write the reference pages from the code: commands, configuration keys, tools, outcomes and errors, public names.
 
-    python scripts/reference.py            write docs/reference/
-    python scripts/reference.py --check    say what is out of date, and fail
+python scripts/reference.py            write docs/reference/
+python scripts/reference.py --check    say what is out of date, and fail
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def configuration() -> Iterator[str]:
 
     yield "# Configuration keys\n"
     yield (
-        "Precedence: flag, then environment, then a project's `.herma.yaml`, then the home's `config.yaml`, then the default. "
-        "A project's file may set only the keys marked so. `herma config show` says what holds now and why.\n"
+        "Precedence: flag, then environment, then a project's `.herma.yaml`, then the home's `config.yaml`, then the "
+        "default. A project's file may set only the keys marked so. `herma config show` says what holds now and why.\n"
     )
     for section, kind in config.sections().items():
         yield f"## {section}\n\n{inspect.getdoc(kind)}\n"
@@ -64,7 +64,8 @@ def tools() -> Iterator[str]:
 
     from herma import Herma
 
-    yield "# Tools\n\nWhat `h.tools.schemas()` returns: OpenAI function schemas. `h.tools.call(name, arguments)` runs one.\n"
+    yield "# Tools\n"
+    yield "What `h.tools.schemas()` returns: OpenAI function schemas. `h.tools.call(name, arguments)` runs one.\n"
     with tempfile.TemporaryDirectory() as home, Herma.open(home) as h:
         for schema in h.tools.schemas():
             function = schema["function"]
@@ -77,12 +78,14 @@ def outcomes() -> Iterator[str]:
     from herma import errors, types
 
     yield "# Outcomes and errors\n"
-    yield "What a user or a model may well cause is a value; what is broken is an exception.\n\n## Outcomes of a write\n"
+    yield "What a user or a model may well cause is a value; what is broken is an exception.\n"
+    yield "## Outcomes of a write\n"
     yield "| outcome | ok | fields beyond target, message, entry_count, used, limit | meaning |\n|---|---|---|---|"
     for kind in typing.get_args(types.MemoryOutcome):
         own = [f.name for f in dataclasses.fields(kind) if f.name not in _COMMON]
         yield f"| `{kind.__name__}` | {'yes' if kind.ok else 'no'} | {', '.join(own) or '–'} | {_first(kind)} |"
-    yield "\n## Errors\n\nEach has a sentence (`str(error)`), a next step (`error.hint`) and an exit code for the command line.\n"
+    yield "\n## Errors\n"
+    yield "Each has a sentence (`str(error)`), a next step (`error.hint`) and an exit code for the command line.\n"
     yield "| error | is a | exit code | meaning |\n|---|---|---|---|"
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.HermaError):
@@ -110,7 +113,9 @@ def render(name: str) -> str:
 
 
 def main() -> int:
-    stale = [name for name in PAGES if not (FOLDER / name).exists() or (FOLDER / name).read_text("utf-8") != render(name)]
+    stale = [
+        name for name in PAGES if not (FOLDER / name).exists() or (FOLDER / name).read_text("utf-8") != render(name)
+    ]
     if "--check" in sys.argv:
         for name in stale:
             print(f"docs/reference/{name} is out of date; run ./run docs")

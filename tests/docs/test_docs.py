@@ -1,0 +1,97 @@
+"""The docs fail when they are wrong: links lead somewhere, examples run, reference pages are what the code says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for kind, body in _BLOCK.findall(page.read_text("utf-8")) if kind == language]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text("utf-8")):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        assert target.exists(), f"{name_of(page)} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{name_of(page)} links to {link}"
+
+
+def test_every_page_is_reachable_from_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(index.read_text("utf-8"))}
+    for page in (ROOT / "docs").rglob("*.md"):
+        if page != index and page.parent.name != "decisions":
+            assert page.resolve() in linked, f"{name_of(page)} is not in docs/README.md"
+
+
+def test_reference_pages_are_what_the_code_says() -> None:
+    check = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "reference.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert check.returncode == 0, check.stdout + check.stderr
+
+
+PYTHON = [(page, number, code) for page in PAGES for number, code in enumerate(blocks(page, "python"), 1)]
+
+
+@pytest.mark.parametrize(("page", "number", "code"), PYTHON, ids=[f"{name_of(p)}-{n}" for p, n, _ in PYTHON])
+def test_python_examples_run(page: Path, number: int, code: str, home: Path) -> None:
+    """An example that opens a Herma is run as it stands; one that goes on from another gets what that one had."""
+    source = code
+    if "Herma.open" not in code:
+        source = "from herma import *\nh = Herma.open()\nsession = h.session()\npage_text = 'A page.'\n" + code
+    run = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False, cwd=home)
+    assert run.returncode == 0, f"{name_of(page)}, example {number}:\n{run.stderr}"
+
+
+def commands(page: Path) -> list[str]:
+    lines = [line for block in blocks(page, "") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("herma ")]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "quickstart.md"], ids=name_of)
+def test_commands_of_the_first_pages_run_in_order(page: Path, home: Path) -> None:
+    program = Path(sys.executable).with_name("herma")
+    assert commands(page)
+    for command in commands(page):
+        run = subprocess.run(
+            [program, *shlex.split(command, comments=True)[1:]], capture_output=True, text=True, check=False, cwd=home
+        )
+        assert run.returncode == 0, f"{command}\n{run.stdout}{run.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_command_named_exists(page: Path) -> None:
+    """`herma x y` in running text or a block is a command that has a help page."""
+    text = page.read_text("utf-8")
+    known = set(
+        re.findall(r"^#+ (herma(?: [a-z-]+)*)$", (ROOT / "docs/reference/commands.md").read_text("utf-8"), re.MULTILINE)
+    )
+    for named in re.findall(r"(?:^|`)(?:HERMA_HOME=\S+ )?(herma(?: [a-z]+)+)", text, re.MULTILINE):
+        words = named.split()
+        assert any(" ".join(words[:n]) in known for n in range(len(words), 1, -1)), f"{name_of(page)}: {named}"
