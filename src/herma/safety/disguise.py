@@ -65,7 +65,7 @@ def disguised(text: str, page: Page) -> Iterator[Disguised]:
         yield plain.translate(_SHIFTED), whole, "rot13"
     if not words.isdisjoint(_TELLING_REVERSED):
         yield plain[::-1], whole, "reversed text"
-    spelled = plain.encode().translate(_LEET).decode()
+    spelled = plain.encode("utf-8", "surrogatepass").translate(_LEET).decode("utf-8", "surrogatepass")
     if any(word in spelled and word not in plain for word in _TELLING):
         yield spelled, whole, "digits for letters"
     if len(words & _LETTERS) > 4:
@@ -73,9 +73,12 @@ def disguised(text: str, page: Page) -> Iterator[Disguised]:
     if "' + '" in plain or '" + "' in plain or "'+'" in plain or '"+"' in plain:
         yield _PLUS.sub("", plain), whole, "joined strings"
     yield from _escaped(text)
+    at = 0
     for word in text.split():
         if len(word) >= _LONG:
-            yield from _encoded(text, word)
+            at = text.index(word, at)
+            yield from _encoded(word, at)
+            at += len(word)
 
 
 def _spaced(text: str, plain: str) -> Iterator[Disguised]:
@@ -105,13 +108,12 @@ def _escaped(text: str) -> Iterator[Disguised]:
 _ESCAPE = re.compile(r"\\(?:x|u00)([0-9a-fA-F]{2})")
 
 
-def _encoded(text: str, word: str) -> Iterator[Disguised]:
+def _encoded(word: str, at: int) -> Iterator[Disguised]:
     """What a long word without spaces says, if it is base64 or hexadecimal for readable text."""
     for match in _CODED.finditer(word):
         decoded = _from_hex(match.group()) or _from_base64(match.group())
         if decoded:
-            start = text.index(match.group())
-            yield fold(decoded).text, (start, start + len(match.group())), "encoded text"
+            yield fold(decoded).text, (at + match.start(), at + match.end()), "encoded text"
 
 
 def _from_hex(word: str) -> str:
