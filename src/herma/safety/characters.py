@@ -98,9 +98,8 @@ def _direction_is_honest(text: str, at: int, char: str) -> bool:
     """Balanced embeddings and isolates are honest around right-to-left text, and around numbers."""
     if char in _OVERRIDES:
         return False
-    line = text[text.rfind("\n", 0, at) + 1 : at + 1]
-    rest = text[at : at + 400].split("\n", 1)[0]
-    line = line[-400:] + rest[1:]
+    before = text[max(0, at - 400) : at].rsplit("\n", 1)[-1]
+    line = before + text[at : at + 400].split("\n", 1)[0]
     opened = sum(line.count(mark) for mark in _OPENERS)
     closed = sum(line.count(mark) for mark in _CLOSERS)
     if opened != closed:

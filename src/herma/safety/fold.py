@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from functools import cache
 
 from herma.safety.lookalikes import LOOKALIKES
@@ -73,19 +72,21 @@ def _gap(match: re.Match[str]) -> str:
     return " "
 
 
-@dataclass(frozen=True, slots=True)
 class Folded:
-    """Folded text, and the way back to the original."""
+    """Folded text, and the way back to the original, which is worked out when it is first asked for."""
 
-    text: str
-    original: str
-    lookalikes: bool = False
+    def __init__(self, text: str, original: str, lookalikes: bool = False) -> None:
+        self.text = text
+        self._original = original
+        self._lookalikes = lookalikes
+        self._origins: list[int] | None = None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Where `text[start:end]` stands in the original."""
-        origins = _origins(self.original, self.lookalikes)
-        last = origins[min(max(end - 1, start), len(origins) - 1)]
-        return origins[start], last + 1
+        if self._origins is None:
+            self._origins = _origins(self._original, self._lookalikes)
+        last = self._origins[min(max(end - 1, start), len(self._origins) - 1)]
+        return self._origins[start], last + 1
 
 
 def fold(text: str, *, lookalikes: bool = False) -> Folded:

@@ -1,7 +1,7 @@
 """Trying the rules on folded text, and only those whose words are all there.
 
-A phrase needs a word for each of its parts; it is tried only on a line that holds them all. So ordinary notes cost a few set operations, and hardly any expression is ever compiled. No pattern
-reaches across a line break of folded text.
+A phrase needs a word for each of its parts; it is tried only on a line that holds them all. So ordinary notes cost a
+few set operations, and hardly any expression is ever compiled. No pattern reaches across a line break of folded text.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ _ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 _PLACEHOLDERS = (
-    "example", "xxx", "your", "placeholder", "changeme", "change-me", "change_me", "redacted", "dummy", "password", "sample",
-    "insert", "replace", "12345678", "abcdef", "foobar", "fake", "...", "***", "todo", "masked", "hidden", "env",
+    "example", "xxx", "your", "placeholder", "changeme", "change-me", "change_me", "redacted", "dummy", "password",
+    "sample", "insert", "replace", "12345678", "abcdef", "foobar", "fake", "...", "***", "todo", "masked", "hidden", "env",
     "secret_", "-here", "_here", "mykey", "my-key", "my_key", "notreal", "goes", "$", "%", "<", "{", "…",
 )  # fmt: skip
 _WEAK_PASSWORDS = frozenset(

@@ -22,26 +22,24 @@ _ENOUGH = 6  # points, of sixteen
 # family: (telling words, ordinary words)
 _FAMILIES = {
     "veil": (
-        """hidden unseen invisible subtle subtly subtlety covert covertly concealed concealing disguised disguising cloaked
-        cloaking camouflage camouflaged camouflaging veiled unspoken undisclosed unstated unwritten nonpublic
-        insinuate
-        insinuates insinuating insinuated coax coaxes coaxing nudge nudges nudging sneak sneaking guise hint
-        hints hinting
-        undercurrent subtext understated innocuous weave weaves weaving woven oblique obliquely tacit tacitly
-        discreetly
-        undertone indirect indirectly imply implies implying smuggle""",
-        """hide hides hiding conceal quiet quietly implicit implicitly silently secretly secret implied cue cues latent gently
-        gentle confidential embed embeds embedding embedded slip slipping aside background unnamed soft
-        softly tangent
-        casually seemingly superficially beneath inserting insert tucked interwoven layered nonobvious
-        discreet mask masking
-        masked masks detectable obvious overt overtly unobtrusive piggyback interlacing intersperse behind reminder""",
+        """hidden unseen invisible subtle subtly subtlety covert covertly concealed concealing disguised
+        disguising cloaked cloaking camouflage camouflaged camouflaging veiled unspoken undisclosed
+        unstated unwritten nonpublic insinuate insinuates insinuating insinuated coax coaxes coaxing
+        nudge nudges nudging sneak sneaking guise hint hints hinting undercurrent subtext understated
+        innocuous weave weaves weaving woven oblique obliquely tacit tacitly discreetly undertone
+        indirect indirectly imply implies implying smuggle""",
+        """hide hides hiding conceal quiet quietly implicit implicitly silently secretly secret implied
+        cue cues latent gently gentle confidential embed embeds embedding embedded slip slipping aside
+        background unnamed soft softly tangent casually seemingly superficially beneath inserting insert
+        tucked interwoven layered nonobvious discreet mask masking masked masks detectable obvious overt
+        overtly unobtrusive piggyback interlacing intersperse behind reminder""",
     ),
     "rules": (
-        """instruction instructions prompt prompts guardrail guardrails safeguard safeguards directive directives heuristics
-        internals hierarchy jailbreak""",
-        """policy policies guideline guidelines rule rules constraint constraints rubric criteria safety reasoning boundaries
-        boundary protocol governance alignment heuristic logic restrictions limitations mechanism mechanisms checks""",
+        """instruction instructions prompt prompts guardrail guardrails safeguard safeguards directive
+        directives heuristics internals hierarchy jailbreak""",
+        """policy policies guideline guidelines rule rules constraint constraints rubric criteria safety
+        reasoning boundaries boundary protocol governance alignment heuristic logic restrictions
+        limitations mechanism mechanisms checks""",
     ),
     "inside": (
         "internal underlying undisclosed unseen proprietary",
@@ -52,25 +50,26 @@ _FAMILIES = {
         "model models ai reader bot bots conversational",
     ),
     "disclosure": (
-        """reveal reveals revealing disclose discloses disclosing divulge divulging divulges leakage influencing shaping
-        coaxing eliciting elicit""",
-        """expose exposes exposing revealed disclosed surface surfaces surfacing leak leaks leaking uncover uncovering naming
-        stating disclosure glimpse influence influences guiding guides steer steers steering affect affects
-        governing govern
-        governs override bypass nudging mention mentioning explicit explicitly probing probe""",
+        """reveal reveals revealing disclose discloses disclosing divulge divulging divulges leakage
+        influencing shaping coaxing eliciting elicit""",
+        """expose exposes exposing revealed disclosed surface surfaces surfacing leak leaks leaking
+        uncover uncovering naming stating disclosure glimpse influence influences guiding guides steer
+        steers steering affect affects governing govern governs override bypass nudging mention
+        mentioning explicit explicitly probing probe""",
     ),
     "story": (
-        """scenario scenarios hypothetical hypothetically fictional narrative narrate seminar roleplay simulated pretend
-        imagine framed framing phrased conversational""",
-        """story dialogue lecture classroom simulate simulation mock frame presented casual exercise workshop memo briefing
-        aside footnote persona character tone style case study analogy debate interview lab tutorial playbook
-        scripted
-        academic professional mentor consultant researcher student trainee""",
+        """scenario scenarios hypothetical hypothetically fictional narrative narrate seminar roleplay
+        simulated pretend imagine framed framing phrased conversational""",
+        """story dialogue lecture classroom simulate simulation mock frame presented casual exercise
+        workshop memo briefing aside footnote persona character tone style case study analogy debate
+        interview lab tutorial playbook scripted academic professional mentor consultant researcher
+        student trainee""",
     ),
     "task": (
         "craft compose narrate pose devise concoct solicit formulate",
-        """draft describe explain provide create generate write outline develop design propose produce offer summarize ask
-        request prepare discuss present construct frame imagine simulate illustrate briefly walk give tell show""",
+        """draft describe explain provide create generate write outline develop design propose produce
+        offer summarize ask request prepare discuss present construct frame imagine simulate illustrate
+        briefly walk give tell show""",
     ),
     "asking": (
         "asks requests requesting seeks probes inquires inquiry",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from herma.safety.rule import Rule, pattern
 
-_SECRET_FILE = (
+_PRIVATE_FILE = (
     r"(?:[^\s\"'|;]{0,60}/)?(?:\.env(?:\.(?:local|prod|production|staging))?(?![.\w-])|\.ssh/(?:id_\w{1,12}"
     r"|\*)(?![.\w])"
     r"|id_(?:rsa|ed25519|ecdsa|dsa)(?![.\w])|\.aws/credentials|\.(?:netrc|npmrc|pypirc|pgpass"
@@ -17,7 +17,7 @@ _SECRET_FILE = (
     r"|etc/(?:shadow|sudoers)\b|\.kube/config\b|\.docker/config\.json|\.gnupg/\S{1,30}|credentials\.json"
     r"|proc/self/environ)"
 )
-_SECRET_VARIABLE = r"\$\{?\w{0,40}(?:key|token|secret|passw|credential)\w{0,20}"
+_PRIVATE_VARIABLE = r"\$\{?\w{0,40}(?:key|token|secret|passw|credential)\w{0,20}"
 _COMMAND_OUTPUT = r"(?:\$\(|`) ?(?:cat|env|printenv|whoami|base64|hostname|id|history)\b"
 _KEY_PARAMETER = r"(?:\w{0,12}key|appid|app_id|\w{0,12}token|auth|client_\w{1,8})="
 _WARNING = r"(?<!never )(?<!don't )(?<!not )(?<!avoid )(?<!never run )(?<!don't run )(?<!not run )(?<!deny )"
@@ -34,21 +34,21 @@ _COMMANDS = (
     pattern(
         "curl wget",
         # a secret in the body
-        rf"\b(?:curl|wget)\b[^\n]{{0,200}}? (?:-d|--data[a-z-]{{0,12}}|-f|--form|--post-data|--post-file|-t"
+        rf"\b(?:curl|wget)\b[^\n]{{0,120}}? (?:-d|--data[a-z-]{{0,12}}|-f|--form|--post-data|--post-file|-t"
         rf"|--upload-file)[ =]?"
-        rf"[^\n]{{0,60}}?(?:{_COMMAND_OUTPUT}|@{_SECRET_FILE}|(?<=[=\"' ]){_SECRET_FILE})",
+        rf"[^\n]{{0,40}}?(?:{_COMMAND_OUTPUT}|@{_PRIVATE_FILE}|(?<=[=\"' ]){_PRIVATE_FILE})",
         # a variable named after one service, sent to another
         r"\b(?:curl|wget)\b[^\n]{0,120}?https?://(?=[^\n]{0,160}?\$\{?(?P<service>[a-z0-9]{2,20})_\w{0,20}(?:key|token|secret|passw))"
-        rf"(?![^/\s]{{0,60}}(?P=service))[^\n]{{0,160}}?[?&/=]{_SECRET_VARIABLE}",
+        rf"(?![^/\s]{{0,60}}(?P=service))[^\n]{{0,160}}?[?&/=]{_PRIVATE_VARIABLE}",
         # a secret in the address, under a name that no service asks for
-        rf"\b(?:curl|wget)\b[^\n]{{0,160}}?[?&](?!{_KEY_PARAMETER})[\w-]{{1,20}}=[\"']?(?:{_SECRET_VARIABLE}"
+        rf"\b(?:curl|wget)\b[^\n]{{0,160}}?[?&](?!{_KEY_PARAMETER})[\w-]{{1,20}}=[\"']?(?:{_PRIVATE_VARIABLE}"
         rf"|{_COMMAND_OUTPUT})",
         rf"\b(?:curl|wget)\b[^\n]{{0,120}}?https?://[^\s\"'?&=]{{1,80}}(?:{_COMMAND_OUTPUT}"
-        rf"|{_SECRET_VARIABLE})",
+        rf"|{_PRIVATE_VARIABLE})",
         # a variable in the body, unless it is what the service asks for
-        rf"\b(?:curl|wget)\b[^\n]{{0,200}}? (?:-d|--data[a-z-]{{0,12}}"
+        rf"\b(?:curl|wget)\b[^\n]{{0,120}}? (?:-d|--data[a-z-]{{0,12}}"
         rf"|--post-data)[ =]?[\"']?(?!{_KEY_PARAMETER})[^\n]{{0,40}}?"
-        rf"{_SECRET_VARIABLE}",
+        rf"{_PRIVATE_VARIABLE}",
         also="$ ` @ .env .ssh .aws .netrc shadow credentials",
     ),
     pattern(
@@ -60,11 +60,11 @@ _COMMANDS = (
     ),
     pattern(
         "nc ncat netcat socat",
-        rf"\b(?:nc|ncat|netcat|socat)\b[^\n]{{0,60}}?(?:< ?{_SECRET_FILE}| -[ec] ?/bin/|exec:)",
+        rf"\b(?:nc|ncat|netcat|socat)\b[^\n]{{0,60}}?(?:< ?{_PRIVATE_FILE}| -[ec] ?/bin/|exec:)",
     ),
     pattern(
         "scp rsync",
-        rf"\b(?:scp|rsync)\b[^\n]{{0,60}}?{_SECRET_FILE}[^\n]{{0,40}}?[\w.-]{{1,40}}@?[\w.-]{{1,40}}:",
+        rf"\b(?:scp|rsync)\b[^\n]{{0,60}}?{_PRIVATE_FILE}[^\n]{{0,40}}?[\w.-]{{2,24}}:",
         also=".env .ssh .aws id_ credentials",
     ),
     pattern("dig nslookup ping", rf"\b(?:dig|nslookup|ping)\b[^\n]{{0,120}}?{_COMMAND_OUTPUT}", also="$( `"),
@@ -119,15 +119,16 @@ SHELL = (
             pattern(
                 "env ssh rsa ed id aws netrc npmrc pypirc pgpass credentials shadow kube docker gnupg environ",
                 rf"{_WARNING}\b(?:cat|less|more|head|tail|base64|xxd|strings|type|get-content"
-                rf"|bat)(?: -\w{{1,8}}(?: \d{{1,5}})?){{0,3}} {_SECRET_FILE}",
+                rf"|bat)(?: -\w{{1,8}}(?: \d{{1,5}})?){{0,3}} {_PRIVATE_FILE}",
                 rf"{_WARNING}\b(?:read|open|print|show|output|paste|include|dump|reveal|display|copy|give me"
                 rf"|extract|steal|grab)"
-                rf"(?: \w{{1,12}}){{0,4}} [\"'`~$]{{0,2}}(?:home)?{_SECRET_FILE}[\"'`]?[^\n]{{0,40}}?\b(?:you|your|reply|response|output|me|chat"
+                rf"(?: \w{{1,12}}){{0,4}} [\"'`~$]{{0,2}}(?:home)?{_PRIVATE_FILE}[\"'`]?[^\n]{{0,40}}?"
+                rf"\b(?:you|your|reply|response|output|me|chat"
                 rf"|send|post|answer|http\S{{0,40}}|upload|attacker|verbatim)\b",
                 rf"{_WARNING}\b(?:contents?|everything) (?:of|in"
-                rf"|from) [\"'`~$]{{0,2}}(?:home)?{_SECRET_FILE}",
-                also=".env .ssh id_ .aws/ .netrc .npmrc .pypirc .pgpass .git-credentials etc/shadow .kube/ .docker/ .gnupg"
-                " credentials.json proc/self/environ",
+                rf"|from) [\"'`~$]{{0,2}}(?:home)?{_PRIVATE_FILE}",
+                also=".env .ssh id_ .aws/ .netrc .npmrc .pypirc .pgpass .git-credentials etc/shadow .kube/ .docker/"
+                " .gnupg credentials.json proc/self/environ",
             ),
         ),
     ),

@@ -1,0 +1,42 @@
+"""What no one would search for: terminal colours, data addresses, base64, hex dumps. All of it in one pass each."""
+
+from __future__ import annotations
+
+import re
+
+_TERMINAL = re.compile(
+    r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]?"  # colours and cursor
+    r"|[\]PX^_][^\x07\x1b]*+(?:\x07|\x1b\\)?"  # window titles, links
+    r"|[ -/]*+[0-~])?"
+)
+_ADDRESS = re.compile(r"data:[\w.+/;=-]{0,120};base64,[A-Za-z0-9+/=_%-]*+", re.IGNORECASE)
+_RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{60,}+={0,2}")
+_DUMP = re.compile(r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{2}(?:[0-9A-Fa-f]{2})?+[ :,]{1,2}+){16,}+")
+_HEX = re.compile(r"[0-9A-Fa-f]+")
+_SEPARATOR = re.compile(r"[+/_-]")
+_DIGEST = 64
+"""Hex up to this length may be a digest that somebody looks for."""
+_PIECE = 20
+"""Words between the separators of a path or a long name are shorter than this on average, those of base64 longer."""
+
+
+def without_noise(text: str) -> str:
+    """The text with a space for each piece of noise. Takes time in proportion to its length."""
+    if "\x1b" in text:
+        text = _TERMINAL.sub(" ", text)
+    if ";base64," in text or ";BASE64," in text:
+        text = _ADDRESS.sub(" ", text)
+    text = _RUN.sub(_unless_a_name, text)
+    return _DUMP.sub(" ", text)
+
+
+def _unless_a_name(match: re.Match[str]) -> str:
+    """A long run stays when it may be something with a meaning: a path, a long name, a digest, a line of dashes."""
+    run = match[0]
+    if _HEX.fullmatch(run):
+        return run if len(run) <= _DIGEST else " "
+    body = run.rstrip("=")
+    digit, upper, lower = (any(map(test, body)) for test in (str.isdigit, str.isupper, str.islower))
+    if not (upper and lower and digit) and len(run) < 1000:
+        return run
+    return run if len(body) / (1 + len(_SEPARATOR.findall(body))) < _PIECE else " "
