@@ -60,7 +60,7 @@ def test_no_key_leads_out_of_the_memories(project: str, user: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "readable"),
-    [("/home/me/My App", "my-app"), ("C:\\code\\Tool\\", "tool"), ("ana@example.com", "ana-example-com"), ("日本", "")],
+    [("/home/me/My App", "my-app"), ("C:\\code\\Tool\\", "tool"), ("me@x.org", "me-x-org"), ("日本", "")],
 )
 def test_the_name_is_readable(key: str, readable: str) -> None:
     assert folder_name(key).rpartition("-")[0] == readable
