@@ -89,7 +89,7 @@ def outcomes() -> Iterator[str]:
     yield "| error | is a | exit code | meaning |\n|---|---|---|---|"
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.HermaError):
-            yield f"| `{kind.__name__}` | `{kind.__base__.__name__}` | {kind.exit_code} | {_first(kind)} |"
+            yield f"| `{kind.__name__}` | `{kind.__mro__[1].__name__}` | {kind.exit_code} | {_first(kind)} |"
     yield ""
 
 

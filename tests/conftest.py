@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from herma.cli.person import AGENT_MARKERS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Set by agents for the programs they start; a test must not behave differently under one of them.
-AGENT_MARKERS = ("CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "AI_AGENT")
 TERMINAL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "_HERMA_COMPLETE")
 
 

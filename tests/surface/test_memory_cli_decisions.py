@@ -10,7 +10,8 @@ import pytest
 
 from herma import Herma
 from herma.cli.frame import Context
-from herma.cli.memory.desk import AGENT_MARKERS
+from herma.cli.main import run
+from herma.cli.person import AGENT_MARKERS
 
 if TYPE_CHECKING:
     from tests.surface.conftest import Person
@@ -314,3 +315,16 @@ def test_read_only_home(person: Person) -> None:
     finally:
         for folder in (person.home, person.file.parent):
             folder.chmod(0o700)
+
+
+def test_an_agent_cannot_switch_approval_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def set_to(*words: str) -> int:
+        return run(["config", *words, "--home", str(home)])
+
+    assert set_to("set", "memory.write_approval", "on") == 0
+    monkeypatch.setenv("CLAUDECODE", "1")
+    assert set_to("set", "memory.write_approval", "off") == 2
+    assert set_to("unset", "memory.write_approval") == 2
+    assert set_to("set", "memory.memory_char_limit", "3000") == 0
+    monkeypatch.delenv("CLAUDECODE")
+    assert set_to("set", "memory.write_approval", "off") == 0

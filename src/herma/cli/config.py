@@ -10,6 +10,7 @@ import click
 
 from herma import config as configuration
 from herma.cli.frame import Context, HermaGroup, pass_context
+from herma.cli.person import for_people_only
 from herma.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def set_(context: Context, key: str, value: str) -> None:
       herma config set memory.provider ""
     """
     path = home_file(context)
+    _guard(context, key)
     configuration.set_value(path, key, value)
     _report(context, path, key, f"{key} is set to {shown(value) or 'nothing'} in {path}.")
 
@@ -145,8 +147,15 @@ def unset(context: Context, key: str) -> None:
       herma config unset memory.memory_char_limit
     """
     path = home_file(context)
+    _guard(context, key)
     was_there = configuration.unset_value(path, key)
     _report(context, path, key, f"{key} is {'no longer' if was_there else 'not'} set in {path}.", changed=was_there)
+
+
+def _guard(context: Context, key: str) -> None:
+    """An agent whose writes wait for a person must not be able to end that by itself."""
+    if key == "memory.write_approval" and context.settings(warn=False).memory.write_approval:
+        for_people_only("Changing memory.write_approval once it is on")
 
 
 def _report(context: Context, path: Path, key: str, sentence: str, **more: object) -> None:

@@ -14,7 +14,7 @@ import click
 
 from herma.cli import output
 from herma.cli.frame import Context, HermaCommand, pass_context
-from herma.cli.memory.desk import AGENT_MARKERS
+from herma.cli.person import AGENT_MARKERS
 from herma.cli.tour_guide import SHOWN_HOME, Facts, Guide, Surprise, opened
 from herma.cli.tour_steps import STEPS
 from herma.errors import StoreError

@@ -10,6 +10,7 @@ import click
 from herma.cli.memory.desk import Desk, either_target_option, memory, with_memory
 from herma.cli.memory.report import advice, outcome_json, success
 from herma.cli.memory.wording import by, count, operation, pending_json, span
+from herma.cli.person import for_people_only
 from herma.errors import UsageError
 from herma.types import Pending, Scope, Target
 
@@ -72,7 +73,7 @@ def approve(desk: Desk, ids: Sequence[str]) -> None:
       herma memory approve 3 5
       herma memory approve all
     """
-    desk.for_people_only("Approving what an agent wrote")
+    for_people_only("Approving what an agent wrote")
     results = []
     refused = 0
     for item in _chosen(desk, ids):
@@ -104,7 +105,7 @@ def reject(desk: Desk, ids: Sequence[str]) -> None:
       herma memory reject 3
       herma memory reject all
     """
-    desk.for_people_only("Rejecting what an agent wrote")
+    for_people_only("Rejecting what an agent wrote")
     rejected = [desk.store.reject(item.id) for item in _chosen(desk, ids)]
     if desk.context.json:
         desk.context.print_json({"ok": True, "rejected": [pending_json(item) for item in rejected]})

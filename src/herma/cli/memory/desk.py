@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from herma.cli.frame import Context, HermaCommand, HermaGroup, pass_context
+from herma.cli.person import agent_marker, for_people_only
 from herma.errors import UsageError
 from herma.types import TARGETS, Author, Origin, Scope, StoreStatus, Target, Who
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from herma.curated import MemoryStore
 
 P = ParamSpec("P")
-
-AGENT_MARKERS = ("HERMA_SESSION", "CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "AI_AGENT")
-"""Variables that agents set for the programs they start."""
 
 
 class MemoryGroup(HermaGroup):
@@ -105,28 +103,14 @@ class Desk:
             return Author()
         return Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=os.environ.get("HERMA_SESSION") or None)
 
-    def for_people_only(self, what: str) -> None:
-        """Refuse to go on inside an agent: it must not decide on, or vouch for, what it wrote itself."""
-        marker = agent_marker()
-        if marker is not None:
-            raise UsageError(
-                f"{what} belongs to a person's own terminal; this one was started by an agent ({marker} is set).",
-                hint="Type the command yourself, in a terminal that no agent started.",
-            )
-
     def for_people_under_approval(self, what: str) -> None:
         """With write approval on, an agent may not go round the inbox either."""
         if self.settings.memory.write_approval:
-            self.for_people_only(f"With memory.write_approval on, {what}")
+            for_people_only(f"With memory.write_approval on, {what}")
 
 
 def _flags(chosen: Sequence[tuple[str, str | None]]) -> list[str]:
     return [word for name, value in chosen if value for word in (name, shlex.quote(value))]
-
-
-def agent_marker() -> str | None:
-    """The variable that says an agent started this program, if there is one."""
-    return next((name for name in AGENT_MARKERS if os.environ.get(name)), None)
 
 
 # ── options ──────────────────────────────────────────────────────────────────────────────────────────────────────────

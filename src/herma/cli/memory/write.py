@@ -24,6 +24,7 @@ from herma.cli.memory.desk import (
 from herma.cli.memory.report import outcome_json, refuse, report
 from herma.cli.memory.trace import print_diff
 from herma.cli.memory.wording import entry_json, preview, remarks, usage
+from herma.cli.person import for_people_only
 from herma.errors import UsageError
 from herma.types import (
     CATEGORIES,
@@ -310,7 +311,7 @@ def _locate(desk: Desk, target: Target, substring: str) -> tuple[int, Entry]:
 
 def _vouched(desk: Desk, trust: bool) -> None:
     if trust:
-        desk.for_people_only("Vouching for a text with --trust")
+        for_people_only("Vouching for a text with --trust")
 
 
 def _standard_input() -> str:
