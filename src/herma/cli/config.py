@@ -10,7 +10,7 @@ import click
 
 from herma import config as configuration
 from herma.cli.frame import Context, HermaGroup, pass_context
-from herma.cli.person import for_people_only
+from herma.cli.person import agent_marker, for_people_only
 from herma.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -154,7 +154,9 @@ def unset(context: Context, key: str) -> None:
 
 def _guard(context: Context, key: str) -> None:
     """An agent whose writes wait for a person must not be able to end that by itself."""
-    if key == "memory.write_approval" and context.settings(warn=False).memory.write_approval:
+    if key != "memory.write_approval" or agent_marker() is None:
+        return
+    if configuration.load(home=context.home, profile=context.profile).memory.write_approval:
         for_people_only("Changing memory.write_approval once it is on")
 
 

@@ -83,7 +83,7 @@ def add(
       herma memory add -- --verbose
     """
     content = _standard_input() if tuple(text) == ("-",) else " ".join(text)
-    _vouched(desk, trust)
+    _vouched(trust)
     outcome = desk.store.apply(
         target,
         Add(content, category, tags),
@@ -127,7 +127,7 @@ def replace_(
       herma memory replace Tuesdays "Deploys go out on Wednesdays." --dry-run
     """
     content = _standard_input() if new == "-" else new
-    _vouched(desk, trust)
+    _vouched(trust)
     op = Replace(old, content, category, tags)
     if dry_run:
         _rehearse(desk, target, op, trust=trust)
@@ -263,7 +263,7 @@ def mark(
     """
     if not (category or tags or untags or confirm or trust):
         raise UsageError("Nothing to mark.", hint="Give --category, --tag, --untag, --confirm or --trust.")
-    _vouched(desk, trust)
+    _vouched(trust)
     desk.store.history(target, scope=desk.scope, limit=1)  # records edits by hand, so that there is a row to mark
     number, entry = _locate(desk, target, substring)
     kept = [tag for tag in entry.tags if tag not in untags]
@@ -309,7 +309,7 @@ def _locate(desk: Desk, target: Target, substring: str) -> tuple[int, Entry]:
 # ── reading what was given ──
 
 
-def _vouched(desk: Desk, trust: bool) -> None:
+def _vouched(trust: bool) -> None:
     if trust:
         for_people_only("Vouching for a text with --trust")
 
