@@ -102,6 +102,9 @@ def test_an_entry_that_is_there_already_can_be_vouched_for(home: Path) -> None:
         assert POISON in h.session().system_prompt
         assert [change.action for change in h.memory.history()] == ["trust", "found"]
         assert memory_file(home).read_text() == POISON
+        h.memory.undo()
+        assert POISON not in h.session().system_prompt, "taking the trust back withholds the entry again"
+        assert memory_file(home).read_text() == POISON
 
 
 def test_trust_in_one_text_is_not_trust_in_another(home: Path) -> None:

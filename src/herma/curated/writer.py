@@ -114,7 +114,8 @@ class Writer:
                 )
                 over = OverBudget(message=message, entries=tuple(current), needed=used(entries), **size)
                 return self._with_advice(place, over)
-            new = NewChange(author, "undo", f"takes back change {change.id}", undoes=change.id)
+            notes = self._trust_revoked(place, change)
+            new = NewChange(author, "undo", f"takes back change {change.id}", undoes=change.id, notes=notes)
             done = self._documents.swap(place, document.version, reverted.text, new)
             return Applied(message=f"Change {change.id} undone.", change=done, **sizes(entries, limit, place.target))
 
@@ -225,6 +226,15 @@ class Writer:
         known = self._history.notes(place, over.entries)
         touched = {text: max(note.changed or 0.0, note.confirmed or 0.0) for text, note in known.items()}
         return replace(over, suggestions=suggest(over.entries, touched, over.needed - over.limit))
+
+    def _trust_revoked(self, place: Place, change: Change) -> dict[str, Entry]:
+        """Whoever takes a change back no longer vouches for what it wrote in spite of the scanner."""
+        known = self._history.notes(place, parse(change.after))
+        return {
+            text: replace(note, vouched=False)
+            for text, note in known.items()
+            if note.vouched and note.change == change.id
+        }
 
     def _notes(
         self,
