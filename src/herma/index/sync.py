@@ -1,0 +1,187 @@
+"""The text index over all transcripts: follows the change feed, answers searches, and builds itself anew when it must.
+
+Nothing here can lose a message: whatever happens to the stored index, it is derived again from the transcript.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from herma.errors import StoreBusy, StoreError
+from herma.index.background import Background
+from herma.index.follow import Follower, Progress, silent
+from herma.index.prepare import clean
+from herma.index.sieve import sieve
+from herma.ports import ChangeFeed, Found, IndexFiles, IndexUnusable, Position, Terms
+
+Answer = TypeVar("Answer")
+
+SEARCH_INDEXES = 2_000
+"""Messages that a search indexes itself before it answers."""
+SUSPICION_PAUSE = 60.0
+BUSY_WAIT = 0.5
+"""How long a search waits for another process that is indexing; then it answers with what there is."""
+_WAIT = 60.0
+_CLOSE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """The index at a glance. `trouble` is why it cannot be brought up to date, or empty."""
+
+    messages: int
+    lag: int
+    size: int
+    position: Position | None
+    rebuilding: bool
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a check found (nothing: empty), and whether the index was built anew because of it."""
+
+    trouble: str
+    rebuilt: bool
+
+
+class Index:
+    """Implements `TextIndex`."""
+
+    def __init__(self, files: IndexFiles, feed: ChangeFeed, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._files = files
+        self._feed = feed
+        self._clock = clock
+        self._follower = Follower(files, feed)
+        self._background = Background(self._follower.in_slices, self._verify_quietly)
+        self._suspected: float | None = None
+        self._trouble = ""
+
+    # ── for searches ──
+
+    def find(self, terms: Terms, limit: int) -> Found:
+        """The best `limit` messages for these terms among what is indexed."""
+        wanted = sieve(terms)
+        nothing = Found((), 0, exhausted=False, notes=("The index is being rebuilt.",))
+        return self._asking(lambda: self._files.current().find(wanted, limit), nothing)
+
+    def vocabulary(self, part: str, limit: int = 20) -> Sequence[str]:
+        """Words (stems) that contain `part`, commonest first; only the newest part of the index is looked at."""
+        part = clean(part).strip().lower()
+        if not part:
+            return ()
+        return self._asking(lambda: self._files.current().vocabulary(part, limit), ())
+
+    def catch_up(self, at_most: int = SEARCH_INDEXES) -> int:
+        """Index what is new if that is at most so many messages. → how many messages are still missing."""
+        lag = self._follower.lag(at_most)
+        if lag == 0:
+            return 0
+        if lag > at_most:
+            self._background.begin()
+            return lag
+        self._try_catching_up(BUSY_WAIT)
+        return self._follower.lag(at_most)
+
+    def missing(self, limit: int = 500) -> Sequence[int]:
+        """The newest messages that are not indexed yet, newest first."""
+        return self._follower.newest_missing(limit)
+
+    def suspect(self) -> None:
+        """Something found does not look right: have the index checked in the background, at most once a minute."""
+        now = self._clock()
+        if self._suspected is None or now - self._suspected >= SUSPICION_PAUSE:
+            self._suspected = now
+            self._background.begin(check=True)
+
+    # ── for writers and for people ──
+
+    def written(self, messages: int = 1) -> None:
+        """Messages were committed: they are indexed in the background when writing pauses."""
+        self._background.written(messages)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until everything is indexed. → False when time was up first, or the index cannot be written."""
+        deadline = self._clock() + (_WAIT * 60 if timeout is None else timeout)
+        while self._follower.lag(SEARCH_INDEXES) and (left := deadline - self._clock()) > 0:
+            self._try_catching_up(min(left, 1.0), stop=lambda: self._clock() > deadline)
+            if self._trouble:
+                break
+        return self._follower.lag(SEARCH_INDEXES) == 0
+
+    def rebuild(self, progress: Progress = silent) -> None:
+        """Build the index from the transcript, in the caller's time. Searches go on with the old one."""
+        self._follower.rebuild(_WAIT, progress)
+
+    def verify(self) -> Verified:
+        """Compare the index with the transcript; build it anew if they differ."""
+        with self._files.hold(_WAIT):
+            trouble = self._difference()
+        if not trouble:
+            return Verified("", rebuilt=False)
+        self._try_catching_up(_WAIT)  # the transcript may have changed meanwhile
+        with self._files.hold(_WAIT):
+            if not self._difference():
+                return Verified("", rebuilt=False)
+        self.rebuild()
+        return Verified(trouble, rebuilt=True)
+
+    def status(self) -> IndexStatus:
+        state = self._follower.state()
+        trouble = self._trouble or self._background.trouble
+        lag = self._follower.lag(SEARCH_INDEXES)
+        return IndexStatus(state.messages, lag, state.size, state.position, self._follower.rebuilding, trouble)
+
+    def drop(self) -> None:
+        """Delete the stored index. The next search builds a new one."""
+        with self._files.hold(_WAIT):
+            self._files.drop()
+
+    def close(self) -> None:
+        """Stop indexing after the slice at hand, and let go of the files."""
+        self._background.close(_CLOSE)
+        self._files.close()
+
+    def _asking(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """Ask the stored index; a damaged one is built anew, at once when that is quick."""
+        for attempt in range(3):
+            try:
+                return question()
+            except StoreBusy:
+                continue
+            except IndexUnusable:
+                if attempt == 0:  # perhaps it was replaced at this moment
+                    self._files.close()
+                    continue
+                self._follower.damaged = True
+                if self.catch_up():
+                    self._background.begin()
+                    return otherwise
+        return otherwise
+
+    def _try_catching_up(self, wait: float, stop: Callable[[], bool] = lambda: False) -> None:
+        try:
+            self._follower.catch_up(wait, stop)
+            self._trouble = ""
+        except StoreBusy:
+            pass
+        except IndexUnusable:
+            self._follower.damaged = True
+        except StoreError as error:
+            self._trouble = str(error)
+
+    def _difference(self) -> str:
+        try:
+            trouble = self._files.current().check(self._follower.rows)
+        except IndexUnusable as error:
+            return str(error)
+        if not trouble and self._follower.lag(0) == 0 and self._follower.state().messages != self._feed.message_count():
+            return "counts differ"
+        return trouble
+
+    def _verify_quietly(self, stop: Callable[[], bool]) -> None:
+        if not stop():
+            self.verify()

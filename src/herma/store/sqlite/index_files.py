@@ -1,0 +1,101 @@
+"""`index.db` and `index.db.new` in a home: which one is used, who may write, and how one takes the other's place."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from herma.errors import StoreError
+from herma.ports import IndexUnusable
+from herma.store.locks import exclusive
+from herma.store.sqlite.index_connection import create
+from herma.store.sqlite.index_tables import SqliteIndexTables
+
+_BESIDE = ("-journal", "-wal", "-shm")
+
+
+class SqliteIndexFiles:
+    """Implements `IndexFiles`."""
+
+    def __init__(self, home: Path, *, common_cap: int = 20_000) -> None:
+        self._path = home / "index.db"
+        self._new = home / "index.db.new"
+        self._lock = home / "index.db.lock"
+        self._common_cap = common_cap
+        self._mutex = threading.Lock()
+        self._current: SqliteIndexTables | None = None
+        self._building: SqliteIndexTables | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def current(self) -> SqliteIndexTables:
+        with self._mutex:
+            identity = _identity(self._path)
+            if identity is None:
+                raise IndexUnusable(f"{self._path} is not there")
+            if self._current is None or identity != self._identity:
+                if self._current is not None:
+                    self._current.close()
+                self._current = SqliteIndexTables(self._path, common_cap=self._common_cap)
+                self._identity = identity
+            return self._current
+
+    def hold(self, timeout: float) -> AbstractContextManager[bool]:
+        return exclusive(self._lock, timeout)
+
+    def building(self, *, anew: bool) -> SqliteIndexTables:
+        with self._mutex:
+            if self._building is not None and (anew or _identity(self._new) is None):
+                self._building.close()
+                self._building = None
+            if anew:
+                _remove(self._new)
+            if _identity(self._new) is None:
+                _remove(self._new)
+                create(self._new)
+            if self._building is None:
+                self._building = SqliteIndexTables(self._new, common_cap=self._common_cap)
+            return self._building
+
+    def publish(self) -> None:
+        with self._mutex:
+            if self._building is not None:
+                self._building.close()
+                self._building = None
+            for path in (self._path, self._new):  # left by a killed writer of the old file: not meant for the new one
+                for suffix in _BESIDE:
+                    _remove(path.with_name(path.name + suffix), beside=False)
+            try:
+                os.replace(self._new, self._path)  # noqa: PTH105  the same name on every platform
+            except OSError as exc:
+                raise StoreError(f"{self._path} cannot be replaced: {exc.strerror}.") from exc
+
+    def drop(self) -> None:
+        self.close()
+        _remove(self._new)
+        _remove(self._path)
+
+    def close(self) -> None:
+        with self._mutex:
+            for tables in (self._current, self._building):
+                if tables is not None:
+                    tables.close()
+            self._current = self._building = self._identity = None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _remove(path: Path, *, beside: bool = True) -> None:
+    try:
+        path.unlink(missing_ok=True)
+        for suffix in _BESIDE if beside else ():
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be deleted: {exc.strerror}.") from exc

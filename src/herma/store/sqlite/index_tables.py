@@ -1,0 +1,145 @@
+"""One index file: messages in FTS5 tables of 32,768 ids each (shards), so that no merge and no count grows with the
+transcript. A shard that is full is merged into one segment and weighed (`index_weights`), a few milliseconds at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import apsw
+
+from herma.ports import Found, IndexRow, IndexState, Position, Sieve
+from herma.store.sqlite.index_check import compare
+from herma.store.sqlite.index_connection import Connections, meta
+from herma.store.sqlite.index_search import search
+from herma.store.sqlite.index_weights import Weigher
+from herma.store.sqlite.queries import queries
+
+SHARD_BITS = 15
+LOCAL = (1 << SHARD_BITS) - 1
+PAGES = 16
+"""How many pages one step of merging writes: a few milliseconds."""
+MOST_TERMS = 200_000
+"""How many words `vocabulary` looks through."""
+FILLING, MERGING, WEIGHING, WEIGHED = range(4)
+
+
+class SqliteIndexTables:
+    """Implements `IndexTables`. Writers hold the lock of the home's index."""
+
+    def __init__(self, path: Path, *, common_cap: int = 20_000) -> None:
+        self.path = path
+        self._common_cap = common_cap
+        self._connections = Connections(path)
+        self._sql = queries("index")
+        self._weigher: Weigher | None = None
+
+    def state(self) -> IndexState:
+        with self._connections.reading() as connection:
+            facts = meta(connection)
+            messages = sum(int(row[1]) for row in connection.execute(self._sql["shards"]))
+            position = Position(facts["store_id"], facts["epoch"], int(facts["seq"])) if "seq" in facts else None
+        return IndexState(position, messages, self.path.stat().st_size if self.path.exists() else 0)
+
+    def put(self, rows: Sequence[IndexRow], gone: Sequence[int], position: Position) -> None:
+        with self._connections.writing() as connection:
+            self._forget(connection, [*gone, *(row.id for row in rows)])
+            by_shard: dict[int, list[IndexRow]] = defaultdict(list)
+            for row in rows:
+                by_shard[row.id >> SHARD_BITS].append(row)
+            for shard, members in by_shard.items():
+                self._insert(connection, shard, members)
+            facts = {"store_id": position.store_id, "epoch": position.epoch, "seq": str(position.seq)}
+            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
+
+    def tidy(self) -> bool:
+        with self._connections.writing() as connection:
+            if self._merge_filling(connection):
+                return True
+            for shard, stage, weighed_to, checksum in connection.execute(self._sql["unfinished"]).fetchall():
+                if stage in (FILLING, MERGING):
+                    self._merge_full(connection, shard, stage)
+                else:
+                    if self._weigher is None or self._weigher.shard != shard or not weighed_to:
+                        self._weigher = Weigher(connection, shard)
+                    self._weigher.step(connection, weighed_to, checksum)
+                return True
+            self._weigher = None
+            return False
+
+    def find(self, sieve: Sieve, limit: int) -> Found:
+        with self._connections.reading() as connection:
+            return search(connection, sieve, limit, self._common_cap)
+
+    def vocabulary(self, part: str, limit: int) -> Sequence[str]:
+        counts: dict[str, int] = defaultdict(int)
+        seen = 0
+        with self._connections.reading() as connection:
+            for shard, _, _ in connection.execute(self._sql["shards"]).fetchall():
+                terms = connection.execute(self._sql["vocabulary"].format(shard=shard), (MOST_TERMS, part))
+                for term, messages in terms:
+                    counts[term] += messages
+                seen += _last(connection.execute(f"SELECT count(*) FROM shard_{shard}_idx"))
+                if len(counts) >= limit or seen * 300 > MOST_TERMS:
+                    break
+        return sorted(counts, key=lambda term: (-counts[term], term))[:limit]
+
+    def digests(self, message_ids: Sequence[int]) -> Mapping[int, int]:
+        with self._connections.reading() as connection:
+            return dict(connection.execute(self._sql["known"], (json.dumps(list(message_ids)),)).fetchall())
+
+    def check(self, rows: Callable[[Sequence[int]], Sequence[IndexRow]]) -> str:
+        return compare(self._connections, rows)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _forget(self, connection: apsw.Connection, message_ids: Sequence[int]) -> None:
+        known = [row[0] for row in connection.execute(self._sql["known"], (json.dumps(list(message_ids)),))]
+        by_shard: dict[int, list[int]] = defaultdict(list)
+        for message_id in known:
+            by_shard[message_id >> SHARD_BITS].append(message_id)
+        for shard, members in by_shard.items():
+            sql = self._sql["delete"].format(shard=shard)
+            connection.executemany(sql, [(message_id & LOCAL,) for message_id in members])
+            connection.executemany("DELETE FROM docs WHERE id = ?", [(message_id,) for message_id in members])
+            self._changed(connection, shard, -len(members))
+
+    def _insert(self, connection: apsw.Connection, shard: int, rows: Sequence[IndexRow]) -> None:
+        if not connection.execute("SELECT 1 FROM shards WHERE id = ?", (shard,)).fetchall():
+            connection.execute(self._sql["create_shard"].format(shard=shard))
+        sql = self._sql["insert"].format(shard=shard)
+        connection.executemany(sql, [(row.id & LOCAL, row.text, row.names) for row in rows])
+        connection.executemany("INSERT INTO docs VALUES (?, ?)", [(row.id, row.digest) for row in rows])
+        self._changed(connection, shard, len(rows))
+
+    def _changed(self, connection: apsw.Connection, shard: int, by: int) -> None:
+        connection.execute(self._sql["changed_shard"], (shard, by))
+        connection.execute("DELETE FROM weights WHERE shard = ?", (shard,))
+
+    def _merge_filling(self, connection: apsw.Connection) -> bool:
+        newest = connection.execute("SELECT max(id) FROM shards").fetchall()[0][0]
+        return newest is not None and self._merged(connection, newest, PAGES)
+
+    def _merge_full(self, connection: apsw.Connection, shard: int, stage: int) -> None:
+        more = self._merged(connection, shard, -PAGES if stage == FILLING else PAGES)
+        following = MERGING if stage == FILLING or more else WEIGHING
+        connection.execute("UPDATE shards SET stage = ? WHERE id = ?", (following, shard))
+
+    def _merged(self, connection: apsw.Connection, shard: int, pages: int) -> bool:
+        """FTS5 tells by the number of its changes whether there was anything to merge."""
+        before = connection.total_changes()
+        connection.execute(self._sql["merge"].format(shard=shard), (pages,))
+        return connection.total_changes() - before >= 2
+
+
+def _last(rows: apsw.Cursor) -> int:
+    return int(rows.fetchall()[-1][0])
+
+
+def pause_until(deadline: float) -> bool:
+    return time.monotonic() < deadline
