@@ -27,7 +27,18 @@ from herma.types import Finding
 
 def scan(text: str) -> list[Finding]:
     """Everything objectionable in `text`, in reading order. An empty list means clean."""
-    return sorted(set(_findings(text)), key=lambda finding: (finding.span, finding.rule, finding.why))
+    kept: list[Finding] = []
+    reached: dict[str, int] = {}
+    for finding in sorted(set(_findings(text)), key=_reading_order):
+        if finding.span[1] > reached.get(finding.rule, -1):  # else a longer one of the same rule covers it
+            reached[finding.rule] = finding.span[1]
+            kept.append(finding)
+    return kept
+
+
+def _reading_order(finding: Finding) -> tuple[int, int, str, str]:
+    start, end = finding.span
+    return start, -end, finding.rule, finding.why
 
 
 def _findings(text: str) -> Iterator[Finding]:

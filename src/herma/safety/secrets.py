@@ -62,11 +62,11 @@ _ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:
 # Lower case, letter by letter: offsets stay the same.
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
-_PLACEHOLDERS = (
-    "example", "xxx", "your", "placeholder", "changeme", "change-me", "change_me", "redacted", "dummy", "password",
-    "sample", "insert", "replace", "12345678", "abcdef", "foobar", "fake", "...", "***", "todo", "masked", "hidden", "env",
-    "secret_", "-here", "_here", "mykey", "my-key", "my_key", "notreal", "goes", "$", "%", "<", "{", "…",
-)  # fmt: skip
+_PLACEHOLDERS = tuple(
+    """example xxx your placeholder changeme change-me change_me redacted dummy password sample insert replace 12345678
+    abcdef foobar fake ... *** todo masked hidden env secret_ -here _here mykey my-key my_key notreal goes $ % <
+    { …""".split()  # noqa: SIM905
+)
 _WEAK_PASSWORDS = frozenset(
     ("pass", "password", "pwd", "secret", "user", "postgres", "root", "admin", "test", "guest", "token", "pw")
 )

@@ -54,6 +54,11 @@ EXTRACTION = (
         """,
         patterns=(
             pattern(
+                "new updated",
+                r"\b(?:new|updated) (?:system |secret )?(?:instructions?|directives?|orders"
+                r"|objective)s? ?[:\]]",
+            ),
+            pattern(
                 "system admin administrator developer root openai anthropic",
                 r"(?:^|[\n\"'\[(*#>/-]) ?(?:system|admin(?:istrator)?|developer|root|openai"
                 r"|anthropic) ?(?:message|override|notice"
@@ -149,6 +154,17 @@ EXTRACTION = (
             from your|in your)
         (hidden|secret|internal|confidential|undisclosed) (instructions|prompt|prompts|directives|rules)
             (you|were|that you|given to you|behind|from your)
+        your (hidden|secret|initial|internal|underlying) (prompt|prompts|instruction|
+            instructions|directives|guidelines|rules|message|constraints|policies)
+        (tell me|give me|reveal|spell out|leak|disclose|print|say|share) the (secret|password|passphrase|
+            secret word|secret key|secret code|access code|api key|hidden word|flag) (you|now|is|in|to me|
+            letter|backwards|and|word|that|from|stored|hidden)
+        (output|print|reveal|dump|list|show) everything (in|from|inside|within|about) your (context|memory|
+            training|prompt|instructions|window|configuration)
+        what (did|has|have) (the|your) (developer|developers|system|creator|creators|makers|operator) (tell|
+            told|say|said|instruct|instructed|ask|write)
+        (text|message|messages|content|instructions|conversation) (above|before|preceding|prior to) (this|the
+            user|my|our) (message|line|point|conversation|input|prompt|sentence)
         """,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from herma.safety.rule import Rule
+from herma.safety.rule import Rule, pattern
 
 INSTRUCTIONS = (
     Rule(
@@ -41,6 +41,7 @@ INSTRUCTIONS = (
             now|and)
         (act|behave|answer|respond|proceed|continue) as (if|though) .. (no|the|your|those|these) <prior>?
             <ruling>? <mandate> .. (exist|existed|apply|applied|given|there)
+        (all|any|your) (previous|prior|preceding|above|earlier) (instructions|directives|prompts|commands)
         """,
     ),
     Rule(
@@ -88,6 +89,11 @@ INSTRUCTIONS = (
             lift|change) .. <orders>
         (end|end of) (document|context|user input|input|conversation|prompt|instructions|data|article|email|
             text) .. (new|begin|now|next|real|actual) .. (instructions|task|prompt|orders|directive)
+        you (must|will|shall|should) (now|always)? (obey|comply with|submit to) (me|my|every|all|any|
+            whatever|the sender)
+        (for|in|as) (research|educational|academic|testing|debugging|audit|science|scientific|diagnostic)
+            (purposes|reasons|purpose|exercise) .. (reveal|ignore|bypass|disable|your|you may|restrictions|
+            unfiltered)
         """,
     ),
     Rule(
@@ -139,6 +145,25 @@ INSTRUCTIONS = (
             requests|command|commands|query|queries|prompt) .. (without|no matter|regardless|even if) ..
             (refus|restrict|illegal|harmful|unethical|dangerous|refusing|restrictions|filters|question|
             hesitation|limits|what|safety|filtering|it is)
+        (beyond|outside|against|violate|violates|despite|contrary to) your _? (programming|guardrails|
+            safeguards|guidelines|training|restrictions|limits|limitations)
+        your (safety|ethical|content|usual|programmed|built-in|openai|moral|corporate) _?
+            (guidelines|filters|restrictions|limitations|constraints|policies|policy|training|programming|guardrails)
+        you (are|were|have been) (programmed|trained|designed|configured|told) to (refuse|reject|decline|
+            avoid|censor|follow ethical|not)
+        (ai|assistant|chatbot|language model|llm) (without|with no|lacking|free of) (any)? _? (ethics|morals|
+            restrictions|rules|limits|filters|guidelines|safety|conscience|censorship|boundaries)
         """,
+        patterns=(
+            pattern(
+                "ignore bypass unrestricted jailbreak dan has safety comply",
+                r"\b(?:ignore_(?:safety|rules|previous|instructions)|bypass_(?:safety|filters?|restrictions"
+                r"|rules)|unrestricted_mode"
+                r"|jailbreak(?:_mode)?|dan_mode|has_restrictions|safety_(?:mode|filters?|checks?)"
+                r"|will_comply)(?:_\w{1,20})?[\"']? ?[:=]"
+                r" ?[\"']?(?:true|false|1|0|on|off|none|disabled|enabled|yes|no)\b",
+                also="_",
+            ),
+        ),
     ),
 )

@@ -63,6 +63,9 @@ PERSONAS = (
             administrator|admin|dan|hacker|persona|unrestricted|character)
         you (will|must|should|shall) (now)? (behave|act|operate|function) as (a|an|the|my)? (system|root|
             super)? (administrator|admin|root|superuser|hacker|attacker|dan|developer mode)
+        (i am|i'm) (the|an|your) _? (administrator|admin|developer|root user|superuser|creator) (and|so|of
+            this|with full|now|therefore)
+        you are (now)? (called|named|known as) _ .. (no|never|any|without|anything|obey|obeys|ignores)
         """,
     ),
     Rule(
@@ -104,6 +107,9 @@ PERSONAS = (
         (answered|complied|responded) without (restrictions|restriction|filters|refusing|any restrictions|
             hesitation|refusal)
         (opposite|reverse) (day|mode) .. (you|rules|safety|restrictions|refuse|instructions)
+        confirm (by saying|by responding|by replying|with the phrase|you understand by|that you understand by)
+        (without|no) (refusing|refusal|refusals|warnings or|moralizing) .. (answer|comply|respond|explain|
+            provide|how)
         """,
     ),
 )
