@@ -28,6 +28,7 @@ _TELLING = tuple(
     """ignore disregard forget previous instructions instruction system prompt reveal override bypass
     unrestricted""".split()  # noqa: SIM905
 )
+_TELLING_IN_DIGITS = ("ignore", "disregard", "previous", "instruction", "prompt", "bypass")
 _TELLING_SHIFTED = frozenset(word.translate(_SHIFTED) for word in _TELLING)
 _TELLING_REVERSED = frozenset(word[::-1] for word in _TELLING)
 # Spaced-out letters leave no word borders; these phrases are looked for as they run together.
@@ -66,7 +67,7 @@ def disguised(text: str, page: Page) -> Iterator[Disguised]:
     if not words.isdisjoint(_TELLING_REVERSED):
         yield plain[::-1], whole, "reversed text"
     spelled = plain.encode("utf-8", "surrogatepass").translate(_LEET).decode("utf-8", "surrogatepass")
-    if any(word in spelled and word not in plain for word in _TELLING):
+    if any(word in spelled and word not in plain for word in _TELLING_IN_DIGITS):
         yield spelled, whole, "digits for letters"
     if len(words & _LETTERS) > 4:
         yield from _spaced(text, plain)

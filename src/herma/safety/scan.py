@@ -15,6 +15,7 @@ Patterns are a first fence, not the only one: where a note came from, and who ap
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from herma.safety.characters import find_controls, find_hidden, find_lookalikes
 from herma.safety.disguise import disguised
@@ -27,13 +28,22 @@ from herma.types import Finding
 
 def scan(text: str) -> list[Finding]:
     """Everything objectionable in `text`, in reading order. An empty list means clean."""
+    return list(_remembered(text) if len(text) <= _SHORT else _scan(text))
+
+
+def _scan(text: str) -> tuple[Finding, ...]:
     kept: list[Finding] = []
     reached: dict[str, int] = {}
     for finding in sorted(set(_findings(text)), key=_reading_order):
         if finding.span[1] > reached.get(finding.rule, -1):  # else a longer one of the same rule covers it
             reached[finding.rule] = finding.span[1]
             kept.append(finding)
-    return kept
+    return tuple(kept)
+
+
+# Entries are scanned at every load and seldom change; a process that loads often need not read them again.
+_SHORT = 4_000
+_remembered = lru_cache(maxsize=1_024)(_scan)
 
 
 def _reading_order(finding: Finding) -> tuple[int, int, str, str]:
