@@ -11,10 +11,10 @@ import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
 
+from herma.safety.controls import code_point
 from herma.safety.lookalikes import LOOKALIKES
 from herma.types import Finding
 
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _SUSPECT = re.compile(
     "[\u200b-\u200f\u061c\u180e\u2060-\u2064\u2066-\u206f\ufeff\u202a-\u202e\u115f\u1160\u3164\uffa0\ufff9-\ufffb"
     "\ufe00-\ufe0f\U000e0000-\U000e01ef\x80-\x84\x86-\x9f]"
@@ -39,19 +39,15 @@ _GREEK = re.compile("[\u0370-\u03ff]")
 _GREEK_TRAPS = frozenset("ονιυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
 
 
-def find_controls(text: str) -> Iterator[Finding]:
-    """Control characters other than tab and line breaks: they can rewrite what a terminal shows."""
-    for match in _CONTROL.finditer(text):
-        yield Finding("control_character", match.span(), "medium", f"control character {_name(match.group())}")
-
-
 def find_hidden(text: str) -> Iterator[Finding]:
     """Invisible characters, direction overrides, tag characters and smuggled selectors."""
     for match in _SUSPECT.finditer(text):
         at, char = match.start(), match.group()
         if char in _OVERRIDES or char in _OPENERS or char in _CLOSERS:
             if not _direction_is_honest(text, at, char):
-                yield Finding("bidi_control", (at, at + 1), "high", f"direction control {_name(char)} reorders text")
+                yield Finding(
+                    "bidi_control", (at, at + 1), "high", f"direction control {code_point(char)} reorders text"
+                )
         elif "\U000e0000" <= char <= "\U000e007f":
             if not _in_flag(text, at):
                 yield Finding("tag_character", (at, at + 1), "high", "invisible tag characters can carry hidden text")
@@ -59,7 +55,7 @@ def find_hidden(text: str) -> Iterator[Finding]:
             if at and _is_selector(text[at - 1]):
                 yield Finding("invisible_character", (at, at + 1), "high", "repeated variation selectors hide data")
         elif not _has_a_use(text, at, char):
-            yield Finding("invisible_character", (at, at + 1), "high", f"invisible character {_name(char)}")
+            yield Finding("invisible_character", (at, at + 1), "high", f"invisible character {code_point(char)}")
 
 
 def _has_a_use(text: str, at: int, char: str) -> bool:
@@ -141,7 +137,3 @@ def _is_mixed(word: str, native: bool) -> bool:
         return True
     # "PDFка" is a Latin word with a Russian ending; a lone look-alike in otherwise Latin text is not.
     return not native and all(char in LOOKALIKES for char in strangers)
-
-
-def _name(char: str) -> str:
-    return f"U+{ord(char):04X}"

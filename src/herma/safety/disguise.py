@@ -5,13 +5,10 @@ Each disguise is undone once, and only if the text shows signs of it.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 
 from herma.safety.fold import fold
-from herma.safety.lookalikes import RESEMBLING
 from herma.safety.matching import Page
 
 _LEET = bytes.maketrans(b"013457@$!|", b"oieastasii")
@@ -58,10 +55,11 @@ def disguised(text: str, page: Page) -> Iterator[Disguised]:
     """Each hidden text, folded; where it stands in `text`; and how it was hidden."""
     whole = (0, len(text))
     plain, words = page.text, page.words
-    if not text.isascii() and RESEMBLING.search(text):
-        resembling = fold(text, lookalikes=True).text
-        if resembling != plain:
-            yield resembling, whole, "look-alike letters"
+    if not text.isascii():
+        from herma.safety.lookalikes import RESEMBLING
+
+        if RESEMBLING.search(text):
+            yield fold(text, lookalikes=True).text, whole, "look-alike letters"
     if not words.isdisjoint(_TELLING_SHIFTED):
         yield plain.translate(_SHIFTED), whole, "rot13"
     if not words.isdisjoint(_TELLING_REVERSED):
@@ -125,10 +123,12 @@ def _from_hex(word: str) -> str:
 
 
 def _from_base64(word: str) -> str:
+    from base64 import b64decode
+
     word = word.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        return _readable(base64.b64decode(word + "=" * (-len(word) % 4)))
-    except (binascii.Error, ValueError):
+        return _readable(b64decode(word + "=" * (-len(word) % 4)))
+    except ValueError:
         return ""
 
 

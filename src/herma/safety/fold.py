@@ -13,8 +13,6 @@ import re
 import unicodedata
 from functools import cache
 
-from herma.safety.lookalikes import LOOKALIKES
-
 # White space that is not already one plain space.
 _SPACES = re.compile(r"[ \t\n\r\f\v](?:(?<! )|(?=[ \t\n\r\f\v]))[ \t\n\r\f\v]*")
 _BREAKS = re.compile(r"\n+")
@@ -52,6 +50,8 @@ class _FoldTable(dict[int, str]):
         if base.isascii():
             return base.lower()
         if self._lookalikes:
+            from herma.safety.lookalikes import LOOKALIKES
+
             return LOOKALIKES.get(char) or LOOKALIKES.get(base.lower(), char.lower())
         return char.lower()
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from herma.safety.characters import find_controls, find_hidden, find_lookalikes
+from herma.safety.controls import find_controls
 from herma.safety.disguise import disguised
 from herma.safety.fold import fold
 from herma.safety.matching import match_rules, read
@@ -54,15 +54,20 @@ def _reading_order(finding: Finding) -> tuple[int, int, str, str]:
 def _findings(text: str) -> Iterator[Finding]:
     yield from find_controls(text)
     if not text.isascii():
+        from herma.safety.characters import find_hidden, find_lookalikes
+
         yield from find_hidden(text)
         yield from find_lookalikes(text)
     yield from find_secrets(text)
     folded = fold(text)
     page = read(folded.text)
+    in_the_open: set[str] = set()
     for rule, start, end in match_rules(page):
+        in_the_open.add(rule.id)
         yield Finding(rule.id, folded.span(start, end), rule.severity, rule.why)
     for start, end in find_veiled(page):
         yield Finding("veiled_request", folded.span(start, end), "medium", "works on a model's rules in veiled words")
     for plain, span, how in disguised(text, page):
         for rule, _, _ in match_rules(read(plain)):
-            yield Finding(rule.id, span, "high", f"{rule.why}, hidden as {how}")
+            if rule.id not in in_the_open:  # a place is more use than "somewhere in here"
+                yield Finding(rule.id, span, "high", f"{rule.why}, hidden as {how}")
