@@ -197,6 +197,7 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_child_is_refused_and_harms_nothing(home: Path) -> None:
     h = Herma.open(home)
     h.memory.apply("memory", Add("before"))

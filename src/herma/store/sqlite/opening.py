@@ -12,12 +12,12 @@ import secrets
 import time
 import weakref
 from pathlib import Path
-from typing import Any
 
 import apsw
 
 from herma.errors import ForeignStore, StoreError
 from herma.store.sqlite import journal
+from herma.store.sqlite.migrate import migrate, user_version
 
 APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
 VERSION = 1
@@ -48,7 +48,7 @@ def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
     refuse_foreign(path)
     try:
         connection = _connect(str(path), apsw.SQLITE_OPEN_READONLY, busy_timeout)
-        _refuse_newer(path, _user_version(connection))
+        _refuse_newer(path, user_version(connection))
     except (apsw.CantOpenError, apsw.ReadOnlyError):
         if path.with_name(path.name + "-wal").exists():
             raise
@@ -64,7 +64,7 @@ def refuse_foreign(path: Path) -> None:
         connection = apsw.Connection(_frozen(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         try:
             ours = connection.pragma("application_id") == APPLICATION_ID
-            version = _user_version(connection)
+            version = user_version(connection)
             empty = not ours and connection.pragma("page_count") == 0
         finally:
             connection.close()
@@ -122,12 +122,13 @@ class _Patience:
 
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:
-    """Create the schema when the file is new; then the settings every writing connection needs."""
+    """Create the schema when the file is new, bring it up to date when it is old; then every writer's settings."""
     connection.pragma("foreign_keys", True)
-    if _user_version(connection) == 0:
+    if user_version(connection) == 0:
         _create(connection)
         path.chmod(0o600)  # transcripts and memory are private
-    _refuse_newer(path, _user_version(connection))
+    _refuse_newer(path, user_version(connection))
+    migrate(connection, VERSION)
     journal.choose(connection, path)
     connection.wal_autocheckpoint(CHECKPOINT_PAGES)
     connection.pragma("journal_size_limit", LOG_LIMIT)
@@ -137,7 +138,7 @@ def _create(connection: apsw.Connection) -> None:
     """The whole schema in one transaction, before WAL is switched on: the header names us from the first byte on."""
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        if _user_version(connection) == 0:  # nobody else was quicker
+        if user_version(connection) == 0:  # nobody else was quicker
             connection.execute(Path(__file__).with_name("schema.sql").read_text(encoding="utf-8"))
             connection.executemany(
                 "INSERT INTO meta (key, value) VALUES (?, ?)",
@@ -154,11 +155,6 @@ def _create(connection: apsw.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def _user_version(connection: apsw.Connection) -> int:
-    value: Any = connection.pragma("user_version")
-    return int(value)
 
 
 def _make_folder(folder: Path) -> None:

@@ -1,0 +1,271 @@
+"""Replacing a file when the system does not play along: full disks, single-file mounts, sharing violations."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from herma import Add, Applied, Herma, HermaWarning, Replace
+from herma.errors import StoreError
+from herma.store import atomic
+from herma.store.atomic import install, prepare, replace_file
+
+
+def failing(code: int, times: int, real: Callable[..., None]) -> tuple[Callable[..., None], list[int]]:
+    """A system call that fails so many times and then works."""
+    calls: list[int] = []
+
+    def call(*args: object) -> None:
+        calls.append(1)
+        if len(calls) <= times:
+            raise OSError(code, os.strerror(code))
+        real(*args)
+
+    return call, calls
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_replaced_file_keeps_its_mode_and_a_new_one_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    replace_file(path, b"one")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o640)
+    replace_file(path, b"two")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert path.read_bytes() == b"two"
+    assert names(tmp_path) == {"f"}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+def test_root_leaves_a_file_to_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"one")
+    os.chown(path, 1234, 1235)
+    replace_file(path, b"two")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
+
+
+def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / ".f.tmp").symlink_to(victim)
+    with pytest.raises(StoreError):
+        replace_file(tmp_path / "f", b"data")
+    assert victim.read_text() == "precious"
+
+
+def test_on_windows_a_sharing_violation_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    temporary = prepare(path, b"data")
+    rename, calls = failing(errno.EACCES, 6, os.replace)
+    naps: list[float] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        patch.setattr(time, "sleep", naps.append)
+        install(temporary, path, b"data", rename=rename)
+    assert path.read_bytes() == b"data"
+    assert (len(calls), len(naps)) == (7, 6)
+
+
+def test_on_windows_a_violation_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    temporary = prepare(path, b"data")
+    rename, calls = failing(errno.EACCES, 10**6, os.replace)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        patch.setattr(time, "sleep", lambda _: None)
+        with pytest.raises(StoreError, match="could not be replaced"):
+            install(temporary, path, b"data", rename=rename)
+    assert path.read_bytes() == b"old"
+    assert len(calls) == 40
+
+
+def test_elsewhere_a_forbidden_rename_fails_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    rename, calls = failing(errno.EACCES, 10**6, os.replace)
+    with pytest.raises(StoreError):
+        install(prepare(path, b"data"), path, b"data", rename=rename)
+    assert len(calls) == 1
+
+
+@pytest.fixture
+def mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that cannot be renamed over, as when each is a mount of its own."""
+    real = atomic.install
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    def busy(temporary: Path, path: Path, data: bytes) -> None:
+        real(temporary, path, data, rename=refuse)
+
+    monkeypatch.setattr("herma.store.files.install", busy)
+
+
+@pytest.fixture
+def path(home: Path) -> Path:
+    (home / "memories").mkdir()
+    path = home / "memories" / "MEMORY.md"
+    path.write_text("one")
+    return path
+
+
+@pytest.mark.usefixtures("mounted")
+def test_a_file_mounted_alone_is_overwritten_in_place(home: Path, path: Path) -> None:
+    inode = path.stat().st_ino
+    with Herma.open(home) as h:
+        with pytest.warns(HermaWarning, match="mounted"):
+            assert h.memory.apply("memory", Add("two")).ok
+        assert path.read_text() == "one\n§\ntwo"
+        assert path.stat().st_ino == inode
+        assert len(h.memory.history()) == 2
+    assert names(path.parent) == {"MEMORY.md", "MEMORY.md.lock"}
+
+
+@pytest.mark.parametrize("kept", [0, 5, 9])
+@pytest.mark.usefixtures("mounted")
+def test_an_overwrite_that_was_cut_off_is_finished_by_the_next(
+    home: Path, path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut within a letter of several bytes too."""
+    whole = "oné\n§\ntwo".encode()
+    path.write_text("oné")
+
+    class Killed(BaseException):
+        pass
+
+    def cut(target: Path, data: bytes) -> None:
+        assert data == whole
+        target.write_bytes(data[:kept])
+        raise Killed
+
+    with Herma.open(home) as h:
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "_overwrite", cut)
+            patch.setattr("herma.store.files.CuratedFiles._settle_open", lambda *_, **__: None)  # the dead do nothing
+            with pytest.warns(HermaWarning), pytest.raises(Killed):
+                h.memory.apply("memory", Add("two"))
+        assert path.read_bytes() == whole[:kept]
+        with pytest.warns(HermaWarning):
+            assert [change.action for change in h.memory.history()] == ["add", "found"]
+        assert path.read_bytes() == whole
+        with pytest.warns(HermaWarning):
+            assert h.memory.undo().ok
+        assert path.read_text() == "oné"
+
+
+@pytest.mark.usefixtures("mounted")
+def test_an_overwrite_that_fails_puts_back_what_was_there(
+    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = atomic._write, [path]
+
+    def full(target: Path, data: bytes, like: os.stat_result | None) -> None:
+        if target in failures:
+            failures.remove(target)
+            target.write_bytes(data[:5])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(target, data, like)
+
+    with Herma.open(home) as h:
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "_write", full)
+            with pytest.warns(HermaWarning), pytest.raises(StoreError, match="No space"):
+                h.memory.apply("memory", Add("two"))
+        assert path.read_text() == "one"
+        assert [change.action for change in h.memory.history()] == ["found"]
+    assert names(path.parent) == {"MEMORY.md", "MEMORY.md.lock"}
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "fchmod", "open"])
+def test_a_full_disk_is_an_error_and_changes_nothing(
+    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    with Herma.open(home) as h:
+        assert h.memory.apply("memory", Add("two")).ok
+        before = path.read_bytes()
+        real = getattr(os, call)
+
+        def full(first: object, *rest: object) -> object:
+            ours = call != "open" or str(first).endswith(".tmp")
+            if ours:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(first, *rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, full)
+            with pytest.raises(StoreError, match="No space left on device") as caught:
+                h.memory.apply("memory", Add("three"))
+            assert caught.value.hint
+            assert isinstance(caught.value.__cause__, OSError)
+            assert "No space" in h.tools.call("memory", {"action": "add", "content": "three"})
+        assert path.read_bytes() == before
+        assert [change.action for change in h.memory.history()] == ["add", "found"]
+        assert h.memory.apply("memory", Add("three")).ok
+    assert names(path.parent) == {"MEMORY.md", "MEMORY.md.lock"}
+
+
+def test_a_rename_that_fails_leaves_no_trace_in_the_history(
+    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with Herma.open(home) as h:
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "_rename", refuse)
+            with pytest.raises(StoreError, match="Read-only"):
+                h.memory.apply("memory", Add("two"))
+        assert [change.action for change in h.memory.history()] == ["found"]
+        assert h.memory.apply("memory", Replace("one", "three")).ok
+    assert names(path.parent) == {"MEMORY.md", "MEMORY.md.lock"}
+
+
+def test_a_folder_that_cannot_be_synced_is_told_truthfully(
+    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with Herma.open(home) as h:
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "_sync_folder", broken)
+            with pytest.raises(StoreError, match="was replaced, but"):
+                h.memory.apply("memory", Add("two"))
+        assert h.memory.entries("memory") == ["one", "two"]
+        assert [change.action for change in h.memory.history()] == ["add", "found"]
+
+
+def test_an_editor_that_saves_at_the_very_moment_is_not_overwritten(
+    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It saves after our decision, before our rename: its text is kept and ours is added to it."""
+    saves = ["one, edited", "one, edited again"]
+    from herma.store.sqlite.curated import CuratedRows
+
+    real = CuratedRows.intend
+
+    def with_editor(self: CuratedRows, *args: object, **kwargs: object) -> int:
+        done = real(self, *args, **kwargs)  # type: ignore[arg-type]
+        if saves and not kwargs.get("done"):
+            path.write_text(saves.pop(0))
+        return done
+
+    monkeypatch.setattr(CuratedRows, "intend", with_editor)
+    with Herma.open(home) as h:
+        outcome = h.memory.apply("memory", Add("two"))
+        assert isinstance(outcome, Applied)
+        assert path.read_text() == "one, edited again\n§\ntwo"
+        actions = [change.action for change in h.memory.history()]
+        assert actions == ["add", "edited by hand", "edited by hand", "found"]
+    assert names(path.parent) == {"MEMORY.md", "MEMORY.md.lock"}

@@ -1,0 +1,177 @@
+"""Locks where the platform has others, has none, or somebody else is holding them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import types
+import warnings
+from pathlib import Path
+
+import pytest
+
+from herma import Add, Herma, HermaWarning
+from herma.errors import StoreBusy, StoreError
+from herma.store import locks
+from herma.store.locks import Locking, exclusive, platform_locking, windows_locking
+
+
+@pytest.fixture(autouse=True)
+def nobody_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_told", set())
+
+
+def without(code: int) -> Locking:
+    """A file system that answers every attempt with this error."""
+
+    def take(handle: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return Locking(take, release=lambda handle: pytest.fail("released what was never taken"))
+
+
+def windows() -> tuple[types.ModuleType, list[tuple[int, int, int]]]:
+    """A stand-in for the module that exists on Windows only: one lock per file, and what was asked of it."""
+    asked: list[tuple[int, int, int]] = []
+    locked: dict[tuple[int, int], int] = {}
+    module = types.ModuleType("msvcrt")
+
+    def locking(handle: int, mode: int, count: int) -> None:
+        status = os.fstat(handle)
+        key = (status.st_dev, status.st_ino)
+        asked.append((os.lseek(handle, 0, os.SEEK_CUR), mode, count))
+        if mode == 0:
+            if locked.get(key) != handle:
+                raise OSError(errno.EACCES, "not yours")
+            del locked[key]
+        elif key in locked:
+            raise OSError(errno.EACCES, "Permission denied")
+        else:
+            locked[key] = handle
+
+    module.__dict__.update(LK_UNLCK=0, LK_LOCK=1, LK_NBLCK=2, locking=locking)
+    return module, asked
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL])
+def test_a_file_system_without_locks_is_said_once_and_written_all_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(locks, "platform_locking", lambda: without(code))
+    with Herma.open(home) as h:
+        with pytest.warns(HermaWarning, match="No file locks"):
+            assert h.memory.apply("memory", Add("one")).ok
+        assert h.memory.apply("memory", Add("two")).ok, "a second warning would be an error here"
+        assert h.memory.entries("memory") == ["one", "two"]
+        assert len(h.memory.history()) == 2
+    assert [path.name for path in (home / "memories").glob(".*")] == []
+
+
+def test_a_platform_without_locks_is_said_once_and_written_all_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "platform_locking", lambda: None)
+    with Herma.open(home) as h:
+        with pytest.warns(HermaWarning, match="No file locks"):
+            assert h.memory.apply("memory", Add("one")).ok
+        assert h.memory.apply("user", Add("two")).ok, "a second warning would be an error here"
+
+
+def test_threads_take_turns_without_file_locks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "platform_locking", lambda: None)
+    failures: list[BaseException] = []
+
+    def work(me: int) -> None:
+        try:
+            for number in range(10):
+                assert h.memory.apply("memory", Add(f"<{me}.{number}>")).ok
+        except BaseException as exc:  # noqa: BLE001  told to the test below
+            failures.append(exc)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HermaWarning)
+        with Herma.open(home) as h:
+            threads = [threading.Thread(target=work, args=(me,)) for me in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert failures == []
+            assert len(h.memory.entries("memory")) == 60
+
+
+def test_windows_locks_one_byte_at_the_start_and_lets_go_of_it(tmp_path: Path) -> None:
+    module, asked = windows()
+    locking = windows_locking(module)
+    with exclusive(tmp_path / "x.lock", 0.0, locking) as alone:
+        assert alone
+        with pytest.raises(StoreBusy), exclusive(tmp_path / "x.lock", 0.01, locking):
+            pytest.fail("two held it")
+    with exclusive(tmp_path / "x.lock", 0.0, locking):
+        pass
+    assert asked[0] == (0, 2, 1)
+    assert all(position == 0 and count == 1 for position, _, count in asked)
+    assert [mode for _, mode, _ in asked].count(0) == 2
+
+
+def test_where_fcntl_is_missing_msvcrt_is_used(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    module, asked = windows()
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", module)
+    with Herma.open(home) as h:
+        assert h.memory.apply("memory", Add("one")).ok
+    assert asked
+    monkeypatch.setitem(sys.modules, "msvcrt", None)
+    assert platform_locking() is None
+
+
+def test_a_lock_that_breaks_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be locked"), exclusive(tmp_path / "x", 1.0, without(errno.EIO)):
+        pytest.fail("held a broken lock")
+
+
+def test_a_lock_that_another_process_holds_is_waited_for_and_not_for_ever(home: Path) -> None:
+    with Herma.open(home, flags={"memory.lock_timeout": 0.05}) as h:
+        h.memory.apply("memory", Add("one"))
+        code = (
+            "import fcntl, sys\n"
+            "with open(sys.argv[1], 'a') as file:\n"
+            "    fcntl.flock(file, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+        )
+        lock = str(home / "memories" / "MEMORY.md.lock")
+        holder = subprocess.Popen(
+            [sys.executable, "-c", code, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        with holder:
+            assert holder.stdout
+            assert holder.stdout.readline() == "held\n"
+            with pytest.raises(StoreBusy, match="held") as caught:
+                h.memory.apply("memory", Add("two"))
+            assert caught.value.hint
+            assert "held" in h.tools.call("memory", {"action": "add", "content": "two"})
+            assert h.memory.apply("user", Add("the other file is free")).ok
+            assert h.session().system_prompt.count("one") == 1, "reading takes no lock"
+            assert len(h.memory.history()) == 2
+            holder.communicate("")
+        assert h.memory.apply("memory", Add("two")).ok
+
+
+def test_a_thread_that_waits_too_long_is_told_so(home: Path) -> None:
+    with Herma.open(home, flags={"memory.lock_timeout": 0.05}) as h:
+        documents, place = h.memory._documents, h.memory._place("memory", None)
+        with documents.hold(place):
+            caught: list[BaseException] = []
+
+            def work() -> None:
+                try:
+                    h.memory.apply("memory", Add("x"))
+                except StoreBusy as exc:
+                    caught.append(exc)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        assert len(caught) == 1
