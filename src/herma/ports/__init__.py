@@ -14,7 +14,7 @@ from herma.ports.index import (
     Terms,
     TextIndex,
 )
-from herma.ports.search import ConversationReader, Head, TranscriptReader
+from herma.ports.search import Head, TranscriptReader
 from herma.ports.transcript import (
     ChangeFeed,
     FeedChange,
@@ -28,7 +28,6 @@ from herma.ports.transcript import (
 
 __all__ = [
     "ChangeFeed",
-    "ConversationReader",
     "CuratedDocuments",
     "CuratedHistory",
     "Document",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from herma.types import Hidden, Message, SessionInfo
+from herma.types import Hidden, SessionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,10 @@ class Head:
 
 
 class TranscriptReader(Protocol):
-    """Messages and sessions for ranking, in batches: never one query per hit. What is gone is left out."""
+    """Messages and sessions for ranking, in batches: never one query per hit. What is gone is left out.
+
+    Deleted sessions and their messages are still there, so that search can say what it leaves out.
+    """
 
     def heads(self, message_ids: Sequence[int]) -> Sequence[Head]: ...
 
@@ -39,35 +42,10 @@ class TranscriptReader(Protocol):
 
     def sessions(self, session_ids: Sequence[str]) -> Mapping[str, SessionInfo]: ...
 
-    def titled(self, words: Sequence[str], limit: int) -> Sequence[SessionInfo]:
-        """Sessions whose title contains all of these words, newest first."""
+    def titled(self, words: Sequence[str], limit: int) -> Sequence[tuple[SessionInfo, int | None]]:
+        """Sessions whose title contains all of these words, last active first, each with its first message."""
         ...
 
-    def size(self) -> tuple[int, int]:
-        """How many messages and sessions there are."""
-        ...
-
-
-class ConversationReader(Protocol):
-    """Whole messages, in order, rewound ones never among them."""
-
-    def members(self, session_id: str) -> Sequence[SessionInfo]:
-        """All sessions of the conversation this one belongs to, oldest first; nothing when it is unknown."""
-        ...
-
-    def recent(self, limit: int, *, without_sources: Sequence[str]) -> Sequence[SessionInfo]:
-        """The newest session of each conversation that is not archived, last active first."""
-        ...
-
-    def around(self, message_id: int, before: int, after: int) -> tuple[Sequence[Message], int, int]:
-        """The message with its neighbours in its session. → messages, and how many more there are on each side."""
-        ...
-
-    def ends(
-        self, session_ids: Sequence[str], first: int, last: int, *, spoken_only: bool = False
-    ) -> tuple[Sequence[Message], Sequence[Message], int]:
-        """The first and last messages of these sessions taken as one (never both), and how many there are in all.
-
-        `spoken_only`: what user and assistant said; without it, tool messages and empty ones too.
-        """
+    def size(self) -> int:
+        """How many sessions there are."""
         ...

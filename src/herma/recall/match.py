@@ -1,0 +1,190 @@
+"""Finding the terms of a query in the text of a message: for ranking, for marking, and to catch an index that errs.
+
+Works on folded text (lower case, no diacritics, one character for one), so that places in it are places in the text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from herma.recall.query import Query, Term
+from herma.recall.stem import stem
+
+Place = tuple[int, int]
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3105-\u318e\u31a0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_RUN = re.compile(f"[{_UNSPACED}]+")
+_PIECE = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
+_SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
+_SIGNED = re.compile(r"[A-Za-z](?:#|\+\+)|\.net", re.IGNORECASE)
+
+
+class _Folding(dict[int, str]):
+    """Character → the one it is compared as; filled as characters turn up."""
+
+    def __missing__(self, code: int) -> str:
+        letter = chr(code)
+        plain = unicodedata.normalize("NFKD", letter)[:1].lower()
+        if _RUN.match(letter):  # never take a Korean syllable apart
+            plain = letter
+        self[code] = plain if len(plain) == 1 else letter
+        return self[code]
+
+
+_FOLDING = _Folding()
+
+
+def fold(text: str) -> str:
+    """Text as it is compared: of the same length."""
+    return text.lower() if text.isascii() else text.translate(_FOLDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The smallest thing that is looked for: a word, a phrase, or a pair of characters.
+
+    `find` gives its places; `part` is a piece of text without which there is none, not even inside an identifier.
+    """
+
+    name: str
+    find: Callable[[str], list[Place]]
+    part: str
+
+
+def units(query: Query) -> list[Unit]:
+    """What to look for, each once. A run of Chinese, Japanese or Korean is its pairs, as in the index."""
+    found: dict[str, Unit] = {}
+    for term in query.any_of:
+        for unit in _units(term):
+            found.setdefault(unit.name, unit)
+    return list(found.values())
+
+
+def holds(term: Term, folded: str) -> bool:
+    """Whether the text contains the term: all of it."""
+    return all(unit.find(folded) for unit in _units(term))
+
+
+def _units(term: Term) -> list[Unit]:
+    text = unicodedata.normalize("NFKC", term.text)
+    pieces = _PIECE.findall(text)
+    if _SIGNED.fullmatch(text) or not pieces:
+        return [Unit(text, _literal(fold(text)), fold(text))]
+    if term.kind == "phrase":
+        return [Unit(text, _side_by_side([fold(piece) for piece in pieces], stems=True), fold(pieces[0])[:2])]
+    made: list[Unit] = []
+    spaced = [part for piece in pieces if not _RUN.match(piece) for part in _SEAM.split(piece)]
+    if spaced:
+        made.append(_spaced([fold(part) for part in spaced], prefix=term.kind == "prefix"))
+    for piece in pieces:
+        if _RUN.match(piece):
+            run = fold(piece)
+            made += [Unit(pair, _literal(pair), pair) for pair in _pairs(run)]
+    return made
+
+
+def _spaced(parts: Sequence[str], *, prefix: bool) -> Unit:
+    if len(parts) > 1:
+        return Unit(" ".join(parts), _side_by_side(parts, stems=False), parts[0])
+    word = parts[0]
+    return Unit(word + "*", _beginning(word), word) if prefix else Unit(stem(word), _word(word), _shared(word))
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+# ── finders ──
+
+
+def _shared(word: str) -> str:
+    """How every word with the same stem begins."""
+    root = stem(word)
+    shared = root if word.startswith(root) and root[-1:] not in "eiy" else root[:-1] or root
+    return shared if word.startswith(shared) else word[:2]
+
+
+def _word(word: str) -> Callable[[str], list[Place]]:
+    root, shared = stem(word), _shared(word)
+
+    def find(folded: str) -> list[Place]:
+        places = []
+        at = folded.find(shared)
+        while at >= 0:
+            end = _word_end(folded, at)
+            if (at == 0 or not _in_word(folded[at - 1])) and (folded[at:end] == word or stem(folded[at:end]) == root):
+                places.append((at, end))
+            at = folded.find(shared, max(end, at + 1))
+        return places
+
+    return find
+
+
+def _beginning(start: str) -> Callable[[str], list[Place]]:
+    def find(folded: str) -> list[Place]:
+        places = []
+        at = folded.find(start)
+        while at >= 0:
+            end = _word_end(folded, at)
+            if at == 0 or not _in_word(folded[at - 1]):
+                places.append((at, end))
+            at = folded.find(start, max(end, at + 1))
+        return places
+
+    return find
+
+
+def _literal(text: str) -> Callable[[str], list[Place]]:
+    def find(folded: str) -> list[Place]:
+        places = []
+        at = folded.find(text)
+        while at >= 0:
+            places.append((at, at + len(text)))
+            at = folded.find(text, at + len(text))
+        return places
+
+    return find
+
+
+def _side_by_side(parts: Sequence[str], *, stems: bool) -> Callable[[str], list[Place]]:
+    """Parts one after another with nothing but punctuation between, or (for names) nothing at all."""
+    pattern = []
+    for at, part in enumerate(parts):
+        if _RUN.match(part):
+            pattern.append(re.escape(part))
+        elif stems:
+            pattern.append(re.escape(_shared(part)) + (r"[^\W_]{0,7}" if len(part) > 2 else ""))
+        else:
+            pattern.append(re.escape(part))
+        if at + 1 < len(parts):
+            plain = stems and not _RUN.match(part) and not _RUN.match(parts[at + 1])
+            pattern.append(r"[\W_]{1,8}" if plain else r"[\W_]{0,8}")
+    compiled = re.compile("".join(pattern))
+    first = parts[0][:2] if stems else parts[0]
+
+    def find(folded: str) -> list[Place]:
+        if first not in folded:
+            return []
+        return [
+            found.span()
+            for found in compiled.finditer(folded)
+            if _RUN.match(found[0]) or found.start() == 0 or not _in_word(folded[found.start() - 1])
+        ]
+
+    return find
+
+
+def _in_word(letter: str) -> bool:
+    return letter.isalnum() and not _RUN.match(letter)
+
+
+def _word_end(folded: str, at: int) -> int:
+    end = at
+    while end < len(folded) and _in_word(folded[end]):
+        end += 1
+    return end

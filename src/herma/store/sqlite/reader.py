@@ -1,0 +1,71 @@
+"""What search reads of `herma.db`: implements `TranscriptReader`, one query per batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from herma.ports import Head
+from herma.store.searchable import searchable_text
+from herma.store.sqlite.database import Database
+from herma.store.sqlite.payloads import texts
+from herma.store.sqlite.queries import queries
+from herma.store.sqlite.sessions import SqliteSessions
+from herma.types import SessionInfo
+
+
+class SqliteReader:
+    """Reads only; it creates nothing where there is no database yet."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._sessions = SqliteSessions(database)
+        self._sql = queries("reader")
+
+    def heads(self, message_ids: Sequence[int]) -> list[Head]:
+        return [Head(*row) for row in self._rows("heads", message_ids)]
+
+    def texts(self, message_ids: Sequence[int], at_most: int) -> dict[int, str]:
+        def work(connection: apsw.Connection) -> dict[int, str]:
+            rows: list[Any] = connection.execute(self._sql["texts"], {"ids": _array(message_ids)}).fetchall()
+            whole = texts(connection, [value for row in rows for value in row[1:4]], base64=False)
+            found = {}
+            for id_, content, parts, calls, tool in rows:
+                said = whole(content) if parts is None else json.loads(whole(parts) or "[]")
+                if calls is None and tool is None and isinstance(said, str) and len(said) < 200 and "\x1b" not in said:
+                    found[id_] = said  # nothing in so little text is noise
+                else:
+                    called = json.loads(whole(calls) or "[]") if calls else ()
+                    found[id_] = searchable_text(said, called, tool)[:at_most]
+            return found
+
+        return self._db.read(work, {})
+
+    def neighbours(self, message_ids: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+        return {id_: (before, after) for id_, before, after in self._rows("neighbours", message_ids)}
+
+    def newest(self, limit: int) -> list[int]:
+        return [row[0] for row in self._db.rows(self._sql["newest"], {"limit": limit})]
+
+    def sessions(self, session_ids: Sequence[str]) -> dict[str, SessionInfo]:
+        return self._sessions.get(session_ids, deleted=True)
+
+    def titled(self, words: Sequence[str], limit: int) -> list[tuple[SessionInfo, int | None]]:
+        bindings = {"words": json.dumps([word.lower() for word in words]), "limit": limit}
+        first = dict(self._db.rows(self._sql["titled"], bindings))
+        known = self._sessions.get(list(first))
+        return [(known[id_], message) for id_, message in first.items() if id_ in known]
+
+    def size(self) -> int:
+        rows = self._db.rows(self._sql["size"])
+        return int(rows[0][0]) if rows else 0
+
+    def _rows(self, name: str, ids: Sequence[int]) -> list[Any]:
+        return self._db.rows(self._sql[name], {"ids": _array(ids)})
+
+
+def _array(ids: Sequence[int]) -> str:
+    return json.dumps(list(ids))

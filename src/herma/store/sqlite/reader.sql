@@ -1,0 +1,35 @@
+-- heads --
+-- Messages of deleted sessions too: search counts what it leaves out.
+SELECT m.id, s.id, m.role, m.timestamp, m.hidden
+  FROM messages m JOIN sessions s ON s.key = m.session
+ WHERE m.id IN (SELECT value FROM json_each(:ids));
+
+-- texts --
+SELECT m.id, m.content, m.parts, m.tool_calls, m.tool_name
+  FROM messages m
+ WHERE m.id IN (SELECT value FROM json_each(:ids));
+
+-- neighbours --
+-- The nearest ones that were not rewound, by the index on (session, id).
+SELECT m.id,
+       (SELECT p.id FROM messages p WHERE p.session = m.session AND p.id < m.id AND p.hidden <> 'rewound'
+         ORDER BY p.id DESC LIMIT 1),
+       (SELECT n.id FROM messages n WHERE n.session = m.session AND n.id > m.id AND n.hidden <> 'rewound'
+         ORDER BY n.id LIMIT 1)
+  FROM messages m
+ WHERE m.id IN (SELECT value FROM json_each(:ids));
+
+-- newest --
+SELECT id FROM messages ORDER BY id DESC LIMIT :limit;
+
+-- titled --
+-- Sessions whose title contains every word, and the first message of each.
+SELECT s.id, (SELECT min(m.id) FROM messages m WHERE m.session = s.key AND m.hidden <> 'rewound')
+  FROM sessions s
+ WHERE s.title IS NOT NULL AND s.deleted IS NULL
+   AND NOT EXISTS (SELECT 1 FROM json_each(:words) w WHERE instr(lower(s.title), w.value) = 0)
+ ORDER BY s.last_active DESC
+ LIMIT :limit;
+
+-- size --
+SELECT count(*) FROM sessions;
