@@ -15,6 +15,7 @@ from herma.ports.index import (
     TextIndex,
 )
 from herma.ports.search import Head, TranscriptReader
+from herma.ports.tokens import TokenCounter
 from herma.ports.transcript import (
     ChangeFeed,
     FeedChange,
@@ -53,5 +54,6 @@ __all__ = [
     "Sought",
     "Terms",
     "TextIndex",
+    "TokenCounter",
     "TranscriptReader",
 ]

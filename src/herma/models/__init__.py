@@ -1,0 +1,1 @@
+"""Adapters to models: chat clients, embedders, exact token counters."""
