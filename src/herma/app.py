@@ -17,8 +17,11 @@ from herma.store.files import CuratedFiles
 from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.inbox import SqliteInbox
+from herma.store.sqlite.messages import SqliteMessages
+from herma.store.sqlite.sessions import SqliteSessions
 from herma.tools import Tools
 from herma.tools.memory import memory_tool
+from herma.transcript import Transcripts
 from herma.types import Scope, Target
 
 
@@ -44,6 +47,15 @@ class Herma:
             profile=settings.profile,
             write_approval=options.write_approval,
             inbox_days=options.inbox_days,
+            clock=clock,
+            alive=self._check_alive,
+        )
+        sessions = SqliteSessions(self._database)
+        self.transcripts = Transcripts(
+            sessions,
+            sessions,
+            SqliteMessages(self._database),
+            profile=settings.profile,
             clock=clock,
             alive=self._check_alive,
         )

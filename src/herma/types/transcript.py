@@ -78,7 +78,7 @@ class SessionInfo:
 class SessionFilter:
     """Which sessions are meant. What is None or empty does not matter; bounds on time and counts are inclusive.
 
-    `search` is looked for in titles and ids; `project` is the project itself or a folder above it.
+    `search` is looked for in titles and ids, `model` in the model's name; `delegated` conversations are a subagent's; `project` is the project itself or a folder above it.
     """
 
     source: str | None = None
@@ -88,6 +88,7 @@ class SessionFilter:
     user: str | None = None
     chat: str | None = None
     archived: bool | None = None
+    delegated: bool | None = None
     search: str | None = None
     model: str | None = None
     end_reason: str | None = None

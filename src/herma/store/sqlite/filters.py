@@ -19,6 +19,7 @@ _CONDITIONS = {
     "user": "{t}.user = :user",
     "chat": "{t}.chat = :chat",
     "archived": "{t}.archived = :archived",
+    "delegated": "((SELECT r.reason FROM sessions r WHERE r.id = {t}.conversation) IS 'delegation') = :delegated",
     "search": "(instr(lower(coalesce({t}.title, '')), lower(:search)) OR instr(lower({t}.id), lower(:search)))",
     "model": "instr(lower(coalesce({t}.model, '')), lower(:model))",
     "end_reason": "{t}.end_reason = :end_reason",

@@ -7,7 +7,7 @@ one of the new. Readers and the one writer exclude each other for a few millisec
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,14 @@ def create(path: Path) -> None:
     path.chmod(0o600)
 
 
+def fetch(connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """All rows of a query."""
+    return connection.execute(sql, bindings).fetchall()
+
+
 def meta(connection: apsw.Connection) -> dict[str, str]:
     """Facts about this index. Raises when it is of another format."""
-    rows: list[tuple[Any, ...]] = connection.execute("SELECT key, value FROM meta").fetchall()
-    facts = {str(key): str(value) for key, value in rows}
+    facts = {str(key): str(value) for key, value in fetch(connection, "SELECT key, value FROM meta")}
     if facts.get("format") != str(FORMAT):
         raise ValueError(f"format {facts.get('format')} instead of {FORMAT}")
     return facts

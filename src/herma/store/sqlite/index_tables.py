@@ -5,7 +5,6 @@ transcript. A shard that is full is merged into one segment and weighed (`index_
 from __future__ import annotations
 
 import json
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,18 +13,18 @@ import apsw
 
 from herma.ports import Found, IndexRow, IndexState, Position, Sieve
 from herma.store.sqlite.index_check import compare
-from herma.store.sqlite.index_connection import Connections, meta
+from herma.store.sqlite.index_connection import Connections, fetch, meta
 from herma.store.sqlite.index_search import search
-from herma.store.sqlite.index_weights import Weigher
+from herma.store.sqlite.index_weights import LAST, SHARD_BITS, WEIGHING, Weigher
 from herma.store.sqlite.queries import queries
 
-SHARD_BITS = 15
-LOCAL = (1 << SHARD_BITS) - 1
 PAGES = 16
 """How many pages one step of merging writes: a few milliseconds."""
-MOST_TERMS = 200_000
-"""How many words `vocabulary` looks through."""
-FILLING, MERGING, WEIGHING, WEIGHED = range(4)
+MOST_TERMS = 100_000
+VOCABULARY_MESSAGES = 100_000
+"""How many words of a shard, and of how many messages, newest first, `vocabulary` looks through."""
+FILLING, MERGING = 0, 1
+"""Stages of a shard before it is weighed."""
 
 
 class SqliteIndexTables:
@@ -41,7 +40,7 @@ class SqliteIndexTables:
     def state(self) -> IndexState:
         with self._connections.reading() as connection:
             facts = meta(connection)
-            messages = sum(int(row[1]) for row in connection.execute(self._sql["shards"]))
+            messages = sum(row[1] for row in fetch(connection, self._sql["shards"]))
             position = Position(facts["store_id"], facts["epoch"], int(facts["seq"])) if "seq" in facts else None
         return IndexState(position, messages, self.path.stat().st_size if self.path.exists() else 0)
 
@@ -60,7 +59,7 @@ class SqliteIndexTables:
         with self._connections.writing() as connection:
             if self._merge_filling(connection):
                 return True
-            for shard, stage, weighed_to, checksum in connection.execute(self._sql["unfinished"]).fetchall():
+            for shard, stage, weighed_to, checksum in fetch(connection, self._sql["unfinished"]):
                 if stage in (FILLING, MERGING):
                     self._merge_full(connection, shard, stage)
                 else:
@@ -77,20 +76,20 @@ class SqliteIndexTables:
 
     def vocabulary(self, part: str, limit: int) -> Sequence[str]:
         counts: dict[str, int] = defaultdict(int)
-        seen = 0
+        looked_at = 0
         with self._connections.reading() as connection:
-            for shard, _, _ in connection.execute(self._sql["shards"]).fetchall():
-                terms = connection.execute(self._sql["vocabulary"].format(shard=shard), (MOST_TERMS, part))
-                for term, messages in terms:
-                    counts[term] += messages
-                seen += _last(connection.execute(f"SELECT count(*) FROM shard_{shard}_idx"))
-                if len(counts) >= limit or seen * 300 > MOST_TERMS:
+            for shard, messages, _ in fetch(connection, self._sql["shards"]):
+                sql = self._sql["vocabulary"].format(shard=shard)
+                for term, occurs in fetch(connection, sql, (MOST_TERMS, part)):
+                    counts[term] += occurs
+                looked_at += messages
+                if len(counts) >= limit or looked_at >= VOCABULARY_MESSAGES:
                     break
         return sorted(counts, key=lambda term: (-counts[term], term))[:limit]
 
     def digests(self, message_ids: Sequence[int]) -> Mapping[int, int]:
         with self._connections.reading() as connection:
-            return dict(connection.execute(self._sql["known"], (json.dumps(list(message_ids)),)).fetchall())
+            return dict(fetch(connection, self._sql["known"], (json.dumps([*message_ids]),)))
 
     def check(self, rows: Callable[[Sequence[int]], Sequence[IndexRow]]) -> str:
         return compare(self._connections, rows)
@@ -99,21 +98,21 @@ class SqliteIndexTables:
         self._connections.close()
 
     def _forget(self, connection: apsw.Connection, message_ids: Sequence[int]) -> None:
-        known = [row[0] for row in connection.execute(self._sql["known"], (json.dumps(list(message_ids)),))]
+        known = [row[0] for row in fetch(connection, self._sql["known"], (json.dumps([*message_ids]),))]
         by_shard: dict[int, list[int]] = defaultdict(list)
         for message_id in known:
             by_shard[message_id >> SHARD_BITS].append(message_id)
         for shard, members in by_shard.items():
             sql = self._sql["delete"].format(shard=shard)
-            connection.executemany(sql, [(message_id & LOCAL,) for message_id in members])
+            connection.executemany(sql, [(message_id & LAST,) for message_id in members])
             connection.executemany("DELETE FROM docs WHERE id = ?", [(message_id,) for message_id in members])
             self._changed(connection, shard, -len(members))
 
     def _insert(self, connection: apsw.Connection, shard: int, rows: Sequence[IndexRow]) -> None:
-        if not connection.execute("SELECT 1 FROM shards WHERE id = ?", (shard,)).fetchall():
+        if not fetch(connection, "SELECT 1 FROM shards WHERE id = ?", (shard,)):
             connection.execute(self._sql["create_shard"].format(shard=shard))
         sql = self._sql["insert"].format(shard=shard)
-        connection.executemany(sql, [(row.id & LOCAL, row.text, row.names) for row in rows])
+        connection.executemany(sql, [(row.id & LAST, row.text, row.names) for row in rows])
         connection.executemany("INSERT INTO docs VALUES (?, ?)", [(row.id, row.digest) for row in rows])
         self._changed(connection, shard, len(rows))
 
@@ -122,7 +121,7 @@ class SqliteIndexTables:
         connection.execute("DELETE FROM weights WHERE shard = ?", (shard,))
 
     def _merge_filling(self, connection: apsw.Connection) -> bool:
-        newest = connection.execute("SELECT max(id) FROM shards").fetchall()[0][0]
+        newest = fetch(connection, "SELECT max(id) FROM shards")[0][0]
         return newest is not None and self._merged(connection, newest, PAGES)
 
     def _merge_full(self, connection: apsw.Connection, shard: int, stage: int) -> None:
@@ -135,11 +134,3 @@ class SqliteIndexTables:
         before = connection.total_changes()
         connection.execute(self._sql["merge"].format(shard=shard), (pages,))
         return connection.total_changes() - before >= 2
-
-
-def _last(rows: apsw.Cursor) -> int:
-    return int(rows.fetchall()[-1][0])
-
-
-def pause_until(deadline: float) -> bool:
-    return time.monotonic() < deadline

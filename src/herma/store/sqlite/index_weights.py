@@ -19,6 +19,7 @@ from functools import lru_cache
 
 import apsw
 
+from herma.store.sqlite.index_connection import fetch
 from herma.store.sqlite.queries import queries
 
 SHARD_BITS = 15
@@ -28,6 +29,8 @@ STEPS = 20
 """Steps per unit of weight."""
 FREQUENT = 32
 """Words in fewer messages of a shard get no list: FTS5 visits these in no time."""
+WEIGHING, WEIGHED = 2, 3
+"""Stages of a shard: see index.sql."""
 _TOP = 44  # weights are below 2.2
 _SLICE = 0.003
 _K1, _B = 1.2, 0.75
@@ -39,7 +42,7 @@ class Weigher:
     def __init__(self, connection: apsw.Connection, shard: int) -> None:
         self.shard = shard
         self._sql = queries("index")
-        sizes = connection.execute(self._sql["lengths"].format(shard=shard)).fetchall()
+        sizes = fetch(connection, self._sql["lengths"].format(shard=shard))
         lengths = {str(row): _length(size) for row, size in sizes}
         average = max(1.0, sum(lengths.values()) / max(1, len(lengths)))
         norm = {length: _K1 * (1 - _B + _B * length / average) for length in set(lengths.values())}
@@ -64,7 +67,7 @@ class Weigher:
         connection.executemany("INSERT INTO weights VALUES (?, ?, ?, ?)", lists)
         connection.execute(
             "UPDATE shards SET stage = ?, weighed_to = ?, checksum = ? WHERE id = ?",
-            (3 if done else 2, "" if done else last, checksum, self.shard),
+            (WEIGHED if done else WEIGHING, "" if done else last, checksum, self.shard),
         )
 
     def _ranked(self, counts: Counter[str]) -> list[int]:

@@ -35,7 +35,6 @@ class SqliteMessages:
     def append(
         self, session_id: str, messages: Sequence[Message], *, preview: str = "", staged: bool = False
     ) -> list[int]:
-        """With `staged`, also to a session that is hidden as deleted: an import becomes visible as a whole."""
         rows = [_row(message) for message in messages]
         times = [message.timestamp for message in messages]
         visible = sum(not message.hidden for message in messages)

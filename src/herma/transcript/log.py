@@ -1,0 +1,381 @@
+"""Transcripts as everybody uses them: sessions begin, messages are added whole, nothing is taken away by accident.
+
+A message that `append` returned an id for is on disk. Rewinding and compacting hide; deleting waits for a grace period.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, get_args
+
+from herma.errors import StoreChanged, UsageError
+from herma.ports import MessageRows, SessionQueries, SessionRows
+from herma.transcript import lineage
+from herma.transcript.retention import GRACE_DAYS, Retention
+from herma.transcript.titles import base_of, next_title, sanitized
+from herma.transcript.wire import all_from_wire, text_of
+from herma.types import Deletion, Message, Reason, Scope, SessionFilter, SessionInfo, TranscriptStats, Usage
+
+Ids: TypeAlias = list[int]
+Messages: TypeAlias = list[Message]
+Sessions: TypeAlias = list[SessionInfo]
+
+SPOKEN = ("user", "assistant")
+PREVIEW = 60
+LONGEST_ID = 200
+_FAR = 2**62
+
+
+class Transcripts:
+    """Every session of one home: `h.transcripts`."""
+
+    def __init__(
+        self,
+        sessions: SessionRows,
+        queries: SessionQueries,
+        messages: MessageRows,
+        *,
+        profile: str = "",
+        grace_days: float = GRACE_DAYS,
+        clock: Callable[[], float] = time.time,
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._sessions = sessions
+        self._queries = queries
+        self._rows = messages
+        self._profile = profile
+        self._clock = clock
+        self._alive = alive
+        self._retention = Retention(sessions, queries, grace_days=grace_days, clock=clock)
+
+    # ── writing ──
+
+    def start(
+        self,
+        source: str,
+        *,
+        title: str | None = None,
+        parent: str | None = None,
+        reason: Reason | None = None,
+        scope: Scope | None = None,
+        model: str | None = None,
+        system_prompt: str | None = None,
+        session_id: str | None = None,
+        started: float | None = None,
+    ) -> str:
+        """Begin a session. → its id. A parent without a reason is a continuation of the same conversation.
+
+        A title that is taken gets the next number; where a titled session goes on or branches, so does its title.
+        """
+        self._alive()
+        if not isinstance(source, str) or not source.strip():
+            raise UsageError("A session needs a source.", hint='For example: start("cli").')
+        if reason is not None and reason not in get_args(Reason):
+            raise UsageError(f"{reason!r} is no reason for a session.", hint=f"One of: {', '.join(get_args(Reason))}.")
+        now = self._clock()
+        before = self.get(parent) if parent else None
+        session = SessionInfo(
+            id=_checked(session_id) if session_id is not None else new_session_id(now),
+            source=source.strip(),
+            scope=self._scope(scope, before),
+            started=now if started is None else float(started),
+            conversation="",
+            model=model,
+            parent=parent,
+            reason=reason or ("resume" if parent else "new"),
+        )
+        wish = sanitized(title)
+        if wish is None and before is not None and session.reason not in ("delegation", "new"):
+            wish = before.title
+        return self._add(session, wish, system_prompt)
+
+    def append(self, session_id: str, messages: Sequence[Mapping[str, Any] | Message]) -> Ids:
+        """Add messages, all or none of them. → their ids, increasing. When this returns, they are on disk."""
+        self._alive()
+        converted = all_from_wire(messages, self._clock())
+        try:
+            return list(self._rows.append(session_id, converted, preview=preview_of(converted)))
+        except KeyError:
+            raise _unknown(session_id) from None
+
+    def end(self, session_id: str, reason: str = "closed") -> bool:
+        """Say that a session is over; the first reason stands. → whether this call ended it."""
+        self._alive()
+        return self._sessions.end(session_id, self._clock(), reason) or (self._known(session_id) and False)
+
+    def reopen(self, session_id: str) -> None:
+        """Take back that a session is over."""
+        self._known(session_id)
+        self._sessions.update([session_id], {"ended": None, "end_reason": None})
+
+    def rename(self, session_id: str, title: str | None) -> str | None:
+        """Give a session a title that no other conversation has, or none. → the title as it is kept."""
+        self._known(session_id)
+        clean = sanitized(title)
+        try:
+            self._sessions.update([session_id], {"title": clean})
+        except StoreChanged as exc:
+            free = self._free_title(clean or "", self._known_info(session_id).scope)
+            raise UsageError(
+                f"Another conversation is called {clean!r} already.", hint=f"This one is free: {free}"
+            ) from exc
+        return clean
+
+    def record_usage(self, session_id: str, usage: Usage) -> None:
+        """Add tokens and money to what a session cost."""
+        self._alive()
+        if not self._sessions.spend(session_id, usage):
+            raise _unknown(session_id)
+
+    # ── hiding ──
+
+    def rewind(self, session_id: str, message_id: int) -> int:
+        """Go back to before a message of the user: it and all after it are hidden, not deleted. → how many."""
+        self._alive()
+        target = self._rows.by_ids([message_id]).get(message_id)
+        if target is None or target.session_id != session_id or target.hidden or target.role != "user":
+            raise UsageError(
+                f"Message {message_id} is no visible message of the user in session {session_id}.",
+                hint="Only to such a message can a session be rewound.",
+            )
+        return self._flag(session_id, message_id, _FAR, "", "rewound")
+
+    def restore_rewound(self, session_id: str) -> int:
+        """Show again what was rewound. → how many messages."""
+        self._known(session_id)
+        return self._flag(session_id, 0, _FAR, "rewound", "")
+
+    def compact(self, session_id: str, first: int, last: int) -> int:
+        """Hide messages first … last from the context, because a summary stands for them. Search still finds them."""
+        self._known(session_id)
+        return self._flag(session_id, first, last, "", "compacted")
+
+    def restore_compacted(self, session_id: str) -> int:
+        """Show again what was compacted. → how many messages."""
+        self._known(session_id)
+        return self._flag(session_id, 0, _FAR, "compacted", "")
+
+    def archive(self, session_id: str, on: bool = True) -> int:
+        """Put the whole conversation away, or take it out again. → how many sessions that are."""
+        members = [member.id for member in self.conversation(session_id)]
+        return self._sessions.update(members, {"archived": on})
+
+    # ── deleting ──
+
+    def delete(self, session_ids: str | Sequence[str], *, whole: bool = True) -> Deletion:
+        """Delete sessions, with what they delegated: `whole` conversations, or just these. Undoable until `until`."""
+        wanted = [session_ids] if isinstance(session_ids, str) else list(session_ids)
+        for session_id in wanted:
+            self._known(session_id)
+        return self._retention.delete(wanted, whole=whole)
+
+    def prune(
+        self,
+        which: SessionFilter | None = None,
+        *,
+        older_than_days: float = 90,
+        ended_only: bool = True,
+        dry_run: bool = False,
+    ) -> Deletion:
+        """Delete conversations that match, of which no session was active lately or, by default, is still open."""
+        self._alive()
+        return self._retention.prune(which or SessionFilter(), older_than_days, ended_only=ended_only, dry_run=dry_run)
+
+    def deleted(self) -> Sessions:
+        """What can still be brought back, oldest deletion first."""
+        self._alive()
+        return list(self._queries.deleted(_FAR))
+
+    def undelete(self, session_ids: str | Sequence[str]) -> Sessions:
+        """Bring back deleted sessions, with the rest of their conversations and what they delegated."""
+        self._alive()
+        wanted = [session_ids] if isinstance(session_ids, str) else list(session_ids)
+        return self._retention.undelete(wanted, self._free_title)
+
+    def purge_expired(self) -> Sessions:
+        """Remove for good what was deleted longer ago than the grace period. → what is gone."""
+        self._alive()
+        return self._retention.purge_expired()
+
+    # ── reading ──
+
+    def get(self, session_id: str) -> SessionInfo | None:
+        self._alive()
+        return self._sessions.get([session_id]).get(session_id)
+
+    def resolve(self, text: str) -> str | None:
+        """The id meant by an id, a beginning that only one id has, or a title. `UsageError` when several are meant."""
+        if not text:
+            return None
+        if self.get(text) is not None:
+            return text
+        found = self._queries.with_prefix(text, 4)
+        if len(found) > 1:
+            raise UsageError(f"Several sessions begin with {text!r}.", hint=f"For example: {', '.join(found)}.")
+        return found[0] if found else self._titled(text)
+
+    def system_prompt(self, session_id: str) -> str | None:
+        self._alive()
+        return self._sessions.system_prompt(session_id)
+
+    def messages(
+        self, session_id: str, *, include_hidden: bool = False, after: int | None = None, limit: int | None = None
+    ) -> Messages:
+        """What was said, in order; with `include_hidden`, what was rewound or compacted too."""
+        self._alive()
+        found = list(self._rows.of_session(session_id, hidden=include_hidden, after=after, limit=limit))
+        if not found:
+            self._known(session_id)
+        return found
+
+    def around(self, message_id: int, window: int = 5) -> Messages:
+        """A message and its neighbours; rewound ones are never shown. Empty when there is no such message."""
+        self._alive()
+        return list(self._rows.around(message_id, max(window, 0)))
+
+    def bookends(
+        self, session_id: str, n: int = 3, *, outside: tuple[int, int] | None = None, roles: Sequence[str] = SPOKEN
+    ) -> tuple[Messages, Messages]:
+        """The first and last `n` messages with text, none of them inside the ids `outside`, none of them twice."""
+        self._alive()
+        first, last = self._rows.edges(session_id, max(n, 0), outside, roles)
+        return list(first), list(last)
+
+    def conversation(self, session_id: str) -> Sessions:
+        """All sessions of the same conversation, oldest first."""
+        info = self._known_info(session_id)
+        members = self._queries.of_conversations([info.conversation])
+        return sorted(members, key=lambda member: (member.started, member.id))
+
+    def tip(self, session_id: str) -> str:
+        """Where the conversation goes on from this session."""
+        return lineage.tip(self._family(session_id), session_id)
+
+    def resume_target(self, session_id: str) -> str:
+        """Which session to open to go on with this one: the last of the conversation that has messages."""
+        return lineage.resume_target(self._family(session_id), session_id)
+
+    def next_title(self, title: str, scope: Scope | None = None) -> str:
+        """The title, or the next one of its kind that is free: "Name", "Name #2"."""
+        self._alive()
+        return self._free_title(sanitized(title) or "Untitled", self._scope(scope, None))
+
+    def stats(self) -> TranscriptStats:
+        self._alive()
+        return self._rows.stats()
+
+    def list(
+        self,
+        which: SessionFilter | None = None,
+        *,
+        source: str | None = None,
+        project: str | None = None,
+        archived: bool | None = False,
+        search: str | None = None,
+        delegated: bool | None = False,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> Sessions:
+        """Conversations as one line each, the last active first: tip's id and title, first session's start, all counts.
+
+        `which` may say more than the keywords; it then replaces them.
+        """
+        self._alive()
+        chosen = which or SessionFilter(
+            source=source, project=project, archived=archived, search=search, delegated=delegated
+        )
+        wanted = self._queries.recent(chosen, max(limit, 0), max(offset, 0))
+        members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in wanted}
+        for session in self._queries.of_conversations(wanted):
+            members[session.conversation].append(session)
+        return [lineage.one_line(sessions) for sessions in members.values() if sessions]
+
+    # ── inside ──
+
+    def _add(self, session: SessionInfo, wish: str | None, system_prompt: str | None) -> str:
+        title = wish
+        while True:
+            if wish is not None:
+                title = self._free_title(title or wish, session.scope)
+            try:
+                return self._sessions.add(replace(session, title=title), system_prompt).id
+            except StoreChanged:
+                if self._sessions.get([session.id], deleted=True):
+                    raise UsageError(
+                        f"There is a session {session.id} already.", hint="Leave session_id out, or choose another."
+                    ) from None
+
+    def _free_title(self, title: str, scope: Scope) -> str:
+        while True:
+            taken = [name for name, _ in self._queries.titles(base_of(title), scope)]
+            free = title if title not in taken else next_title(title, taken)
+            if free == title or not self._queries.titles(free, scope):
+                return free
+            title = free
+
+    def _titled(self, title: str) -> str | None:
+        """The newest session called so, or so with a number."""
+        found = self._queries.titles(title, Scope(profile=self._profile))
+        sessions = self._sessions.get([session_id for _, session_id in found])
+        return max(sessions.values(), key=lineage.newness).id if sessions else None
+
+    def _scope(self, scope: Scope | None, before: SessionInfo | None) -> Scope:
+        if scope is None and before is not None:
+            return before.scope
+        scope = scope or Scope()
+        return scope if scope.profile else replace(scope, profile=self._profile)
+
+    def _flag(self, session_id: str, first: int, last: int, old: Any, new: Any) -> int:
+        count = self._rows.hide(session_id, first, last, old, new)
+        if count:
+            opening, _ = self._rows.edges(session_id, 1, None, ("user",))
+            self._sessions.update([session_id], {"preview": preview_of(opening)})
+        return count
+
+    def _family(self, session_id: str) -> dict[str, SessionInfo]:
+        return {member.id: member for member in self.conversation(session_id)}
+
+    def _known(self, session_id: str) -> bool:
+        return self._known_info(session_id) is not None
+
+    def _known_info(self, session_id: str) -> SessionInfo:
+        info = self.get(session_id)
+        if info is None:
+            raise _unknown(session_id)
+        return info
+
+
+def new_session_id(now: float) -> str:
+    """Readable, sorted by time, unique: 20261231_235959_1a2b3c4d."""
+    return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{secrets.token_hex(4)}"
+
+
+def preview_of(messages: Sequence[Message]) -> str:
+    """The first words of the first thing the user said."""
+    for message in messages:
+        if message.role == "user" and not message.hidden:
+            words = " ".join(text_of(message.content)[: 8 * PREVIEW].replace("\0", " ").split())
+            if words:
+                return words if len(words) <= PREVIEW else words[: PREVIEW - 1].rstrip() + "…"
+    return ""
+
+
+def _checked(session_id: str) -> str:
+    if (
+        not session_id
+        or len(session_id) > LONGEST_ID
+        or not session_id.isprintable()
+        or session_id.strip() != session_id
+    ):
+        raise UsageError(
+            f"{session_id[:LONGEST_ID]!r} cannot be the id of a session.",
+            hint=f"An id is 1 to {LONGEST_ID} printable characters without spaces at its ends.",
+        )
+    return session_id
+
+
+def _unknown(session_id: str) -> UsageError:
+    return UsageError(f"There is no session {session_id!r}.", hint="`herma sessions list` shows them.")
