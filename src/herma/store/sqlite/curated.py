@@ -81,10 +81,13 @@ class CuratedRows:
     # ── reading ──
 
     def changes(self, place: Place | None = None, *, limit: int | None = None) -> list[Change]:
-        return self._changes(place, limit, None)
+        how_many = {"limit": -1 if limit is None else limit}
+        if place is None:
+            return self._changes(self._db.rows(self._sql["all_changes"], how_many))
+        return self._changes(self._db.rows(self._sql["changes_of"], {**_key(place), **how_many}))
 
     def change(self, change_id: int) -> Change | None:
-        found = self._changes(None, 1, change_id)
+        found = self._changes([(change_id,)])
         return found[0] if found else None
 
     def notes(self, place: Place, texts: Sequence[str]) -> dict[str, Entry]:
@@ -95,9 +98,8 @@ class CuratedRows:
     def annotate(self, place: Place, entries: Sequence[Entry]) -> None:
         self._db.write(lambda c: self._upsert(c, place, entries, None))
 
-    def _changes(self, place: Place | None, limit: int | None, change_id: int | None) -> list[Change]:
-        where = _key(place) if place else dict.fromkeys(_PLACE)
-        rows = self._db.rows(self._sql["changes"], {**where, "id": change_id, "limit": -1 if limit is None else limit})
+    def _changes(self, ids: Sequence[tuple[Any, ...]]) -> list[Change]:
+        rows = self._db.rows(self._sql["changes"], {"ids": json.dumps([id_ for (id_,) in ids])}) if ids else []
         undone_by = _undone(self._db.rows(self._sql["undos"])) if rows else {}
         return [_change(row, undone_by) for row in rows]
 

@@ -7,9 +7,12 @@ SELECT id, before_hash, after_hash, after_text, state
  LIMIT 1;
 
 -- settle_done --
--- Whoever holds the document has seen that its file is what the open changes meant it to be.
+-- Whoever holds the document has seen that its file is what the open change meant it to be. Only the newest can be open.
 UPDATE curated_changes SET state = 'done'
- WHERE profile = :profile AND project = :project AND user = :user AND target = :target AND state = 'open';
+ WHERE state = 'open'
+   AND id = (SELECT id FROM curated_changes
+              WHERE profile = :profile AND project = :project AND user = :user AND target = :target AND state <> 'void'
+              ORDER BY id DESC LIMIT 1);
 
 -- settle_void --
 UPDATE curated_changes SET state = 'void' WHERE id = :id AND state = 'open';
@@ -22,8 +25,18 @@ VALUES (:at, :profile, :project, :user, :target, :who, :origin, :session, :messa
         :before_hash, :after_hash, :after_text, :state)
 RETURNING id;
 
+-- changes_of --
+-- The newest changes of one document, by its index.
+SELECT id FROM curated_changes
+ WHERE profile = :profile AND project = :project AND user = :user AND target = :target AND state <> 'void'
+ ORDER BY id DESC
+ LIMIT :limit;
+
+-- all_changes --
+SELECT id FROM curated_changes WHERE state <> 'void' ORDER BY id DESC LIMIT :limit;
+
 -- changes --
--- Newest first. The text before a change is the text after the one before it in the same document.
+-- By their ids, newest first. The text before a change is the text after the one before it in the same document.
 SELECT c.id, c.at, c.profile, c.project, c.user, c.target, c.who, c.origin, c.session_id, c.message_id,
        c.action, c.reason, c.undoes, c.after_text,
        coalesce((SELECT p.after_text FROM curated_changes p
@@ -31,15 +44,15 @@ SELECT c.id, c.at, c.profile, c.project, c.user, c.target, c.who, c.origin, c.se
                     AND p.state <> 'void' AND p.id < c.id
                   ORDER BY p.id DESC LIMIT 1), '') AS before_text
   FROM curated_changes c
- WHERE c.state <> 'void'
-   AND (:id IS NULL OR c.id = :id)
-   AND (:profile IS NULL OR (c.profile = :profile AND c.project = :project AND c.user = :user AND c.target = :target))
- ORDER BY c.id DESC
- LIMIT :limit;
+ WHERE c.id IN (SELECT value FROM json_each(:ids)) AND c.state <> 'void'
+ ORDER BY c.id DESC;
 
 -- undos --
 -- Which change undoes which: few rows, by their own index.
-SELECT undoes, id FROM curated_changes WHERE undoes IS NOT NULL AND state <> 'void' ORDER BY id;
+SELECT undoes, id
+  FROM curated_changes INDEXED BY curated_changes_by_undone
+ WHERE undoes IS NOT NULL AND state <> 'void'
+ ORDER BY id;
 
 -- notes --
 SELECT hash, category, tags, origin, vouched, created, changed, confirmed, change_id

@@ -1,0 +1,234 @@
+"""What the text index finds, and in which order."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from herma.index import Index
+from herma.ports import FeedChange, Found, Position, Searchable, Terms
+from herma.store.sqlite.index_files import SqliteIndexFiles
+
+SHARD = 1 << 15
+
+
+class Feed:
+    """A transcript in memory. Ids may jump, so that few messages fill many shards."""
+
+    def __init__(self, texts: dict[int, str]) -> None:
+        self.texts = texts
+
+    def position(self) -> Position:
+        return Position("store", "epoch", 1)
+
+    def since(self, seq: int, limit: int) -> Sequence[FeedChange]:
+        return [FeedChange(1, "append", tuple(self.texts))] if seq == 0 else []
+
+    def searchable(self, message_ids: Sequence[int]) -> Sequence[Searchable]:
+        return [Searchable(i, "session", "user", 0.0, self.texts[i]) for i in message_ids if i in self.texts]
+
+    def message_count(self) -> int:
+        return len(self.texts)
+
+
+MESSAGES = [
+    "We met get_compression_tip in the code",
+    "getCompressionTip is written in camel case",
+    "HTTPServerError2 was raised",
+    "write to user@example.com now",
+    "see foo/bar.py",
+    "I love C# and C++ and .NET",
+    "release v1.2.3 fixes #1234",
+    "東京都庁に行きました",
+    "我用docker部署好了",
+    "안녕하세요 데이터베이스를 사용",
+    "compression of contexts",
+    "Café ＡＢＣ naïve",
+    "กินข้าวแล้ว",
+    "हिन्दी में लिखा",
+    "she was running home",
+]
+
+
+@pytest.fixture(params=["one shard", "a shard each"])
+def index(request: pytest.FixtureRequest, home: Path) -> Iterator[Index]:
+    step = 1 if request.param == "one shard" else SHARD
+    found = Index(SqliteIndexFiles(home), Feed({1 + i * step: text for i, text in enumerate(MESSAGES)}))
+    assert found.wait(30)
+    yield found
+    found.close()
+
+
+def numbers(found: Found) -> list[int]:
+    """Which of `MESSAGES`, in order of their number."""
+    return sorted((c.message_id - 1) // SHARD or c.message_id - 1 for c in found.candidates)
+
+
+def words(*given: str, **others: Iterable[object]) -> Terms:
+    return Terms(any_of=tuple((word,) for word in given), **others)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("get_compression_tip", [0, 1]),
+        ("getCompressionTip", [0, 1]),
+        ("getcompressiontip", [0, 1]),
+        ("tip", [0, 1]),
+        ("HTTPServerError2", [2]),
+        ("server", [2]),
+        ("user@example.com", [3]),
+        ("example", [3]),
+        ("foo/bar.py", [4]),
+        ("bar", [4]),
+        ("C#", [5]),
+        ("C++", [5]),
+        (".NET", [5]),
+        ("v1.2.3", [6]),
+        ("1.2.3", [6]),
+        ("#1234", [6]),
+        ("東京", [7]),
+        ("都", [7]),
+        ("に", [7]),
+        ("た", [7]),
+        ("東京都庁", [7]),
+        ("ました", [7]),
+        ("用", [8]),
+        ("docker", [8]),
+        ("部署", [8]),
+        ("哪里部署docker", [8]),
+        ("데이터", [9]),
+        ("compressions", [0, 1, 10]),
+        ("cafe", [11]),
+        ("abc", [11]),
+        ("ข้าว", [12]),
+        ("हिन्दी", [13]),
+        ("run", [14]),
+        ("absent", []),
+        ("???", []),
+        ('"', []),
+        ("", []),
+        ("\0", []),
+    ],
+)
+def test_a_word_is_found(index: Index, word: str, expected: list[int]) -> None:
+    assert numbers(index.find(words(word), 20)) == expected
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        (Terms(any_of=(("compression", "of"),)), [10]),
+        (Terms(any_of=(("of", "compression"),)), []),
+        (words("compr", prefix=frozenset({"compr"})), [0, 1, 10]),
+        (words("compressio", prefix=frozenset({"compressio"})), [0, 1, 10]),
+        (words("getComp", prefix=frozenset({"getComp"})), [0, 1]),
+        (words("compression", none_of=(("contexts",),)), [0, 1]),
+        (Terms(all_of=((("compression",),), (("contexts",), ("code",)))), [0, 10]),
+        (words("release", all_of=((("compression",),),)), [0, 1, 10]),
+        (words("release", "love"), [5, 6]),
+        (words("release", all_of=((("???",),),)), []),
+        (Terms(none_of=(("contexts",),)), []),
+        (Terms(), []),
+    ],
+)
+def test_terms_select(index: Index, terms: Terms, expected: list[int]) -> None:
+    assert numbers(index.find(terms, 20)) == expected
+
+
+def test_more_and_rarer_words_rank_higher_and_equals_by_age(index: Index) -> None:
+    found = index.find(words("compression", "contexts"), 20)
+    assert numbers(found)[-1] == 10
+    assert found.candidates[0].message_id == max(c.message_id for c in found.candidates)
+    assert [c.score for c in found.candidates] == sorted((c.score for c in found.candidates), reverse=True)
+    assert found.exhausted
+    assert found.matches == 3
+    assert not index.find(words("compression"), 2).exhausted
+
+
+def test_the_vocabulary_has_parts_of_words(index: Index) -> None:
+    assert index.vocabulary("ompress", 5) == ["compress", "getcompressiontip"]
+    assert index.vocabulary("", 5) == ()
+    assert index.vocabulary("nowhere", 5) == []
+
+
+# ── many messages ──
+
+VOCABULARY = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(400)]
+
+
+def many(seed: int, messages: int) -> dict[int, str]:
+    """Messages of common and rare words, over three full shards and one that is filling."""
+    chance = random.Random(seed)
+    weights = [1 / (i + 1) for i in range(len(VOCABULARY))]
+    places = [1 + (i * 4 // messages) * SHARD + i for i in range(messages)]
+    return {i: " ".join(chance.choices(VOCABULARY, weights, k=chance.randint(5, 40))) for i in places}
+
+
+def bm25(texts: dict[int, str], query: Sequence[str]) -> dict[int, float]:
+    """The formula, word by word."""
+    split = {i: text.split() for i, text in texts.items()}
+    average = sum(map(len, split.values())) / len(split)
+    scores: dict[int, float] = {}
+    for word in query:
+        df = sum(word in tokens for tokens in split.values())
+        rarity = math.log(1 + (len(split) - df + 0.5) / (df + 0.5))
+        for i, tokens in split.items():
+            if tf := tokens.count(word):
+                norm = 1.2 * (0.25 + 0.75 * len(tokens) / average)
+                scores[i] = scores.get(i, 0.0) + rarity * tf * 2.2 / (tf + norm)
+    return scores
+
+
+@pytest.mark.parametrize(
+    "query", [(0,), (30,), (390,), (0, 1), (3, 50), (5, 60, 200), (0, 1, 2, 3, 4), (100, 390, 200)]
+)
+def test_scores_are_those_of_bm25(home: Path, query: tuple[int, ...]) -> None:
+    """Weights are kept in steps of a twentieth, so scores agree up to that."""
+    texts = many(1, 3_000)
+    index = Index(SqliteIndexFiles(home), Feed(texts))
+    assert index.wait(60)
+    given = [VOCABULARY[i] for i in query]
+    exact = bm25(texts, given)
+    found = index.find(words(*given), 10)
+    index.close()
+    assert found.candidates
+    tolerance = 0.06 * sum(math.log(1 + len(texts)) for _ in query)
+    ranked = sorted(exact.values(), reverse=True)
+    for place, candidate in enumerate(found.candidates):
+        assert abs(candidate.score - exact[candidate.message_id]) <= tolerance
+        assert abs(candidate.score - ranked[place]) <= 2 * tolerance
+
+
+def test_a_common_word_ranks_but_does_not_select_beside_a_rarer_one(home: Path) -> None:
+    texts = dict.fromkeys(range(1, 1500), "common filler") | {
+        2_000: "seldom rare",
+        2_001: "common rare",
+        2_002: "seldom rare",
+    }
+    index = Index(SqliteIndexFiles(home), Feed(texts))
+    assert index.wait(30)
+    found = [c.message_id for c in index.find(words("common", "rare"), 10).candidates]
+    alone = index.find(words("common"), 10)
+    index.close()
+    assert found[0] == 2_001
+    assert sorted(found) == [2_000, 2_001, 2_002]
+    assert alone.matches == 1_500
+    assert len(alone.candidates) == 10
+
+
+def test_too_many_matches_are_cut_and_said(home: Path) -> None:
+    texts = dict.fromkeys(range(1, 6_000), "always the same")
+    index = Index(SqliteIndexFiles(home, common_cap=1_000), Feed(texts))
+    assert index.wait(60)
+    alone = index.find(words("same"), 5)
+    both = index.find(words("same", all_of=((("always",),),)), 5)
+    index.close()
+    assert [c.message_id for c in alone.candidates] == [5_999, 5_998, 5_997, 5_996, 5_995]
+    assert alone.notes
+    assert both.notes
+    assert alone.matches == 5_999
