@@ -21,6 +21,8 @@ CONVERSATION = 0.3
 """Weight of terms that occur elsewhere in the conversation; from 0.5 on, long conversations swallow the list."""
 PREFERRED_DATE = 0.15
 """What a message gains by lying in a time that the query only suggests."""
+SPEAKER = {"user": 0.1, "tool": -0.1}
+"""Facts are mostly told by the user, and repeated by the assistant at length: one to two points on BEAM."""
 _SATURATION, _LENGTH = 1.2, 0.75
 _RIDGE = 0.3
 
@@ -37,7 +39,12 @@ class Candidate:
     bonus: float = 0.0
     before: int | None = None
     after: int | None = None
+    shown: bool = True
+    cut: bool = False
+    """Whether there is more text than ranking reads."""
     weights: dict[str, float] = field(default_factory=dict)
+    beside: float = 0.0
+    around: float = 0.0
     score: float = 0.0
 
 
@@ -49,12 +56,13 @@ def rank(candidates: Sequence[Candidate], units: Sequence[Unit]) -> list[Candida
     worth = rarities(candidates)
     by_id = {candidate.id: candidate for candidate in candidates}
     around = _conversations(candidates, worth)
-    best = max((candidate.found for candidate in candidates), default=0.0) or 1.0
-    for candidate in candidates:
-        own = candidate.found or _sum(candidate.weights, worth)
-        beside, near = _sides(candidate, by_id)
-        evidence = BESIDE * _sum(beside, worth) + NEAR * _sum(near, worth) + CONVERSATION * around[candidate.group]
-        candidate.score = (own + evidence) / best + candidate.bonus
+    own = {one.id: one.found or _sum(one.weights, worth) for one in candidates}
+    best = max(own.values()) or 1.0
+    for one in candidates:
+        beside, near = _sides(one, by_id)
+        one.beside = (BESIDE * _sum(beside, worth) + NEAR * _sum(near, worth)) / best
+        one.around = CONVERSATION * around[one.group] / best
+        one.score = own[one.id] / best + one.beside + one.around + one.bonus
     return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.timestamp, -candidate.id))
 
 

@@ -6,6 +6,7 @@ The algorithm of 1980, as FTS5 runs it, so that a word found by the index is fou
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 _STEP_2 = (
     *(("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"), ("logi", "log")),
@@ -93,7 +94,7 @@ def _vowel(word: str) -> bool:
 def _measure(word: str) -> int:
     """How many times vowels are followed by consonants."""
     kinds = [_consonant(word, at) for at in range(len(word))]
-    return sum(not before and now for before, now in zip(kinds, kinds[1:], strict=False))
+    return sum(not before and now for before, now in pairwise(kinds))
 
 
 def _short(word: str) -> bool:

@@ -1,0 +1,203 @@
+"""Candidates for one search: from the index, from what is not indexed yet, and the turns beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from herma.ports import Head, Terms, TextIndex, TranscriptReader
+from herma.recall.match import Unit, fold, holds
+from herma.recall.query import Query, Term
+from herma.recall.rank import PREFERRED_DATE, SPEAKER, Candidate
+from herma.recall.rules import Filters, Sifted, sift
+from herma.types import SessionInfo
+
+INDEXES = 2_000
+"""Messages that a search indexes itself before it answers."""
+SCANS = 500
+"""Messages that are read one by one when more than that is missing."""
+FIRST, MOST = 300, 4_800
+"""Candidates that are asked for: at first, and at most, when rules or one long conversation use them up."""
+RANKED = 200
+"""Candidates whose text is read."""
+FLANKED = 100
+"""Candidates whose neighbours are read too."""
+READ = 8_000
+"""Characters of a message that ranking reads."""
+BROWSED = 2_000
+"""Newest messages that a query without words looks through."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What may be shown, best first, and what is known about it."""
+
+    heads: dict[int, Head] = field(default_factory=dict)
+    scores: dict[int, float] = field(default_factory=dict)
+    sessions: dict[str, SessionInfo] = field(default_factory=dict)
+    sifted: Sifted = field(default_factory=Sifted)
+    unindexed: set[int] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    matched: int = 0
+
+
+def terms_of(query: Query) -> Terms:
+    """The query as the index takes it."""
+    every = (*query.any_of, *(term for group in query.all_of for term in group), *query.none_of)
+    return Terms(
+        any_of=tuple(_words(term) for term in query.any_of),
+        all_of=tuple(tuple(_words(term) for term in group) for group in query.all_of),
+        none_of=tuple(_words(term) for term in query.none_of),
+        prefix=frozenset(term.text for term in every if term.kind == "prefix"),
+    )
+
+
+def _words(term: Term) -> tuple[str, ...]:
+    return tuple(term.text.split()) if term.kind == "phrase" else (term.text,)
+
+
+class Gatherer:
+    """Asks index and transcript."""
+
+    def __init__(self, reader: TranscriptReader, index: TextIndex) -> None:
+        self._reader = reader
+        self._index = index
+
+    def gather(self, query: Query, filters: Filters, limit: int, lag: int) -> Gathered:
+        """Everything that matches and may be shown, as far as it can come to the top."""
+        found = Gathered()
+        if not query.any_of:
+            self._newest(found, filters)
+            return found
+        if lag:
+            missing = list(self._index.missing(SCANS))
+            found.unindexed.update(missing)
+            self._take(found, filters, missing)
+        terms, asked = terms_of(query), FIRST
+        while True:
+            answer = self._index.find(terms, asked)
+            fresh = {one.message_id: one.score for one in answer.candidates if one.message_id not in found.scores}
+            found.scores.update(fresh)
+            found.unindexed.difference_update(fresh)
+            self._take(found, filters, list(fresh))
+            if len(answer.candidates) < asked or asked >= MOST or _enough(found, limit):
+                break
+            asked *= 4
+        found.matched = max(answer.matches, len(found.scores))
+        found.notes.extend(answer.notes)
+        return found
+
+    def candidates(self, query: Query, filters: Filters, found: Gathered, units: Sequence[Unit]) -> list[Candidate]:
+        """What is to be ranked, with text; neighbours of the best are among them, not all to be shown."""
+        chosen = _chosen(found)
+        made = self._read(found, [head.id for head in chosen])
+        if found.unindexed:
+            made = [one for one in made if one.id not in found.unindexed or _selected(query, one.folded, units)]
+            found.matched += sum(one.id in found.unindexed for one in made)
+        if query.any_of:
+            made += self._flanks(query, filters, found, made)
+        for one in made:
+            one.bonus = _bonus(query, found.heads[one.id])
+        return made
+
+    def _newest(self, found: Gathered, filters: Filters) -> None:
+        found.notes.append(f"No words to look for: what passes the filters among the newest {BROWSED:,} messages.")
+        newest = list(self._reader.newest(BROWSED))
+        self._take(found, filters, newest)
+        found.matched = len(newest)
+
+    def _take(self, found: Gathered, filters: Filters, ids: Sequence[int]) -> None:
+        heads = {head.id: head for head in self._reader.heads(ids)}
+        self._know(found, heads.values())
+        sifted = sift((heads[id_] for id_ in ids if id_ in heads), found.sessions, filters)
+        found.heads.update((head.id, head) for head in sifted.kept)
+        found.sifted.kept.extend(sifted.kept)
+        for rule, count in sifted.dropped.items():
+            found.sifted.dropped[rule] = found.sifted.dropped.get(rule, 0) + count
+
+    def _know(self, found: Gathered, heads: Iterable[Head]) -> None:
+        unknown = {head.session_id for head in heads} - found.sessions.keys()
+        if unknown:
+            found.sessions.update(self._reader.sessions(sorted(unknown)))
+
+    def _read(self, found: Gathered, ids: Sequence[int]) -> list[Candidate]:
+        texts = self._reader.texts(ids, READ)
+        made = []
+        for id_ in ids:
+            head = found.heads[id_]
+            text = texts.get(id_, "")
+            made.append(
+                Candidate(
+                    id=id_,
+                    group=found.sessions[head.session_id].conversation,
+                    folded=fold(text),
+                    found=found.scores.get(id_, 0.0),
+                    timestamp=head.timestamp,
+                    cut=len(text) >= READ,
+                )
+            )
+        return made
+
+    def _flanks(self, query: Query, filters: Filters, found: Gathered, made: Sequence[Candidate]) -> list[Candidate]:
+        """The turns beside the best candidates. They are evidence; they are shown where no rule speaks against it."""
+        by_id = {one.id: one for one in made}
+        neighbours = self._reader.neighbours([one.id for one in made[:FLANKED]])
+        for id_, (before, after) in neighbours.items():
+            by_id[id_].before, by_id[id_].after = before, after
+        beside = sorted({id_ for pair in neighbours.values() for id_ in pair if id_ is not None} - by_id.keys())
+        heads = {head.id: head for head in self._reader.heads(beside)}
+        found.heads.update(heads)
+        flanks = self._read(found, [id_ for id_ in beside if id_ in heads])
+        links = _links(neighbours)
+        strict = bool(query.all_of or query.none_of)
+        for one in flanks:
+            head = heads[one.id]
+            one.before, one.after = links.get(one.id, (None, None))
+            spoken = head.role in ("user", "assistant")
+            one.shown = spoken and not strict and not filters.against(head, found.sessions.get(head.session_id))
+        return flanks
+
+
+def _enough(found: Gathered, limit: int) -> bool:
+    kept = found.sifted.kept
+    if len(kept) < min(RANKED, 5 * limit):
+        return False
+    return len({found.sessions[head.session_id].conversation for head in kept}) >= limit
+
+
+def _chosen(found: Gathered) -> list[Head]:
+    """The best, and the best of every further conversation."""
+    kept = sorted(found.sifted.kept, key=lambda head: -found.scores.get(head.id, float("inf")))
+    best = kept[:RANKED]
+    seen = {found.sessions[head.session_id].conversation for head in best}
+    for head in kept[RANKED:]:
+        conversation = found.sessions[head.session_id].conversation
+        if conversation not in seen and len(seen) < RANKED:
+            seen.add(conversation)
+            best.append(head)
+    return best
+
+
+def _links(neighbours: Mapping[int, tuple[int | None, int | None]]) -> dict[int, tuple[int | None, int | None]]:
+    """For the messages beside: which candidate is before and after them."""
+    links: dict[int, tuple[int | None, int | None]] = {}
+    for id_, (before, after) in neighbours.items():
+        if before is not None:
+            links[before] = (links.get(before, (None, None))[0], id_)
+        if after is not None:
+            links[after] = (id_, links.get(after, (None, None))[1])
+    return links
+
+
+def _selected(query: Query, folded: str, units: Sequence[Unit]) -> bool:
+    """What the index would decide about a message that it does not have yet."""
+    if any(holds(term, folded) for term in query.none_of):
+        return False
+    if query.all_of:
+        return all(any(holds(term, folded) for term in group) for group in query.all_of)
+    return any(unit.part in folded and unit.find(folded) for unit in units)
+
+
+def _bonus(query: Query, head: Head) -> float:
+    dated = PREFERRED_DATE if any(span.covers(head.timestamp) for span in query.soft_dates) else 0.0
+    return dated + SPEAKER.get(head.role, 0.0)

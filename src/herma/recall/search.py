@@ -1,0 +1,292 @@
+"""Search over all past sessions → `SearchReport`.
+
+Read the query → bring the index up to date → candidates → drop what may not be shown, and count it → rank with the real
+text and the turns around it → group by conversation → mark what matched. When nothing is left: say why, and try wider.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from herma.ports import Head, TextIndex, TranscriptReader
+from herma.recall.dates import Span, read_value
+from herma.recall.gather import INDEXES, SCANS, Gathered, Gatherer
+from herma.recall.match import Unit, fold, units
+from herma.recall.query import Query, describe, parse
+from herma.recall.rank import Candidate, rank
+from herma.recall.rules import DEMOTED_SOURCES, Filters, live_sessions
+from herma.recall.snippet import matches, snippet
+from herma.recall.wider import explanation, wider
+from herma.types import Dropped, Hit, Scope, SearchReport, SessionInfo
+
+Level = Literal["session", "message"]
+Sort = Literal["newest", "oldest"] | None
+MOST_HITS = 200
+"""More than anybody reads."""
+
+
+@dataclass(slots=True)
+class _Answer:
+    """One pass: what it found and what happened on the way."""
+
+    hits: tuple[Hit, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    matched: int = 0
+    """How many messages the index named, shown or not."""
+
+
+class Searcher:
+    """Searches one home. `members` gives all sessions of a conversation."""
+
+    def __init__(
+        self,
+        reader: TranscriptReader,
+        index: TextIndex,
+        *,
+        members: Callable[[str], Sequence[SessionInfo]],
+        clock: Callable[[], float] = time.time,
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._reader = reader
+        self._index = index
+        self._members = members
+        self._clock = clock
+        self._alive = alive
+        self._gatherer = Gatherer(reader, index)
+
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int = 10,
+        level: Level = "session",
+        scope: Scope | None = None,
+        current_session: str | None = None,
+        role: str | Sequence[str] | None = None,
+        source: str | Sequence[str] | None = None,
+        project: str | Sequence[str] | None = None,
+        since: str | float | None = None,
+        before: str | float | None = None,
+        sort: Sort = None,
+        include_archived: bool = False,
+        explain: bool = False,
+    ) -> SearchReport:
+        """Find what was said. Any text is a query; the report says how it was read and what was left out.
+
+        Without `scope` everything in the home is searched; with it, what belongs to the same user.
+        """
+        self._alive()
+        began = time.perf_counter()
+        query = parse(text, self._clock())
+        query = replace(
+            query,
+            roles=(*query.roles, *_several(role)),
+            sources=(*query.sources, *_several(source)),
+            projects=(*query.projects, *_several(project)),
+            dates=(*query.dates, *_edges(since, before, self._clock())),
+        )
+        filters = self._filters(query, scope, current_session, include_archived)
+        wanted = _Wanted(max(1, min(limit, MOST_HITS)), level, sort, explain)
+        lag = self._index.catch_up(INDEXES)
+        answer = self._answer(query, filters, wanted, lag)
+        if not answer.hits:
+            answer = self._try_wider(query, filters, wanted, answer, lag)
+        return SearchReport(
+            query=text,
+            hits=answer.hits,
+            understood=describe(query),
+            searched=self._searched(lag),
+            dropped=answer.dropped,
+            notes=tuple(dict.fromkeys((*query.notes, *answer.notes))),
+            lag=lag,
+            took_ms=round((time.perf_counter() - began) * 1000, 2),
+        )
+
+    # ── one pass ──
+
+    def _answer(self, query: Query, filters: Filters, wanted: _Wanted, lag: int) -> _Answer:
+        found = self._gatherer.gather(query, filters, wanted.limit, lag)
+        answer = _Answer(dropped=found.sifted.report(), notes=list(found.notes), matched=found.matched)
+        looked_for = units(query)
+        ranked = self._ranked(query, filters, found, looked_for)
+        if wanted.sort:
+            ranked = sorted(ranked, key=lambda one: (one.timestamp, one.id), reverse=wanted.sort == "newest")
+        chosen = _one_each(ranked) if wanted.level == "session" else ranked
+        chosen = _demoted(chosen, found)[: wanted.limit]
+        answer.hits = self._hits(chosen, found, looked_for, wanted)
+        if wanted.level == "session" and len(answer.hits) < wanted.limit:
+            answer.hits = self._titled(query, filters, answer.hits, wanted)
+        return answer
+
+    def _ranked(self, query: Query, filters: Filters, found: Gathered, looked_for: Sequence[Unit]) -> list[Candidate]:
+        candidates = self._gatherer.candidates(query, filters, found, looked_for)
+        ranked = rank(candidates, looked_for)
+        if not query.any_of:
+            return ranked
+        shown = [one for one in ranked if one.score > 0 and one.shown]
+        honest = [one for one in shown if not one.found or _has_any(one, looked_for)]
+        if len(honest) < len(shown):
+            self._index.suspect()
+            found.notes.append(
+                f"{len(shown) - len(honest)} matches do not contain the words: the index is being checked."
+            )
+        return honest
+
+    def _hits(
+        self, chosen: Sequence[Candidate], found: Gathered, looked_for: Sequence[Unit], wanted: _Wanted
+    ) -> tuple[Hit, ...]:
+        texts = self._reader.texts([one.id for one in chosen], 1_000_000)
+        hits = []
+        for one in chosen:
+            head = found.heads[one.id]
+            session = found.sessions[head.session_id]
+            text = texts.get(one.id, "")
+            why = _why(one, fold(text), looked_for, explain=wanted.explain)
+            hits.append(_hit(head, session, snippet(text, looked_for), one.score, why))
+        return tuple(hits)
+
+    def _titled(self, query: Query, filters: Filters, hits: tuple[Hit, ...], wanted: _Wanted) -> tuple[Hit, ...]:
+        """Conversations whose title has all the words come first, found by their words or not."""
+        words = [term.text for term in query.any_of if term.kind != "prefix"]
+        if not words or len(words) > 8 or query.all_of or wanted.sort:
+            return hits
+        looked_for = units(query)
+        named: list[Hit] = []
+        for session, first in self._reader.titled(words, wanted.limit):
+            head = Head(first or 0, session.id, "session_title", session.last_active)
+            asked = replace(filters, roles=())
+            if asked.against(head, session) or any(hit.conversation == session.conversation for hit in named):
+                continue
+            line = snippet(session.title or "", looked_for)
+            named.append(_hit(head, session, line, 1.0, ("the title has all the words",)))
+        known = {hit.conversation for hit in named}
+        rest = [hit for hit in hits if hit.conversation not in known]
+        by_conversation = {hit.conversation: hit for hit in hits}
+        first_ones = [
+            replace(by_conversation[hit.conversation], why=(*by_conversation[hit.conversation].why, *hit.why))
+            if hit.conversation in by_conversation
+            else hit
+            for hit in named
+        ]
+        return tuple((first_ones + rest)[: wanted.limit])
+
+    # ── when nothing was found ──
+
+    def _try_wider(self, query: Query, filters: Filters, wanted: _Wanted, empty: _Answer, lag: int) -> _Answer:
+        reason = explanation(query, empty.dropped, empty.matched, self._reader.size())
+        empty.notes.append(reason)
+        if query.any_of and not empty.matched:
+            self._index.suspect()
+        for attempt in wider(query, filters, empty.dropped, self._index.vocabulary):
+            answer = self._answer(attempt.query, attempt.filters, wanted, lag)
+            if answer.hits:
+                answer.dropped = empty.dropped
+                answer.notes = [*empty.notes, attempt.note, *answer.notes]
+                return answer
+        return empty
+
+    # ── small things ──
+
+    def _filters(self, query: Query, scope: Scope | None, current: str | None, include_archived: bool) -> Filters:
+        conversation, live = None, frozenset[str]()
+        if current:
+            members = self._members(current)
+            conversation = next((member.conversation for member in members if member.id == current), current)
+            live = live_sessions(current, members)
+        return Filters(
+            roles=query.roles,
+            sources=query.sources,
+            projects=query.projects,
+            sessions=query.sessions,
+            dates=query.hard_dates,
+            scope=scope,
+            current=conversation,
+            live=live,
+            include_archived=include_archived,
+        )
+
+    def _searched(self, lag: int) -> str:
+        sessions = self._reader.size()
+        if not sessions:
+            return "Nothing is stored yet."
+        where = f"All messages and titles of {sessions:,} session{'s' if sessions != 1 else ''}"
+        if lag:
+            where += f", except that of the newest {lag:,} messages only the last {SCANS:,} were read"
+        return where + "."
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    limit: int
+    level: Level
+    sort: Sort
+    explain: bool
+
+
+def _one_each(ranked: Iterable[Candidate]) -> list[Candidate]:
+    """The best of each conversation."""
+    best: dict[str, Candidate] = {}
+    for one in ranked:
+        best.setdefault(one.group, one)
+    return list(best.values())
+
+
+def _demoted(ranked: Sequence[Candidate], found: Gathered) -> list[Candidate]:
+    """The same order, with what runs by itself after everything else."""
+    return sorted(ranked, key=lambda one: _source(one, found) in DEMOTED_SOURCES)
+
+
+def _source(one: Candidate, found: Gathered) -> str:
+    return found.sessions[found.heads[one.id].session_id].source
+
+
+def _has_any(one: Candidate, looked_for: Sequence[Unit]) -> bool:
+    return one.cut or bool(one.weights) or any(unit.part in one.folded for unit in looked_for)
+
+
+def _why(one: Candidate, folded: str, looked_for: Sequence[Unit], *, explain: bool) -> tuple[str, ...]:
+    names = list(dict.fromkeys(name for _, name in matches(folded, looked_for)))
+    why = [f"has {', '.join(names[:8])}" if names else "next to a message that matches"]
+    if one.bonus > 0:
+        why.append("preferred by date or speaker")
+    if explain:
+        why += [f"index {one.found:.2f}", f"neighbours {one.beside:.2f}", f"conversation {one.around:.2f}"]
+    return tuple(why)
+
+
+def _hit(head: Head, session: SessionInfo, line: str, score: float, why: tuple[str, ...]) -> Hit:
+    return Hit(
+        session_id=head.session_id,
+        message_id=head.id,
+        role=head.role,
+        snippet=line,
+        score=round(score, 4),
+        timestamp=head.timestamp,
+        conversation=session.conversation,
+        session=session,
+        why=why,
+    )
+
+
+def _several(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value or ()
+    return tuple(item.strip() for item in given if item.strip())
+
+
+def _edges(since: str | float | None, before: str | float | None, now: float) -> list[Span]:
+    """Keyword arguments: seconds, or a date as in a query. What cannot be read is no filter."""
+    spans = []
+    for name, value in (("since", since), ("before", before)):
+        at: float | None = None
+        if isinstance(value, str):
+            span = read_value(value, now)
+            at = span.since if span else None
+        elif value is not None:
+            at = float(value)
+        if at is not None:
+            spans.append(Span(at, None, f"{name}:{value}") if name == "since" else Span(None, at, f"{name}:{value}"))
+    return spans

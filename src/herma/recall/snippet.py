@@ -1,0 +1,99 @@
+"""A line around the match, with the words that matched between `>>>` and `<<<`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from herma.recall.match import Place, Unit, fold
+
+LONGEST = 240
+_BODY = 176
+"""Characters of text; the rest of the line is for marks."""
+_MARKS = (">>>", "<<<")
+_MOST_PLACES = 200
+
+
+def snippet(text: str, units: Sequence[Unit], longest: int = LONGEST) -> str:
+    """The part of the text with the most of what was looked for, on one line, of at most so many characters."""
+    folded = fold(text)
+    places = matches(folded, units)
+    start, end = _window(text, [place for place, _ in places], [name for _, name in places], min(_BODY, longest))
+    marked = _merged([place for place, _ in places if place[0] >= start and place[1] <= end])
+    dots = ("…" if start else "", "…" if end < len(text) else "")
+    body = _line(text[start:end])
+    room = (longest - len(body) - 2) // len("".join(_MARKS))
+    return dots[0] + _marked(text, start, end, marked[:room]).strip() + dots[1]
+
+
+def matches(folded: str, units: Sequence[Unit]) -> list[tuple[Place, str]]:
+    """Where units occur, in order, with their names; parts of longer names where nothing else is found."""
+    found = [(place, unit.name) for unit in units if unit.part in folded for place in unit.find(folded)[:_MOST_PLACES]]
+    if not found:
+        for unit in units:
+            at = folded.find(unit.part) if len(unit.part) > 2 else -1
+            if at >= 0:
+                found.append(((at, at + len(unit.part)), unit.name))
+    return sorted(found)
+
+
+def _window(text: str, places: Sequence[Place], names: Sequence[str], size: int) -> Place:
+    """The stretch with the most different names in it (the first of equals), widened to whole words."""
+    if not places:
+        return 0, _back_to_space(text, size) if len(text) > size else len(text)
+    best, best_worth = 0, (-1, -1)
+    first = 0
+    inside: dict[str, int] = {}
+    for last, (_, end) in enumerate(places):
+        inside[names[last]] = inside.get(names[last], 0) + 1
+        while first < last and end - places[first][0] > size * 3 // 4:
+            inside[names[first]] -= 1
+            if not inside[names[first]]:
+                del inside[names[first]]
+            first += 1
+        worth = (len(inside), last - first)
+        if worth > best_worth:
+            best, best_worth = first, worth
+    start = max(0, min(places[best][0] - size // 6, len(text) - size))
+    if start:
+        start = _on_to_space(text, start, places[best][0])
+    end = min(len(text), max(start + size, min(places[best][1], start + LONGEST)))
+    return start, end if end == len(text) else max(_back_to_space(text, end), min(places[best][1], end))
+
+
+def _back_to_space(text: str, end: int) -> int:
+    """Before the word that `end` would cut in two, if it is not too long; scripts without spaces are cut anywhere."""
+    if text[end].isspace() or text[end - 1].isspace():
+        return end
+    space = max(text.rfind(" ", end - 24, end), text.rfind("\n", end - 24, end))
+    return space if space > 0 else end
+
+
+def _on_to_space(text: str, start: int, latest: int) -> int:
+    for at in range(start, min(start + 24, latest)):
+        if text[at].isspace():
+            return at + 1
+    return start
+
+
+def _merged(places: Sequence[Place]) -> list[Place]:
+    """Overlapping and touching places as one."""
+    merged: list[Place] = []
+    for start, end in places:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _marked(text: str, start: int, end: int, places: Sequence[Place]) -> str:
+    pieces = []
+    at = start
+    for first, last in places:
+        pieces += [text[at:first], _MARKS[0], text[first:last], _MARKS[1]]
+        at = last
+    return _line("".join([*pieces, text[at:end]]))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

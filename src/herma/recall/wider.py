@@ -1,0 +1,100 @@
+"""When nothing was found: why, and what to try instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from herma.recall.match import fold
+from herma.recall.query import Query, Term
+from herma.recall.rules import CHOSEN, Filters
+from herma.recall.stem import stem
+from herma.types import Dropped
+
+Vocabulary = Callable[[str, int], Sequence[str]]
+ALIKE = 72.0
+"""How alike (of 100) a known word must be to be taken for the one that was meant."""
+_WORDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A wider search, and how to say what was changed."""
+
+    query: Query
+    filters: Filters
+    note: str
+
+
+def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions: int) -> str:
+    """Why there is nothing to show, in one sentence."""
+    if not sessions:
+        return "Nothing is stored yet, so there is nothing to find."
+    if dropped:
+        rules = ", ".join(f"{one.count:,} by the rule “{one.rule}”" for one in dropped)
+        return f"All matches were left out: {rules}. {dropped[0].remedy}".strip()
+    if not query.any_of:
+        return "There is nothing to look for in this query, and nothing recent passes its filters."
+    words = ", ".join(str(term) for term in query.any_of[:8])
+    if query.all_of and not matched:
+        return f"No message contains all that is asked for ({words})."
+    return f"No message contains {words}." if len(query.any_of) == 1 else f"No message contains any of {words}."
+
+
+def wider(query: Query, filters: Filters, dropped: Sequence[Dropped], vocabulary: Vocabulary) -> Iterator[Attempt]:
+    """Less and less of what was asked for: filters one by one, then what must occur, then words alike."""
+    blamed = [rule for rule in CHOSEN if any(one.rule == rule for one in dropped)]
+    for rule in blamed:
+        yield Attempt(query, filters.without(rule), f"Nothing passes the filter on {rule}; these are without it.")
+    if blamed:
+        yield Attempt(query, filters.without(*CHOSEN), "Nothing passes the filters; these are without them.")
+    if query.all_of:
+        loose = replace(query, any_of=_loose(query), all_of=())
+        yield Attempt(loose, filters, "Nothing contains all that must occur; these contain some of it.")
+        query = loose
+    alike = _alike(query, vocabulary)
+    if alike:
+        said = ", ".join(f"{one} for {term}" for term, one in alike.items())
+        yield Attempt(_instead(query, alike), filters, f"Known words that come near were looked for instead: {said}.")
+
+
+def _loose(query: Query) -> tuple[Term, ...]:
+    """Every word of the phrases on its own."""
+    terms: dict[Term, None] = {}
+    for term in query.any_of:
+        terms.update((Term(word), None) for word in (term.text.split() if term.kind == "phrase" else ()))
+        if term.kind != "phrase":
+            terms[term] = None
+    return tuple(terms)
+
+
+def _alike(query: Query, vocabulary: Vocabulary) -> dict[Term, Term]:
+    """For each word a known one that contains it, or that is spelled nearly like it."""
+    found = {}
+    for term in query.any_of[:8]:
+        word = fold(term.text)
+        if term.kind == "phrase" or len(word) < 3 or not word.isalnum():
+            continue
+        inside = [known for known in vocabulary(word, 5) if known not in (word, stem(word))]
+        near = inside[0] if inside else _nearest(word, vocabulary)
+        if near:
+            found[term] = Term(near, "prefix")
+    return found
+
+
+def _nearest(word: str, vocabulary: Vocabulary) -> str:
+    """The known word most alike; a slip is seldom in the first letters and the last ones at once."""
+    from rapidfuzz import fuzz
+
+    pieces = dict.fromkeys((word[:3], word[-3:], word[:2]))
+    known = dict.fromkeys(one for piece in pieces for one in vocabulary(piece, _WORDS))
+    best, likeness = "", ALIKE
+    for one in known:
+        score = fuzz.ratio(one, stem(word))
+        if score > likeness and one != stem(word):
+            best, likeness = one, score
+    return best
+
+
+def _instead(query: Query, alike: dict[Term, Term]) -> Query:
+    return replace(query, any_of=tuple(alike.get(term, term) for term in query.any_of))
