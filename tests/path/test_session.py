@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from herma import Add, Applied, Author, Blocked, Herma, Origin, Remove, Replace, Staged, Who
+from herma import Add, Applied, Author, Blocked, Finding, Herma, Origin, Remove, Replace, Staged, Who, scan
 from herma.errors import UsageError
 from herma.prompt.snapshot import RULE
 
@@ -279,10 +279,20 @@ def test_a_target_that_is_switched_off_is_neither_shown_nor_written(home: Path) 
         assert "switched off" in h.session().call_tool("memory", {"action": "add", "target": "user", "content": "x"})
 
 
-def test_a_very_large_file_is_shown_up_to_its_limit(home: Path) -> None:
+def test_of_a_very_large_file_only_what_is_shown_is_scanned(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory_file(home).write_text("\n§\n".join(f"{POISON} {number}" for number in range(150_000)))
+    scanned: list[int] = []
+
+    def counting(text: str) -> list[Finding]:
+        scanned.append(len(text))
+        return scan(text)
+
+    monkeypatch.setattr("herma.curated.store.scan", counting)
     with Herma.open(home) as h:
         session = h.session()
-    assert len(session.system_prompt) < 2_600
-    assert "more characters" in session.system_prompt
-    assert any("over its limit" in warning for warning in session.warnings)
+        assert len(session.system_prompt) < 2_600
+        assert "more characters" in session.system_prompt
+        assert any("over its limit" in warning for warning in session.warnings)
+        memory_file(home).write_text("x" * 10_000_000)
+        assert "100% — 2,200/2,200 chars" in h.session().system_prompt
+    assert sum(scanned) < 3 * 2_200

@@ -82,7 +82,7 @@ class Database:
         """The writing connection; only the caller that leads a commit asks for it."""
         now = _identity(self.path)
         if self._writing is not None and self._writing.identity != now:
-            _abandon(self._writing.connection)
+            self._writing.connection.close()
             self._writing = None
             if now is None:
                 raise self._deleted()
@@ -146,15 +146,6 @@ class _Handle(NamedTuple):
 
     connection: apsw.Connection
     identity: tuple[int, int] | None
-
-
-def _abandon(connection: apsw.Connection) -> None:
-    """Close a connection whose file was deleted or replaced, without tidying up:
-
-    the log at its path is another database's by now, and SQLite would delete it.
-    """
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    connection.close()
 
 
 def insert_returning_id(connection: apsw.Connection, sql: str, bindings: Bindings) -> int:
