@@ -205,11 +205,8 @@ def test_scores_are_those_of_bm25(home: Path, query: tuple[int, ...]) -> None:
 
 
 def test_a_common_word_ranks_but_does_not_select_beside_a_rarer_one(home: Path) -> None:
-    texts = dict.fromkeys(range(1, 1500), "common filler") | {
-        2_000: "seldom rare",
-        2_001: "common rare",
-        2_002: "seldom rare",
-    }
+    texts = dict.fromkeys(range(1, 1_500), "common filler")
+    texts |= {2_000: "seldom rare", 2_001: "common rare", 2_002: "seldom rare"}
     index = Index(SqliteIndexFiles(home), Feed(texts))
     assert index.wait(30)
     found = [c.message_id for c in index.find(words("common", "rare"), 10).candidates]

@@ -33,7 +33,6 @@ _PAIRED = (
 )
 _RUN = re.compile(f"[{_PAIRED}]+")
 _RUN_AT_END = re.compile(f"[{_PAIRED}]+\\Z")
-_EDGE = re.compile(f"[^\\w{_PAIRED}#+*]+\\Z")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _TOO_LONG = re.compile(rf"(\w{{{LONGEST_WORD}}})\w+")
 _SEAM = re.compile(  # where an identifier can be taken apart; begins with a set of characters, which is searched fast
@@ -97,7 +96,10 @@ def clean(text: str) -> str:
 def sought(text: str) -> tuple[str, bool]:
     """`text` of a query, to be found also where more follows. → its words, and whether the last is only a beginning."""
     text = unicodedata.normalize("NFKC", _UNSTORABLE.sub(" ", text))
-    text = _EDGE.sub("", text)
+    end = len(text)
+    while end and unicodedata.category(text[end - 1])[0] not in "LMN":
+        end -= 1
+    text = text[:end]
     words = prepare(text).text.rstrip()
     if not (run := _RUN_AT_END.search(text)):
         return words, False
@@ -115,12 +117,12 @@ def loosened(word: str) -> tuple[str, ...]:
     end = 0
     for run in _RUN.finditer(word):
         found[word[end : run.start()]] = None
-        found.update((word[i : i + 2], None) for i in range(run.start(), max(run.start() + 1, run.end() - 1)))
+        found.update((word[i : i + 2], None) for i in range(run.start(), run.end() - 1))
         end = run.end()
     if not end:
         return ()
     found[word[end:]] = None
-    return tuple(part for part in found if len(part) > 1 and part != word)
+    return tuple(part for part in found if part not in ("", word))
 
 
 def _pairs(run: str) -> str:

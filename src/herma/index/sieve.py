@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from herma.index.prepare import loosened, prepare, sought
 from herma.ports import Sieve, Sought, Terms
 
-
 _SIGNED = re.compile(r"^[A-Za-z](?:#|\+\+)|^\.net", re.IGNORECASE)
 
 

@@ -118,16 +118,16 @@ class Index:
 
     def verify(self) -> Verified:
         """Compare the index with the transcript; build it anew if they differ."""
-        with self._files.hold(_WAIT):
+        try:
             trouble = self._difference()
-        if not trouble:
-            return Verified("", rebuilt=False)
-        self._try_catching_up(_WAIT)  # the transcript may have changed meanwhile
-        with self._files.hold(_WAIT):
-            if not self._difference():
-                return Verified("", rebuilt=False)
-        self.rebuild()
-        return Verified(trouble, rebuilt=True)
+            if trouble:
+                self._try_catching_up(_WAIT)  # the transcript may have changed meanwhile
+                trouble = self._difference()
+        except IndexUnusable as error:
+            trouble = str(error)
+        if trouble:
+            self.rebuild()
+        return Verified(trouble, rebuilt=bool(trouble))
 
     def status(self) -> IndexStatus:
         state = self._follower.state()
@@ -174,13 +174,11 @@ class Index:
             self._trouble = str(error)
 
     def _difference(self) -> str:
-        try:
+        with self._files.hold(_WAIT):
             trouble = self._files.current().check(self._follower.rows)
-        except IndexUnusable as error:
-            return str(error)
-        if not trouble and self._follower.lag(0) == 0 and self._follower.state().messages != self._feed.message_count():
-            return "counts differ"
-        return trouble
+            if not trouble and self._follower.lag(0) == 0:
+                trouble = "" if self._follower.state().messages == self._feed.message_count() else "counts differ"
+            return trouble
 
     def _verify_quietly(self, stop: Callable[[], bool]) -> None:
         if not stop():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from herma.ports import IndexRow
-from herma.store.sqlite.index_connection import Connections, fetch
+from herma.store.sqlite.index_connection import Connections, fetch, meta
 from herma.store.sqlite.index_weights import LAST, SHARD_BITS, WEIGHED
 from herma.store.sqlite.queries import queries
 
@@ -19,6 +19,7 @@ _BATCH = 256
 def compare(connections: Connections, rows: Rows) -> str:
     """What is wrong, in a few words; empty when nothing is."""
     with connections.reading(afresh=True) as connection:
+        meta(connection)
         if fetch(connection, "PRAGMA quick_check(1)") != [("ok",)]:
             return "damaged"
         shards = fetch(connection, "SELECT id, messages, stage, checksum FROM shards")

@@ -1,0 +1,122 @@
+"""Text becomes words the same way in messages and in queries."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.index.prepare import LONGEST_WORD, clean, loosened, prepare, sought
+from herma.index.sieve import sieve
+from herma.ports import Sought, Terms
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "names"),
+    [
+        ("get_compression_tip", "get compression tip", ["getcompressiontip"]),
+        ("getCompressionTip", "get Compression Tip", ["getcompressiontip"]),
+        ("get-compression-tip", "get compression tip", ["getcompressiontip"]),
+        ("HTTPServerError2", "HTTP Server Error 2", ["httpservererror2"]),
+        ("python3", "python 3", ["python3"]),
+        ("2026-03-05", "2026 03 05", ["20260305"]),
+        ("user@example.com foo/bar.py #1234", "user@example.com foo/bar.py #1234", []),
+        ("C# or C++ on .NET", "C# or C++ on .NET", ["csharp", "cplusplus", "dotnet"]),
+        ("a3f9c2b1d4e5", "a3f9c2b1d4e5", []),  # a key stays whole
+        ("東京都庁", " 東京 京都 都庁 庁 ", []),
+        ("我用docker部署", " 我用 用 docker 部署 署 ", []),
+        ("서울에서", " 서울 울에 에서 서 ", []),
+        ("ｶﾞＡＢ１", " ガ AB 1", ["ab1"]),  # half and full width are one
+        ("Plain words, as people write.", "Plain words, as people write.", []),
+    ],
+)
+def test_examples(text: str, words: str, names: list[str]) -> None:
+    prepared = prepare(text)
+    assert prepared.text == words
+    assert list(prepared.names) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "begun"),
+    [
+        ("都", "都", True),
+        ("東京", "東京", False),
+        ("東京都庁", "東京 京都 都庁", False),
+        ("登录？", "登录", False),
+        ("用docker部", "用 docker 部", True),
+        ("login", "login", False),
+    ],
+)
+def test_a_query_is_found_where_more_follows(text: str, words: str, begun: bool) -> None:
+    found, open_end = sought(text)
+    assert (found.split(), open_end) == (words.split(), begun)
+
+
+def test_a_sentence_without_spaces_is_sought_by_its_parts() -> None:
+    assert loosened("我在哪里部署docker") == ("我在", "在哪", "哪里", "里部", "部署", "docker")
+    assert loosened("東京") == ()
+    assert loosened("ordinary") == ()
+
+
+def test_signs_make_another_name_but_only_there() -> None:
+    assert sieve(Terms(any_of=(("C#",),))).any_of == (Sought("csharp"),)
+    assert sieve(Terms(any_of=(("c",),))).any_of == (Sought("c"),)
+    assert sieve(Terms(any_of=(("getTip",),))).any_of == (Sought("get Tip", "gettip"),)
+
+
+def test_what_must_occur_is_not_taken_apart() -> None:
+    asked = sieve(Terms(all_of=((("東京都庁",),),), none_of=(("京都府",),)))
+    assert [one.text.split() for group in asked.all_of for one in group] == [["東京", "京都", "都庁"]]
+    assert [one.text.split() for one in asked.none_of] == [["京都", "都府"]]
+
+
+@given(st.text())
+def test_any_text_can_be_stored(text: str) -> None:
+    prepared = prepare(text)
+    for value in (prepared.text, *prepared.names, sought(text)[0]):
+        value.encode()
+        assert "\0" not in value
+
+
+@given(st.text())
+def test_width_and_composition_make_no_difference(text: str) -> None:
+    storable = re.sub("[\x00\ud800-\udfff]", " ", text)
+    assert prepare(text) == prepare(unicodedata.normalize("NFKC", storable))
+
+
+@given(st.text(alphabet="aAbB1_-. ", max_size=40))
+def test_taking_apart_loses_no_letter(text: str) -> None:
+    assert re.sub("[^a-z0-9]", "", prepare(text).text.lower()) == re.sub("[^a-z0-9]", "", text.lower())
+
+
+@given(st.text(alphabet="東京都庁 a1,", max_size=30), st.data())
+def test_every_part_of_a_run_is_in_the_text_as_it_is_sought(text: str, data: st.DataObject) -> None:
+    runs = re.findall("[東京都庁]+", text)
+    if not runs:
+        return
+    run = data.draw(st.sampled_from(runs))
+    start = data.draw(st.integers(0, len(run) - 1))
+    part = run[start : data.draw(st.integers(start + 1, len(run)))]
+    words, begun = sought(part)
+    document, wanted = prepare(text).text.split(), words.split()
+    windows = [document[i : i + len(wanted)] for i in range(len(document))]
+    if begun:
+        assert any(window and window[-1].startswith(wanted[-1]) for window in windows)
+    else:
+        assert wanted in windows
+
+
+@given(st.integers(1, 4 * LONGEST_WORD))
+def test_endless_words_are_cut(length: int) -> None:
+    assert len(clean("x" * length)) == min(length, LONGEST_WORD)
+
+
+@pytest.mark.parametrize("pattern", ["a", "aA", "a1", "a_", "A", "東", "-a", "C#", "+", "_", "a-"])
+def test_a_megabyte_of_anything_is_prepared(pattern: str) -> None:
+    """Quadratic work would not end."""
+    text = pattern * (1_000_000 // len(pattern))
+    prepare(text)
+    sought(text)
