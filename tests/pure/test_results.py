@@ -1,0 +1,226 @@
+"""Shortened results fit, keep their shape and their errors, and say where the rest is."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from herma.prompt.kinds import Kind, kind_of, parse_table
+from herma.prompt.results import LIMIT, compress_result, digest
+from herma.prompt.tokens import estimate
+
+LOG = "\n".join(
+    f"2026-03-0{1 + at % 9} 10:{at % 60:02}:00 INFO worker {at % 7} handled request {at} in {at * 13 % 97} ms"
+    for at in range(400)
+)
+CODE = "\n".join(f"def function_{at}(value: int) -> int:\n    return value * {at}\n" for at in range(120))
+CSV = "name,latency,share\n" + "\n".join(f"host-{at},{(at * 37) % 1009},{at / 7:.2f}%" for at in range(300))
+
+SAMPLES: list[tuple[Kind, str]] = [
+    ("json", '{"a": 1}'),
+    ("json", "[1, 2, 3]"),
+    ("json", '  {"a": [1, {"b": null}]}\n'),
+    ("json", '{"id": 1}\n{"id": 2}\n{"id": 3}\n'),
+    ("text", "{not json at all"),
+    ("text", "[see the notes] and go on"),
+    ("table", "a,b,c\n1,2,3\n4,5,6\n7,8,9"),
+    ("table", "a\tb\n1\t2\n3\t4\n"),
+    ("table", "id;name\n1;x\n2;y\n"),
+    ("table", 'name,quote\nann,"hello, you"\nbob,"bye, you"\n'),
+    ("table", "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |"),
+    ("table", "+----+----+\n| a  | b  |\n+----+----+\n| 1  | 2  |\n| 3  | 4  |\n+----+----+"),
+    ("table", " id | name\n----+------\n  1 | x\n  2 | y\n"),
+    ("table", "NAME     READY   STATUS    RESTARTS\nweb-1    1/1     Running   0\nweb-2    0/1     Crash     7\n"),
+    ("log", LOG),
+    ("log", "[INFO] starting\n[INFO] listening on 8080\n[ERROR] bind: address in use"),
+    ("log", "Mar  4 10:00:01 host sshd[1]: ok\nMar  4 10:00:02 host sshd[1]: ok"),
+    ("log", "10.0.0.1 - - [04/Mar] GET / 200\n10.0.0.2 - - [04/Mar] GET /x 404"),
+    ("log", "tests/a.py::test_one PASSED\ntests/a.py::test_two FAILED\n"),
+    ("log", "npm WARN deprecated a@1\nnpm WARN deprecated b@2\nnpm ERR! code 1\n"),
+    ("code", CODE),
+    ("code", "#include <stdio.h>\nint main(void) {\n    return 0;\n}\n"),
+    ("code", "const x = 1;\nfunction f() {\n  return x;\n}\nexport default f;\n"),
+    ("code", "diff --git a/x b/x\nindex 1234567..89abcde\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-old\n+new\n same\n"),
+    ("code", "1\timport os\n2\tdef f():\n3\t    return os.name\n"),
+    ("text", "A plain sentence."),
+    ("text", "First a walk, then lunch.\nAfter that, we read.\nIn the evening, we cooked, ate and slept.\n"),
+    ("text", "# Notes\n\nThe plan is simple: we ship on Friday.\nNobody works on Saturday.\n"),
+    ("text", ""),
+    ("text", "\n\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text"), SAMPLES)
+def test_kinds(kind: Kind, text: str) -> None:
+    assert kind_of(text) == kind
+
+
+def test_short_results_come_back_unchanged() -> None:
+    for _, text in SAMPLES:
+        if estimate(text) <= LIMIT and len(text.splitlines()) <= 50:
+            result = compress_result(text)
+            assert result.text == text
+            assert result.dropped == 0
+            assert not result.shortened
+
+
+def test_colours_and_progress_bars_are_removed() -> None:
+    result = compress_result("\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07\n 10%\r 50%\r100%\r\nend\r\n")
+    assert result.text == "red link\n100%\r\nend\r\n"
+    assert result.how == "colours removed"
+
+
+def test_identical_results_become_references() -> None:
+    first = compress_result(LOG, reference=7)
+    again = compress_result(LOG, reference=9, seen={digest(LOG): 7})
+    assert "message 7" in again.text
+    assert "session_search" in again.text
+    assert again.kept < 40 < first.kept
+    assert compress_result("ok", seen={digest("ok"): 7}).text == "ok"
+
+
+def test_logs_keep_head_tail_and_errors() -> None:
+    lines = LOG.splitlines()
+    lines[200] = "2026-03-01 10:00:00 ERROR disk full on /var"
+    lines[300:300] = [
+        "Traceback (most recent call last):",
+        '  File "x.py", line 1, in f',
+        "    g()",
+        "ValueError: nope",
+    ]
+    lines[320] = "2026-03-01 10:00:00 INFO finished with 0 errors"
+    result = compress_result("\n".join(lines), limit_tokens=4_000, reference=88)
+    shown = result.text.splitlines()
+    assert shown[:25] == lines[:25]
+    assert shown[-11:-1] == lines[-10:]
+    assert "201: 2026-03-01 10:00:00 ERROR disk full on /var" in shown
+    assert "200: " + lines[199] in shown
+    assert "304: ValueError: nope" in shown
+    assert '302:   File "x.py", line 1, in f' in shown
+    assert not any("0 errors" in line for line in shown)
+    assert any("lines left out" in line for line in shown)
+    assert shown[-1].startswith("[Shortened from about ")
+    assert "session_search around message 88" in shown[-1]
+
+
+def test_code_over_fifty_lines_is_shortened_even_if_it_fits() -> None:
+    text = "\n".join(f"x{at} = {at}" for at in range(60))
+    result = compress_result(text, limit_tokens=100_000)
+    assert result.text.splitlines()[:25] == text.splitlines()[:25]
+    assert "x59 = 59" in result.text
+    assert "x40 = 40" not in result.text
+    fifty = "\n".join(f"x{at} = {at}" for at in range(50))
+    assert compress_result(fifty).text == fifty
+
+
+def test_errors_survive_a_tight_limit() -> None:
+    lines = LOG.splitlines()
+    lines[222] = "2026-03-01 10:00:00 CRITICAL the one thing that matters"
+    for limit in (500, 300, 200):
+        assert "the one thing that matters" in compress_result("\n".join(lines), limit_tokens=limit).text
+
+
+def test_tables_keep_their_shape() -> None:
+    text = compress_result(CSV, reference=5).text
+    assert "[csv table: 300 rows × 3 columns]" in text
+    assert "columns: name, latency, share" in text
+    latencies = [(at * 37) % 1009 for at in range(300)]
+    assert f"latency: {min(latencies)} (row 1) … {max(latencies)} (row {latencies.index(max(latencies)) + 1})" in text
+    assert "1: host-0 | 0 | 0.00%" in text
+    assert "300: host-299" in text
+    assert "rows left out" in text
+
+
+def test_json_keeps_its_structure_and_its_errors() -> None:
+    value = {
+        "total": 900,
+        "items": [{"id": at, "name": f"item {at}", "status": "ok", "blob": "x" * 500} for at in range(300)],
+        "nested": {"deep": {"deeper": {"list": list(range(1_000))}}},
+        "error": "the database is locked " * 5,
+    }
+    value["items"][150]["status"] = "failed"  # type: ignore[index]
+    result = compress_result(json.dumps(value), limit_tokens=900)
+    body = result.text.rsplit("\n", 1)[0]
+    shape = json.loads(body)
+    assert list(shape) == ["total", "items", "nested", "error"]
+    assert shape["total"] == 900
+    assert shape["items"][0]["id"] == 0
+    assert "(300 items: objects)" in shape["items"]
+    assert any(isinstance(item, dict) and item["id"] == 150 for item in shape["items"])
+    assert "the database is locked" in shape["error"]
+    assert result.how == "structure of JSON"
+
+
+def test_the_rest_is_cut_in_the_middle() -> None:
+    text = "Begin. " + "The quick brown fox sleeps soundly tonight. " * 500 + "The end."
+    result = compress_result(text, reference="12")
+    assert result.text.startswith("Begin. ")
+    assert result.text.endswith("The end.")
+    assert "session_search around message 12" in result.text
+    assert result.how == "cut in the middle"
+    assert result.dropped > 4_000
+
+
+def test_deep_nesting_is_no_trouble() -> None:
+    for text in ("[" * 100_000, "[" * 5_000 + "]" * 5_000, '{"a":' * 3_000 + "1" + "}" * 3_000):
+        assert estimate(compress_result(text).text) <= LIMIT
+
+
+PIECES = st.sampled_from(
+    [
+        *("error: x\n", "a,b,c\n", "1,2,3\n", '{"a": [1, 2]}\n', "| a | b |\n", "|---|---|\n", "def f():\n"),
+        *("    return 1\n", "2026-01-01 10:00:00 INFO x\n", "Traceback (most recent call last):\n", "  File x\n"),
+        *("你好世界\n", "🚀🚀", "word ", "\x1b[1m", "\r"),
+    ]
+)
+TEXTS = st.text(max_size=300) | st.lists(PIECES, max_size=200).map("".join) | PIECES.map(lambda piece: piece * 300)
+
+
+@settings(max_examples=300)
+@given(
+    TEXTS,
+    st.integers(0, 600),
+    st.sampled_from([None, 3, "abc"]),
+    st.sampled_from([None, "json", "log", "code", "table", "text"]),
+)
+def test_the_limit_holds(text: str, limit: int, reference: int | str | None, kind: Kind | None) -> None:
+    result = compress_result(
+        text, limit_tokens=limit, reference=reference, kind=kind, seen={digest("a,b,c\n" * 300): 1}
+    )
+    assert estimate(result.text) <= limit
+    assert len(result.text) <= len(text)
+    assert result.kept == estimate(result.text)
+    assert result == compress_result(
+        text, limit_tokens=limit, reference=reference, kind=kind, seen={digest("a,b,c\n" * 300): 1}
+    )
+
+
+@given(st.lists(st.lists(st.integers(-999, 999), min_size=3, max_size=3), min_size=4, max_size=40))
+def test_tables_are_read_as_they_are_written(rows: list[list[int]]) -> None:
+    text = "a,b,c\n" + "\n".join(",".join(map(str, row)) for row in rows)
+    table = parse_table(text)
+    assert table is not None
+    assert table.columns == ("a", "b", "c")
+    assert [list(map(int, row)) for row in table.rows] == rows
+
+
+def test_large_hostile_inputs_are_read_in_linear_time() -> None:
+    chance = random.Random(1)
+    for unit in (
+        "-" * 1_999 + "x\n",
+        "::" * 140 + "\n",
+        ";" * 299 + "x\n",
+        "|" * 200 + "\n",
+        "\x1b]",
+        "a\r",
+        '"',
+        "(" * 280 + "\n",
+    ):
+        text = unit * (300_000 // len(unit))
+        assert estimate(compress_result(text).text) <= LIMIT
+    noise = "".join(chance.choices('{}[]",:|-=+;\n\t aE1', k=300_000))
+    assert estimate(compress_result(noise).text) <= LIMIT
