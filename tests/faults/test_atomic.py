@@ -63,6 +63,38 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
 
 
+def test_files_are_opened_without_rewriting_line_ends(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has a flag for it; here it is a bit that no other flag uses."""
+    binary, real, opened = 1 << 40, os.open, {}
+
+    def recording(path: Path | str, flags: int, mode: int = 0o777) -> int:
+        opened[Path(path).name] = flags
+        return real(path, flags & ~binary, mode)
+
+    with Herma.open(home) as h:
+        monkeypatch.setattr(os, "O_BINARY", binary, raising=False)
+        monkeypatch.setattr(os, "open", recording)
+        assert h.memory.apply("memory", Add("one\ntwo")).ok
+        assert h.memory.entries("memory") == ["one\ntwo"]
+    assert opened["MEMORY.md"] & opened[".MEMORY.md.tmp"] & binary
+
+
+def test_a_new_folder_is_made_for_good(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    real = atomic._sync_folder
+
+    def recording(folder: Path) -> None:
+        synced.append(folder)
+        real(folder)
+
+    monkeypatch.setattr(atomic, "_sync_folder", recording)
+    atomic.make_folder(home / "a" / "b")
+    assert set(synced) == {home, home / "a"}
+    synced.clear()
+    atomic.make_folder(home / "a" / "b")
+    assert synced == []
+
+
 def test_on_windows_a_sharing_violation_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "f"
     temporary = prepare(path, b"data")

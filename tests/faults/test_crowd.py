@@ -16,7 +16,7 @@ from herma.errors import UsageError
 from herma.store.locks import exclusive
 from herma.types import TARGETS, Target
 
-BIG = {"memory.memory_char_limit": 1_000_000, "memory.user_char_limit": 1_000_000, "memory.lock_timeout": 60.0}
+BIG = {"memory.memory_char_limit": 1_000_000, "memory.user_char_limit": 1_000_000}
 PROCESSES = 8
 OPERATIONS = 500
 

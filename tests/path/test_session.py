@@ -296,3 +296,9 @@ def test_of_a_very_large_file_only_what_is_shown_is_scanned(home: Path, monkeypa
         memory_file(home).write_text("x" * 10_000_000)
         assert "100% — 2,200/2,200 chars" in h.session().system_prompt
     assert sum(scanned) < 3 * 2_200
+
+
+@pytest.mark.parametrize("ops", ["text", [], ["text"], None, [Add("x"), {"action": "add"}]])
+def test_what_is_no_operation_is_a_usage_error(home: Path, ops: object) -> None:
+    with Herma.open(home) as h, pytest.raises(UsageError):
+        h.memory.apply("memory", ops)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from herma.prompt.snapshot import placeholder, render_block
 from herma.safety.scan import scan
 from herma.types import (
     TARGETS,
+    Add,
     Author,
     Block,
     Blocked,
@@ -28,6 +29,7 @@ from herma.types import (
     MemoryOutcome,
     Pending,
     Remove,
+    Replace,
     Scope,
     Snapshot,
     StoreStatus,
@@ -83,6 +85,8 @@ class MemoryStore:
         """
         place, reason = self._place(target, scope), _text(reason)
         operations = tuple(ops) if isinstance(ops, Sequence) else (ops,)
+        if not all(isinstance(op, Add | Replace | Remove) for op in operations):
+            raise UsageError("Memory is changed by Add, Replace and Remove.", hint='For example: Add("…").')
         if not operations:
             raise UsageError(
                 "An empty list of operations changes nothing.",

@@ -14,6 +14,8 @@ import stat
 import time
 import warnings
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from herma.errors import HermaWarning, StoreError
@@ -22,7 +24,6 @@ Rename = Callable[[str | Path, str | Path], None]
 
 _MOUNTED = {errno.EBUSY, errno.EXDEV}
 _SHARING_TRIES = 40
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -88,10 +89,25 @@ def discard(temporary: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def make_folder(folder: Path) -> None:
+    """Make it, and those above it that are missing, for good: a power loss must not take what is written into it."""
+    if folder.is_dir():
+        return
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for each in missing:
+        _sync_folder(each.parent)
+
+
+def flags(*names: str) -> int:
+    """Flags for `os.open`, as far as the platform has them; without O_BINARY Windows would rewrite line ends."""
+    return reduce(or_, (getattr(os, name, 0) for name in (*names, "O_BINARY", "O_CLOEXEC")))
+
+
 def _write(path: Path, data: bytes, like: os.stat_result | None) -> None:
     """Write and sync; with the mode and, where we may, the owner of the file it replaces. A new one is private."""
     mode = stat.S_IMODE(like.st_mode) if like else 0o600
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NOFOLLOW, mode)
+    handle = os.open(path, flags("O_WRONLY", "O_CREAT", "O_TRUNC", "O_NOFOLLOW"), mode)
     try:
         view = memoryview(data)
         while view:
@@ -151,7 +167,7 @@ def _status(path: Path) -> os.stat_result | None:
 def _sync_folder(folder: Path) -> None:
     if os.name == "nt":
         return  # a folder cannot be opened there; the rename is journalled by the file system
-    handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    handle = os.open(folder, flags("O_RDONLY", "O_DIRECTORY"))
     try:
         os.fsync(handle)
     except OSError as exc:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from herma.errors import StoreBusy, StoreChanged, StoreError, UsageError
 from herma.ports import Document, NewChange, Place
-from herma.store.atomic import discard, install, prepare, replace_file, temporary_of, unfinished
+from herma.store.atomic import discard, flags, install, make_folder, prepare, replace_file, temporary_of, unfinished
 from herma.store.locks import exclusive
 from herma.store.places import path_of
 from herma.store.sqlite.curated import CuratedRows, LastChange
@@ -189,7 +189,7 @@ class _Unusable(Exception):
 
 def _read_regular(path: Path) -> bytes:
     """The bytes of an ordinary file. A pipe or a device could keep us waiting for ever."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    handle = os.open(path, flags("O_RDONLY", "O_NONBLOCK"))
     with open(handle, "rb", buffering=0) as file:  # noqa: PTH123  the path is open already
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):
@@ -215,7 +215,7 @@ def _is_torn(path: Path, last: LastChange, meant: bytes) -> bool:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
     except OSError as exc:
         raise StoreError(
             f"{folder} cannot be created: {exc.strerror}.",
