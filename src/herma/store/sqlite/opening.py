@@ -21,7 +21,9 @@ from herma.store.sqlite.migrate import migrate, user_version
 
 APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
 VERSION = 1
-CHECKPOINT_PAGES = 400
+PAGE_SIZE = 8192
+"""Messages of a few hundred bytes waste 5 % of such a page, and 12 % of one half as large."""
+CHECKPOINT_PAGES = 250
 """How long the write-ahead log may get before a commit also moves it into the file: short enough for short stalls."""
 LOG_LIMIT = 8 * 1024 * 1024
 
@@ -136,6 +138,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
 
 def _create(connection: apsw.Connection) -> None:
     """The whole schema in one transaction, before WAL is switched on: the header names us from the first byte on."""
+    connection.pragma("page_size", PAGE_SIZE)
     connection.execute("BEGIN EXCLUSIVE")
     try:
         if user_version(connection) == 0:  # nobody else was quicker
