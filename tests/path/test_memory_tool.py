@@ -244,6 +244,22 @@ def test_a_store_that_fails_is_an_answer_not_an_exception(model: Model, home: Pa
     assert answer["hint"]
 
 
+def test_an_enormous_file_does_not_flood_the_conversation(model: Model, home: Path) -> None:
+    path = home / "memories" / "MEMORY.md"
+    path.parent.mkdir()
+    path.write_text("\n§\n".join(f"entry number {number}" for number in range(20_000)))
+    for arguments in (
+        {"action": "add", "content": "x"},
+        {"action": "remove", "old_text": "nothing"},
+        {"action": "remove"},
+    ):
+        answer = model(**arguments)
+        assert len(json.dumps(answer)) < 40_000
+        assert answer["current_entries"][0] == "entry number 0"
+        assert "more entries" in answer["current_entries"][-1]
+    assert len(json.dumps(model(action="remove", old_text="entry"))) < 40_000
+
+
 def test_the_schema_is_plain_and_stable(model: Model) -> None:
     (schema,) = model.h.tools.schemas()
     assert schema == model.session.tools[0]

@@ -29,6 +29,8 @@ from herma.types import (
 )
 
 _TRIES = 5
+_NOTED = 2000
+"""Of a file with more entries than this, the rest is treated without what is known of it: the work stays bounded."""
 _DRIFT_REMEDY = "Look at it, then run `herma memory adopt` to turn it into entries, or put it right by hand."
 
 
@@ -191,9 +193,9 @@ class Writer:
     def _hold(self, place: Place) -> Iterator[Document]:
         with self._documents.hold(place) as document:
             if document.edited_from is not None:
-                before, after = parse(document.edited_from), unique(parse(document.text))
-                known = self._history.notes(place, [*before, *after])
-                self._history.annotate(place, carried_over(before, after, known, self._clock()))
+                before, after = unique(parse(document.edited_from)), unique(parse(document.text))
+                known = self._history.notes(place, list(set(before).symmetric_difference(after))[:_NOTED])
+                self._history.annotate(place, carried_over(before, after, known, self._clock())[:_NOTED])
             yield document
 
     def _drift(self, place: Place, document: Document) -> Drifted | None:
@@ -223,9 +225,10 @@ class Writer:
         return Drifted(message=f"{document.trouble}.", reason=document.trouble, remedy=remedy, backup=backup, **size)
 
     def _with_advice(self, place: Place, over: OverBudget) -> OverBudget:
-        known = self._history.notes(place, over.entries)
+        entries = over.entries[:_NOTED]
+        known = self._history.notes(place, entries)
         touched = {text: max(note.changed or 0.0, note.confirmed or 0.0) for text, note in known.items()}
-        return replace(over, suggestions=suggest(over.entries, touched, over.needed - over.limit))
+        return replace(over, suggestions=suggest(entries, touched, over.needed - over.limit))
 
     def _trust_revoked(self, place: Place, change: Change) -> dict[str, Entry]:
         """Whoever takes a change back no longer vouches for what it wrote in spite of the scanner."""

@@ -35,6 +35,8 @@ from herma.types import (
 )
 
 FAILURES_PER_TURN = 3
+LISTED = 20_000
+"""Characters of entries that an answer repeats at most."""
 _ACTIONS = ("add", "replace", "remove")
 
 DESCRIPTION = """\
@@ -158,7 +160,7 @@ def _operation(fields: Json, store: MemoryStore, target: Target, scope: Scope) -
         raise _Invalid(
             f"old_text is required for {action!r}: call again with a part of the entry you mean, copied from "
             "current_entries.",
-            current_entries=entries,
+            current_entries=_listed(entries),
             usage=_short_usage(store.status(scope=scope)[TARGETS.index(target)]),
         )
     if action == "remove":
@@ -226,8 +228,8 @@ def _retry(outcome: OverBudget | NoMatch | Ambiguous, context: ToolContext, *, c
         return {"success": False, "done": True, "error": stop}
     answer: Json = {"success": False, "error": outcome.message, "usage": _short_usage(outcome)}
     if isinstance(outcome, Ambiguous):
-        return {**answer, "matches": list(outcome.matches)}
-    answer["current_entries"] = list(outcome.entries)
+        return {**answer, "matches": _listed(outcome.matches)}
+    answer["current_entries"] = _listed(outcome.entries)
     if isinstance(outcome, OverBudget):
         answer["error"] += " Do both in one call with operations, now."
         answer["suggestions"] = [
@@ -237,6 +239,18 @@ def _retry(outcome: OverBudget | NoMatch | Ambiguous, context: ToolContext, *, c
     else:
         answer["error"] += " Copy a unique part of one of current_entries and try again."
     return answer
+
+
+def _listed(entries: Sequence[str]) -> list[str]:
+    """The entries, but not more than a conversation can bear: a file edited by hand may be of any length."""
+    listed: list[str] = []
+    room = LISTED
+    for entry in entries:
+        room -= len(entry)
+        if room < 0 and listed:
+            return [*listed, f"[{len(entries) - len(listed):,} more entries are not listed here.]"]
+        listed.append(entry[:LISTED])
+    return listed
 
 
 def _blocked(outcome: Blocked) -> str:
