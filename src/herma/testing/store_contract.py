@@ -76,6 +76,7 @@ class CuratedStoreContract:
             stores.documents.swap(MEMORY, old, "two", NewChange(AUTHOR, "add", notes=note("two", category="lesson")))
         assert stores.documents.read(MEMORY).text == "one"
         assert [row.after for row in stores.history.changes(MEMORY)] == ["one"]
+        assert stores.history.notes(MEMORY, ["two"]) == {}, "nothing is known of what was never written"
 
     def test_a_swap_without_holding_is_a_usage_error(self, stores: Stores) -> None:
         with pytest.raises(UsageError):

@@ -76,7 +76,11 @@ class CuratedRows:
         return self._db.write(work)
 
     def settle_void(self, change_id: int) -> None:
-        self._db.write(lambda connection: connection.execute(self._sql["settle_void"], {"id": change_id}))
+        def work(connection: apsw.Connection) -> None:
+            connection.execute(self._sql["settle_void"], {"id": change_id})
+            connection.execute(self._sql["forget_void"], {"id": change_id})
+
+        self._db.write(work)
 
     # ── reading ──
 

@@ -17,6 +17,12 @@ UPDATE curated_changes SET state = 'done'
 -- settle_void --
 UPDATE curated_changes SET state = 'void' WHERE id = :id AND state = 'open';
 
+-- forget_void --
+-- What a change that never happened said about entries, trust in them above all, was never said.
+DELETE FROM curated_entries
+ WHERE (profile, project, user, target) = (SELECT profile, project, user, target FROM curated_changes WHERE id = :id)
+   AND change_id = :id;
+
 -- insert_change --
 INSERT INTO curated_changes
        (at, profile, project, user, target, who, origin, session_id, message_id, action, reason, undoes,
