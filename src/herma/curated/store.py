@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from herma.curated.apply import sizes
-from herma.curated.entries import parse, unique, used
+from herma.curated.entries import parse, unique
 from herma.curated.inbox import ApprovalQueue
+from herma.curated.live import LiveMemory
+from herma.curated.shown import Presenter
 from herma.curated.writer import Writer
 from herma.errors import StoreError, UsageError
 from herma.ports import CuratedDocuments, CuratedHistory, Inbox, Place
-from herma.prompt.snapshot import placeholder, render_block
 from herma.safety.scan import scan
 from herma.types import (
     TARGETS,
     Add,
     Author,
-    Block,
     Blocked,
     Change,
     Entry,
@@ -64,6 +64,7 @@ class MemoryStore:
         self._write_approval = write_approval
         self._profile = profile
         self._alive = alive
+        self._presenter = Presenter(documents, history, self._limits)
         self._writer = Writer(documents, history, self._limits, clock)
         self._inbox = ApprovalQueue(inbox, self._writer, days=inbox_days, clock=clock)
 
@@ -171,21 +172,14 @@ class MemoryStore:
         Never fails because of a file: what cannot be read is a warning.
         """
         self._alive()
-        blocks: list[Block] = []
-        warnings: list[str] = []
-        for place in self._shown(self._scoped(scope)):
-            document = self._documents.read(place)
-            where = self._documents.where(place)
-            if document.trouble:
-                warnings.append(f"{document.trouble}; the session starts without it.")
-            entries = unique(parse(document.text))
-            limit = self._limits[place.target]
-            if used(entries) > limit:
-                warnings.append(f"{where} is over its limit of {limit:,} characters; only its beginning is shown.")
-            entries = self._presentable(place, entries, limit, where, warnings)
-            if text := render_block(place.target, place.scope, entries, limit):
-                blocks.append(Block(place.target, where, text))
-        return Snapshot(tuple(blocks), tuple(warnings))
+        places = self._shown(self._scoped(scope))
+        return self._presenter.snapshot([(place, self._documents.read(place)) for place in places])
+
+    def follow(self, scope: Scope | None = None) -> LiveMemory:
+        """What a session of this scope is shown, and from then on what it has not been told yet."""
+        self._alive()
+        places = self._shown(self._scoped(scope))
+        return LiveMemory(places, self._documents, self._history, self._presenter, settle=self._writer.settle)
 
     def history(
         self, target: Target | None = None, *, scope: Scope | None = None, limit: int | None = None
@@ -248,40 +242,6 @@ class MemoryStore:
             message = f"{which}Blocked by the scanner, rule {first.rule}: {first.why}."
             return Blocked(message=message, findings=findings, **self._writer.sizes(place))
         return None
-
-    def _presentable(self, place: Place, entries: list[str], limit: int, where: str, warnings: list[str]) -> list[str]:
-        """The entries as the model may see them:
-
-        one the scanner objects to is a placeholder, unless a person vouched for it. What is beyond the limit will
-        not be shown, so it is not scanned: a file may be of any length.
-        """
-        name = where.replace("\\", "/").rsplit("/", 1)[-1]
-        shown: list[str] = []
-        withheld = size = 0
-        for text in entries:
-            if size > limit:
-                break
-            findings = scan(text[:limit])
-            if findings and not self._vouched(place, text, warnings):
-                withheld += 1
-                shown.append(placeholder(name, findings))
-            else:
-                shown.append(text)
-            size += len(shown[-1])
-        if withheld:
-            warnings.append(f"{withheld} of {len(entries)} entries in {where} are withheld by the scanner.")
-        return [*shown, *entries[len(shown) :]]
-
-    def _vouched(self, place: Place, text: str, warnings: list[str]) -> bool:
-        """Whether a person trusts this text; when nobody can tell, no."""
-        try:
-            known = self._history.notes(place, [text])
-        except StoreError as exc:
-            warning = f"{exc} Entries that the scanner objects to are withheld."
-            if warning not in warnings:
-                warnings.append(warning)
-            return False
-        return text in known and known[text].vouched
 
     def _newest_standing(self, scope: Scope | None) -> Change | None:
         newest = [self._newest_standing_in(place) for place in self._places(scope)]

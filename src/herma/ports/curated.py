@@ -70,6 +70,10 @@ class CuratedDocuments(Protocol):
         """The document as it is now. Never raises for a missing or unreadable file; takes no lock."""
         ...
 
+    def stamp(self, place: Place) -> object:
+        """Something that differs whenever the document may have changed; None when that cannot be told. One stat."""
+        ...
+
     def hold(self, place: Place) -> AbstractContextManager[Document]:
         """Exclusive use until the block ends:
 
@@ -100,6 +104,10 @@ class CuratedHistory(Protocol):
         ...
 
     def change(self, change_id: int) -> Change | None: ...
+
+    def text_at(self, place: Place, version: str) -> str | None:
+        """The text whose version begins like this, if the document ever had it."""
+        ...
 
     def notes(self, place: Place, texts: Sequence[str]) -> dict[str, Entry]:
         """What is known about these entries. Entries that nobody recorded are left out."""

@@ -20,7 +20,7 @@ def render_block(target: Target, scope: Scope, entries: Sequence[str], limit: in
     """
     if not entries:
         return ""
-    shown, left_out = _within(entries, limit)
+    shown, left_out = within(entries, limit)
     body = DELIMITER.join(shown)
     percent = min(100, len(body) * 100 // limit) if limit else 100
     header = f"{_title(target, scope)} [{percent}% — {len(body):,}/{limit:,} chars]"
@@ -46,7 +46,7 @@ def _title(target: Target, scope: Scope) -> str:
     return HEADERS[target]
 
 
-def _within(entries: Sequence[str], limit: int) -> tuple[list[str], int]:
+def within(entries: Sequence[str], limit: int) -> tuple[list[str], int]:
     """Whole entries from the front while they fit; a first entry that is too long alone is cut.
 
     → what fits, characters left out.

@@ -57,6 +57,15 @@ class CuratedFiles:
     def read(self, place: Place) -> Document:
         return read_document(path_of(self._home, place))
 
+    def stamp(self, place: Place) -> object:
+        try:
+            status = os.stat(path_of(self._home, place))  # noqa: PTH116  every turn asks
+        except FileNotFoundError:
+            return "missing"
+        except OSError:
+            return None
+        return (status.st_mtime_ns, status.st_size, status.st_ino)
+
     @contextmanager
     def hold(self, place: Place) -> Iterator[Document]:
         # A linked file is locked and replaced where it really lies: the link survives, and homes that share it

@@ -94,6 +94,11 @@ class CuratedRows:
         found = self._changes([(change_id,)])
         return found[0] if found else None
 
+    def text_at(self, place: Place, version: str) -> str | None:
+        for (text,) in self._db.rows(self._sql["text_at"], {**_key(place), "version": version}) if version else ():
+            return str(text)
+        return None
+
     def notes(self, place: Place, texts: Sequence[str]) -> dict[str, Entry]:
         by_hash = {hash_of(text): text for text in texts}
         rows = self._db.rows(self._sql["notes"], {**_key(place), "hashes": json.dumps(list(by_hash))})

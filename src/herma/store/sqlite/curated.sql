@@ -53,6 +53,15 @@ SELECT c.id, c.at, c.profile, c.project, c.user, c.target, c.who, c.origin, c.se
  WHERE c.id IN (SELECT value FROM json_each(:ids)) AND c.state <> 'void'
  ORDER BY c.id DESC;
 
+-- text_at --
+-- A text that a document once had, by the beginning of its hash.
+SELECT after_text
+  FROM curated_changes
+ WHERE profile = :profile AND project = :project AND user = :user AND target = :target
+   AND substr(after_hash, 1, length(:version)) = :version
+ ORDER BY id DESC
+ LIMIT 1;
+
 -- undos --
 -- Which change undoes which: few rows, by their own index.
 SELECT undoes, id
