@@ -12,15 +12,21 @@ from typing import Any, Self
 from herma import config
 from herma.curated import MemoryStore
 from herma.errors import UsageError
+from herma.index import Index
+from herma.recall.search import Searcher
 from herma.session import Session
 from herma.store.files import CuratedFiles
 from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.database import Database
+from herma.store.sqlite.feed import SqliteFeed
 from herma.store.sqlite.inbox import SqliteInbox
+from herma.store.sqlite.index_files import SqliteIndexFiles
 from herma.store.sqlite.messages import SqliteMessages
+from herma.store.sqlite.reader import SqliteReader
 from herma.store.sqlite.sessions import SqliteSessions
 from herma.tools import Tools
 from herma.tools.memory import memory_tool
+from herma.tools.session_search import session_search_tool
 from herma.transcript import Transcripts
 from herma.types import Scope, Target
 
@@ -59,7 +65,18 @@ class Herma:
             clock=clock,
             alive=self._check_alive,
         )
-        self.tools = Tools([memory_tool(self.memory)], alive=self._check_alive)
+        self.index = Index(SqliteIndexFiles(settings.home), SqliteFeed(self._database))
+        searcher = Searcher(
+            SqliteReader(self._database),
+            self.index,
+            members=self.transcripts.conversation,
+            clock=clock,
+            alive=self._check_alive,
+        )
+        self.search = searcher.search
+        self.tools = Tools(
+            [memory_tool(self.memory), session_search_tool(searcher, self.transcripts)], alive=self._check_alive
+        )
 
     @classmethod
     def open(
@@ -90,8 +107,10 @@ class Herma:
         return Session(self.memory, self.tools, source=source, scope=scope, now=self._clock())
 
     def close(self) -> None:
-        """Let go of the database. Closing twice does no harm."""
+        """Let go of the databases. Closing twice does no harm."""
         self._closed = True
+        if self._process == os.getpid():
+            self.index.close()
         self._database.close()
 
     def __enter__(self) -> Self:

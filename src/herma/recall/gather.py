@@ -195,7 +195,7 @@ def _selected(query: Query, folded: str, units: Sequence[Unit]) -> bool:
         return False
     if query.all_of:
         return all(any(holds(term, folded) for term in group) for group in query.all_of)
-    return any(unit.part in folded and unit.find(folded) for unit in units)
+    return any(unit.part in folded and unit.find(folded, 1) for unit in units)
 
 
 def _bonus(query: Query, head: Head) -> float:

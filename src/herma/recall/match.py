@@ -9,17 +9,21 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from herma.recall.query import Query, Term
 from herma.recall.stem import stem
 
 Place = tuple[int, int]
+MANY = 200
+"""Places of one thing in one text that are looked at."""
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3105-\u318e\u31a0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _PIECE = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
+_TO_END = re.compile(f"[^\\W_{_UNSPACED}]*")
 _SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SIGNED = re.compile(r"[A-Za-z](?:#|\+\+)|\.net", re.IGNORECASE)
 
@@ -52,7 +56,7 @@ class Unit:
     """
 
     name: str
-    find: Callable[[str], list[Place]]
+    find: Callable[[str, int], list[Place]]
     part: str
 
 
@@ -67,7 +71,7 @@ def units(query: Query) -> list[Unit]:
 
 def holds(term: Term, folded: str) -> bool:
     """Whether the text contains the term: all of it."""
-    return all(unit.find(folded) for unit in _units(term))
+    return all(unit.find(folded, 1) for unit in _units(term))
 
 
 def _units(term: Term) -> list[Unit]:
@@ -109,29 +113,25 @@ def _shared(word: str) -> str:
     return shared if word.startswith(shared) else word[:2]
 
 
-def _word(word: str) -> Callable[[str], list[Place]]:
-    root, shared = stem(word), _shared(word)
-
-    def find(folded: str) -> list[Place]:
-        places = []
-        at = folded.find(shared)
-        while at >= 0:
-            end = _word_end(folded, at)
-            if (at == 0 or not _in_word(folded[at - 1])) and (folded[at:end] == word or stem(folded[at:end]) == root):
-                places.append((at, end))
-            at = folded.find(shared, max(end, at + 1))
-        return places
-
-    return find
+def _word(word: str) -> Callable[[str, int], list[Place]]:
+    root = stem(word)
+    return _begun(_shared(word), lambda found: found == word or stem(found) == root)
 
 
-def _beginning(start: str) -> Callable[[str], list[Place]]:
-    def find(folded: str) -> list[Place]:
-        places = []
+def _beginning(start: str) -> Callable[[str, int], list[Place]]:
+    return _begun(start, lambda _: True)
+
+
+def _begun(start: str, right: Callable[[str], bool]) -> Callable[[str, int], list[Place]]:
+    """Words that begin so, and are right."""
+
+    def find(folded: str, most: int = MANY) -> list[Place]:
+        places: list[Place] = []
         at = folded.find(start)
-        while at >= 0:
-            end = _word_end(folded, at)
-            if at == 0 or not _in_word(folded[at - 1]):
+        while at >= 0 and len(places) < most:
+            found = _TO_END.match(folded, at)
+            end = found.end() if found else at
+            if (at == 0 or not _in_word(folded[at - 1])) and right(folded[at:end]):
                 places.append((at, end))
             at = folded.find(start, max(end, at + 1))
         return places
@@ -139,11 +139,11 @@ def _beginning(start: str) -> Callable[[str], list[Place]]:
     return find
 
 
-def _literal(text: str) -> Callable[[str], list[Place]]:
-    def find(folded: str) -> list[Place]:
-        places = []
+def _literal(text: str) -> Callable[[str, int], list[Place]]:
+    def find(folded: str, most: int = MANY) -> list[Place]:
+        places: list[Place] = []
         at = folded.find(text)
-        while at >= 0:
+        while at >= 0 and len(places) < most:
             places.append((at, at + len(text)))
             at = folded.find(text, at + len(text))
         return places
@@ -151,7 +151,7 @@ def _literal(text: str) -> Callable[[str], list[Place]]:
     return find
 
 
-def _side_by_side(parts: Sequence[str], *, stems: bool) -> Callable[[str], list[Place]]:
+def _side_by_side(parts: Sequence[str], *, stems: bool) -> Callable[[str, int], list[Place]]:
     """Parts one after another with nothing but punctuation between, or (for names) nothing at all."""
     pattern = []
     for at, part in enumerate(parts):
@@ -167,12 +167,12 @@ def _side_by_side(parts: Sequence[str], *, stems: bool) -> Callable[[str], list[
     compiled = re.compile("".join(pattern))
     first = parts[0][:2] if stems else parts[0]
 
-    def find(folded: str) -> list[Place]:
+    def find(folded: str, most: int = MANY) -> list[Place]:
         if first not in folded:
             return []
         return [
             found.span()
-            for found in compiled.finditer(folded)
+            for found in islice(compiled.finditer(folded), most)
             if _RUN.match(found[0]) or found.start() == 0 or not _in_word(folded[found.start() - 1])
         ]
 
@@ -181,10 +181,3 @@ def _side_by_side(parts: Sequence[str], *, stems: bool) -> Callable[[str], list[
 
 def _in_word(letter: str) -> bool:
     return letter.isalnum() and not _RUN.match(letter)
-
-
-def _word_end(folded: str, at: int) -> int:
-    end = at
-    while end < len(folded) and _in_word(folded[end]):
-        end += 1
-    return end

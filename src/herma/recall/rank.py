@@ -25,6 +25,8 @@ SPEAKER = {"user": 0.1, "tool": -0.1}
 """Facts are mostly told by the user, and repeated by the assistant at length: one to two points on BEAM."""
 _SATURATION, _LENGTH = 1.2, 0.75
 _RIDGE = 0.3
+_MOST_TIMES = 12
+"""More occurrences of a word add next to nothing."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,8 @@ class Candidate:
     cut: bool = False
     """Whether there is more text than ranking reads."""
     weights: dict[str, float] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+    own: float = 0.0
     beside: float = 0.0
     around: float = 0.0
     score: float = 0.0
@@ -54,27 +58,30 @@ def rank(candidates: Sequence[Candidate], units: Sequence[Unit]) -> list[Candida
         return []
     weigh(candidates, units)
     worth = rarities(candidates)
-    by_id = {candidate.id: candidate for candidate in candidates}
-    around = _conversations(candidates, worth)
-    own = {one.id: one.found or _sum(one.weights, worth) for one in candidates}
-    best = max(own.values()) or 1.0
     for one in candidates:
-        beside, near = _sides(one, by_id)
-        one.beside = (BESIDE * _sum(beside, worth) + NEAR * _sum(near, worth)) / best
+        one.values = {name: weight * worth[name] for name, weight in one.weights.items()}
+        one.own = one.found or sum(one.values.values())
+    by_id = {one.id: one for one in candidates}
+    around = _conversations(candidates)
+    best = max(one.own for one in candidates) or 1.0
+    for one in candidates:
+        sides = [by_id[id_] for id_ in (one.before, one.after) if id_ in by_id]
+        further = [by_id[id_] for id_ in _further(one, by_id) if id_ in by_id]
+        one.beside = (BESIDE * _together(sides) + NEAR * _together(further)) / best
         one.around = CONVERSATION * around[one.group] / best
-        one.score = own[one.id] / best + one.beside + one.around + one.bonus
-    return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.timestamp, -candidate.id))
+        one.score = one.own / best + one.beside + one.around + one.bonus
+    return sorted(candidates, key=lambda one: (-one.score, -one.timestamp, -one.id))
 
 
 def weigh(candidates: Sequence[Candidate], units: Sequence[Unit]) -> None:
     """BM25's weight of each unit in each candidate, without its rarity."""
-    average = max(1.0, sum(len(candidate.folded) for candidate in candidates) / len(candidates))
-    for candidate in candidates:
-        folded = candidate.folded
+    average = max(1.0, sum(len(one.folded) for one in candidates) / len(candidates))
+    for one in candidates:
+        folded = one.folded
         norm = _SATURATION * (1 - _LENGTH + _LENGTH * len(folded) / average)
         for unit in units:
-            if unit.part in folded and (times := len(unit.find(folded))):
-                candidate.weights[unit.name] = times * (_SATURATION + 1) / (times + norm)
+            if unit.part in folded and (times := len(unit.find(folded, _MOST_TIMES))):
+                one.weights[unit.name] = times * (_SATURATION + 1) / (times + norm)
 
 
 def rarities(candidates: Sequence[Candidate]) -> dict[str, float]:
@@ -82,23 +89,24 @@ def rarities(candidates: Sequence[Candidate]) -> dict[str, float]:
 
     The ridge draws units that occur in few candidates towards the common mean.
     """
-    scored = [candidate for candidate in candidates if candidate.found > 0 and candidate.weights]
-    names = sorted({name for candidate in candidates for name in candidate.weights})
+    scored = [one for one in candidates if one.found > 0 and one.weights]
+    names = sorted({name for one in candidates for name in one.weights})
     if not scored:
         return dict.fromkeys(names, 1.0)
-    total = sum(sum(candidate.weights.values()) for candidate in scored)
-    mean = sum(candidate.found for candidate in scored) / total
+    total = sum(sum(one.weights.values()) for one in scored)
+    mean = sum(one.found for one in scored) / total
     place = {name: at for at, name in enumerate(names)}
     matrix = [[0.0] * len(names) for _ in names]
     right = [_RIDGE * mean] * len(names)
     for at in range(len(names)):
         matrix[at][at] = _RIDGE
-    for candidate in scored:
-        items = [(place[name], weight) for name, weight in candidate.weights.items()]
+    for one in scored:
+        items = [(place[name], weight) for name, weight in one.weights.items()]
         for row, weight in items:
-            right[row] += weight * candidate.found
+            right[row] += weight * one.found
+            line = matrix[row]
             for column, other in items:
-                matrix[row][column] += weight * other
+                line[column] += weight * other
     return {name: max(value, 0.05 * mean) for name, value in zip(names, _solve(matrix, right), strict=True)}
 
 
@@ -106,11 +114,13 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     """Gauss, without pivoting: the matrix is symmetric and positive definite."""
     size = len(right)
     for at in range(size):
+        line = matrix[at]
         for row in range(at + 1, size):
-            factor = matrix[row][at] / matrix[at][at]
+            factor = matrix[row][at] / line[at]
             if factor:
+                below = matrix[row]
                 for column in range(at, size):
-                    matrix[row][column] -= factor * matrix[at][column]
+                    below[column] -= factor * line[column]
                 right[row] -= factor * right[at]
     solution = [0.0] * size
     for at in range(size - 1, -1, -1):
@@ -119,40 +129,31 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return solution
 
 
-def _conversations(candidates: Sequence[Candidate], worth: Mapping[str, float]) -> dict[str, float]:
+def _conversations(candidates: Sequence[Candidate]) -> dict[str, float]:
     """For each conversation: its best match, and for every unit what others of its messages have beyond that."""
-    best: dict[str, Candidate] = {}
-    most: dict[str, dict[str, float]] = defaultdict(dict)
-    for candidate in candidates:
-        _keep_most(most[candidate.group], candidate.weights)
-        if candidate.group not in best or candidate.found > best[candidate.group].found:
-            best[candidate.group] = candidate
-    return {
-        group: candidate.found + _sum(most[group], worth) - _sum(candidate.weights, worth)
-        for group, candidate in best.items()
-    }
+    members: dict[str, list[Candidate]] = defaultdict(list)
+    for one in candidates:
+        members[one.group].append(one)
+    around = {}
+    for group, ones in members.items():
+        best = max(ones, key=lambda one: one.own)
+        around[group] = best.own + _together(ones) - sum(best.values.values())
+    return around
 
 
-def _sides(candidate: Candidate, by_id: Mapping[int, Candidate]) -> tuple[dict[str, float], dict[str, float]]:
-    """The best weights of each unit in the turns beside, and in those one further on."""
-    beside: dict[str, float] = {}
-    near: dict[str, float] = {}
-    for side in ("before", "after"):
-        first = by_id.get(getattr(candidate, side) or 0)
-        if first is None:
-            continue
-        _keep_most(beside, first.weights)
-        second = by_id.get(getattr(first, side) or 0)
-        if second is not None:
-            _keep_most(near, second.weights)
-    return beside, near
+def _further(one: Candidate, by_id: Mapping[int, Candidate]) -> tuple[int | None, int | None]:
+    """The turns after the next, on both sides."""
+    before, after = by_id.get(one.before or 0), by_id.get(one.after or 0)
+    return before.before if before else None, after.after if after else None
 
 
-def _keep_most(most: dict[str, float], weights: Mapping[str, float]) -> None:
-    for name, weight in weights.items():
-        if weight > most.get(name, 0.0):
-            most[name] = weight
-
-
-def _sum(weights: Mapping[str, float], worth: Mapping[str, float]) -> float:
-    return sum(weight * worth[name] for name, weight in weights.items())
+def _together(ones: Sequence[Candidate]) -> float:
+    """The sum over units of the most that each is worth in any of these."""
+    if len(ones) < 2:
+        return sum(ones[0].values.values()) if ones else 0.0
+    most = dict(ones[0].values)
+    for one in ones[1:]:
+        for name, value in one.values.items():
+            if value > most.get(name, 0.0):
+                most[name] = value
+    return sum(most.values())

@@ -91,15 +91,19 @@ class Searcher:
         )
         filters = self._filters(query, scope, current_session, include_archived)
         wanted = _Wanted(max(1, min(limit, MOST_HITS)), level, sort, explain)
-        lag = self._index.catch_up(INDEXES)
-        answer = self._answer(query, filters, wanted, lag)
+        sessions = self._reader.size()
+        lag, answer = 0, _Answer()
+        if sessions:
+            lag = self._index.catch_up(INDEXES)
+            answer = self._answer(query, filters, wanted, lag)
         if not answer.hits:
-            answer = self._try_wider(query, filters, wanted, answer, lag)
+            answer = self._try_wider(query, filters, wanted, answer, lag, sessions)
         return SearchReport(
             query=text,
             hits=answer.hits,
             understood=describe(query),
-            searched=self._searched(lag),
+            searched=_searched(sessions, lag),
+            sessions=sessions,
             dropped=answer.dropped,
             notes=tuple(dict.fromkeys((*query.notes, *answer.notes))),
             lag=lag,
@@ -117,7 +121,7 @@ class Searcher:
             ranked = sorted(ranked, key=lambda one: (one.timestamp, one.id), reverse=wanted.sort == "newest")
         chosen = _one_each(ranked) if wanted.level == "session" else ranked
         chosen = _demoted(chosen, found)[: wanted.limit]
-        answer.hits = self._hits(chosen, found, looked_for, wanted)
+        answer.hits = self._hits(query, chosen, found, looked_for, wanted)
         if wanted.level == "session" and len(answer.hits) < wanted.limit:
             answer.hits = self._titled(query, filters, answer.hits, wanted)
         return answer
@@ -137,7 +141,7 @@ class Searcher:
         return honest
 
     def _hits(
-        self, chosen: Sequence[Candidate], found: Gathered, looked_for: Sequence[Unit], wanted: _Wanted
+        self, query: Query, chosen: Sequence[Candidate], found: Gathered, looked_for: Sequence[Unit], wanted: _Wanted
     ) -> tuple[Hit, ...]:
         texts = self._reader.texts([one.id for one in chosen], 1_000_000)
         hits = []
@@ -145,21 +149,20 @@ class Searcher:
             head = found.heads[one.id]
             session = found.sessions[head.session_id]
             text = texts.get(one.id, "")
-            why = _why(one, fold(text), looked_for, explain=wanted.explain)
+            why = _why(one, text, query, looked_for, explain=wanted.explain)
             hits.append(_hit(head, session, snippet(text, looked_for), one.score, why))
         return tuple(hits)
 
     def _titled(self, query: Query, filters: Filters, hits: tuple[Hit, ...], wanted: _Wanted) -> tuple[Hit, ...]:
         """Conversations whose title has all the words come first, found by their words or not."""
         words = [term.text for term in query.any_of if term.kind != "prefix"]
-        if not words or len(words) > 8 or query.all_of or wanted.sort:
+        if not words or len(words) > 8 or query.all_of or query.roles or wanted.sort:
             return hits
         looked_for = units(query)
         named: list[Hit] = []
         for session, first in self._reader.titled(words, wanted.limit):
             head = Head(first or 0, session.id, "session_title", session.last_active)
-            asked = replace(filters, roles=())
-            if asked.against(head, session) or any(hit.conversation == session.conversation for hit in named):
+            if filters.against(head, session) or any(hit.conversation == session.conversation for hit in named):
                 continue
             line = snippet(session.title or "", looked_for)
             named.append(_hit(head, session, line, 1.0, ("the title has all the words",)))
@@ -176,9 +179,12 @@ class Searcher:
 
     # ── when nothing was found ──
 
-    def _try_wider(self, query: Query, filters: Filters, wanted: _Wanted, empty: _Answer, lag: int) -> _Answer:
-        reason = explanation(query, empty.dropped, empty.matched, self._reader.size())
-        empty.notes.append(reason)
+    def _try_wider(
+        self, query: Query, filters: Filters, wanted: _Wanted, empty: _Answer, lag: int, sessions: int
+    ) -> _Answer:
+        empty.notes.append(explanation(query, empty.dropped, empty.matched, sessions))
+        if not sessions:
+            return empty
         if query.any_of and not empty.matched:
             self._index.suspect()
         for attempt in wider(query, filters, empty.dropped, self._index.vocabulary):
@@ -192,11 +198,10 @@ class Searcher:
     # ── small things ──
 
     def _filters(self, query: Query, scope: Scope | None, current: str | None, include_archived: bool) -> Filters:
-        conversation, live = None, frozenset[str]()
-        if current:
-            members = self._members(current)
-            conversation = next((member.conversation for member in members if member.id == current), current)
-            live = live_sessions(current, members)
+        conversation, live = current, frozenset[str]()
+        known = self._reader.sessions([current]).get(current) if current else None
+        if known:
+            conversation, live = known.conversation, live_sessions(known.id, self._members(known.id))
         return Filters(
             roles=query.roles,
             sources=query.sources,
@@ -209,15 +214,6 @@ class Searcher:
             include_archived=include_archived,
         )
 
-    def _searched(self, lag: int) -> str:
-        sessions = self._reader.size()
-        if not sessions:
-            return "Nothing is stored yet."
-        where = f"All messages and titles of {sessions:,} session{'s' if sessions != 1 else ''}"
-        if lag:
-            where += f", except that of the newest {lag:,} messages only the last {SCANS:,} were read"
-        return where + "."
-
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
@@ -225,6 +221,15 @@ class _Wanted:
     level: Level
     sort: Sort
     explain: bool
+
+
+def _searched(sessions: int, lag: int) -> str:
+    if not sessions:
+        return "Nothing is stored yet."
+    where = f"All messages and titles of {sessions:,} session{'s' if sessions != 1 else ''}"
+    if lag:
+        where += f", except that of the newest {lag:,} messages only the last {SCANS:,} were read"
+    return where + "."
 
 
 def _one_each(ranked: Iterable[Candidate]) -> list[Candidate]:
@@ -248,13 +253,18 @@ def _has_any(one: Candidate, looked_for: Sequence[Unit]) -> bool:
     return one.cut or bool(one.weights) or any(unit.part in one.folded for unit in looked_for)
 
 
-def _why(one: Candidate, folded: str, looked_for: Sequence[Unit], *, explain: bool) -> tuple[str, ...]:
-    names = list(dict.fromkeys(name for _, name in matches(folded, looked_for)))
-    why = [f"has {', '.join(names[:8])}" if names else "next to a message that matches"]
-    if one.bonus > 0:
-        why.append("preferred by date or speaker")
+def _why(one: Candidate, text: str, query: Query, looked_for: Sequence[Unit], *, explain: bool) -> tuple[str, ...]:
+    folded = fold(text)
+    words = list(dict.fromkeys(folded[start:end] for (start, end), _ in matches(folded, looked_for)))
+    why = ["passes the filters"]
+    if query.any_of:
+        why = [f"has {', '.join(words[:8])}" if words else "stands next to a match"]
+    if any(span.covers(one.timestamp) for span in query.soft_dates):
+        why.append("is from the time that was named")
     if explain:
-        why += [f"index {one.found:.2f}", f"neighbours {one.beside:.2f}", f"conversation {one.around:.2f}"]
+        why.append(
+            f"index {one.found:.2f}, beside {one.beside:.2f}, conversation {one.around:.2f}, bonus {one.bonus:.2f}"
+        )
     return tuple(why)
 
 

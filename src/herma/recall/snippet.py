@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herma.recall.match import Place, Unit, fold
+from herma.recall.match import MANY, Place, Unit, fold
 
 LONGEST = 240
 _BODY = 176
 """Characters of text; the rest of the line is for marks."""
 _MARKS = (">>>", "<<<")
-_MOST_PLACES = 200
 
 
 def snippet(text: str, units: Sequence[Unit], longest: int = LONGEST) -> str:
@@ -27,7 +26,7 @@ def snippet(text: str, units: Sequence[Unit], longest: int = LONGEST) -> str:
 
 def matches(folded: str, units: Sequence[Unit]) -> list[tuple[Place, str]]:
     """Where units occur, in order, with their names; parts of longer names where nothing else is found."""
-    found = [(place, unit.name) for unit in units if unit.part in folded for place in unit.find(folded)[:_MOST_PLACES]]
+    found = [(place, unit.name) for unit in units if unit.part in folded for place in unit.find(folded, MANY)]
     if not found:
         for unit in units:
             at = folded.find(unit.part) if len(unit.part) > 2 else -1

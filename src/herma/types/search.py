@@ -39,6 +39,8 @@ class SearchReport:
     hits: tuple[Hit, ...] = ()
     understood: str = ""
     searched: str = ""
+    sessions: int = 0
+    """How many sessions there are to search."""
     dropped: tuple[Dropped, ...] = ()
     notes: tuple[str, ...] = ()
     lag: int = 0

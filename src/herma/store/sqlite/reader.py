@@ -32,15 +32,10 @@ class SqliteReader:
         def work(connection: apsw.Connection) -> dict[int, str]:
             rows: list[Any] = connection.execute(self._sql["texts"], {"ids": _array(message_ids)}).fetchall()
             whole = texts(connection, [value for row in rows for value in row[1:4]], base64=False)
-            found = {}
-            for id_, content, parts, calls, tool in rows:
-                said = whole(content) if parts is None else json.loads(whole(parts) or "[]")
-                if calls is None and tool is None and isinstance(said, str) and len(said) < 200 and "\x1b" not in said:
-                    found[id_] = said  # nothing in so little text is noise
-                else:
-                    called = json.loads(whole(calls) or "[]") if calls else ()
-                    found[id_] = searchable_text(said, called, tool)[:at_most]
-            return found
+            return {
+                id_: _searchable(whole(content), whole(parts), whole(calls), tool, at_most)
+                for id_, content, parts, calls, tool in rows
+            }
 
         return self._db.read(work, {})
 
@@ -65,6 +60,14 @@ class SqliteReader:
 
     def _rows(self, name: str, ids: Sequence[int]) -> list[Any]:
         return self._db.rows(self._sql[name], {"ids": _array(ids)})
+
+
+def _searchable(content: str | None, parts: str | None, calls: str | None, tool: str | None, at_most: int) -> str:
+    """Plain prose is what it is; what was taken out of it as noise is not what a query looks for."""
+    if content is not None and calls is None and tool is None and "\x1b" not in content:
+        return content[:at_most]
+    said = content if parts is None else json.loads(parts)
+    return searchable_text(said, json.loads(calls) if calls else (), tool)[:at_most]
 
 
 def _array(ids: Sequence[int]) -> str:

@@ -1,0 +1,119 @@
+"""A match in its surroundings: the turns around it, and how the conversation began and ended. Bounded in characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from herma.recall.match import Unit, fold
+from herma.recall.snippet import matches
+from herma.safety.noise import without_noise
+from herma.transcript import Transcripts
+from herma.transcript.wire import text_of
+from herma.types import Message, SessionInfo
+
+WINDOW = 5
+"""Turns on each side of a match."""
+BOOKEND = 3
+"""Messages with text that begin and end a conversation."""
+FULL, BRIEF = 4_000, 1_200
+"""Characters of a message in the first hit, and in the others."""
+LEAST = 120
+"""Characters that a message keeps however little room there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A message as it is shown: its text perhaps shortened, in which case `left_out` characters are missing."""
+
+    message: Message
+    text: str
+    left_out: int = 0
+    anchor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A window and its bookends. `before` and `after` are the neighbours shown on each side of the anchor."""
+
+    messages: tuple[Line, ...]
+    start: tuple[Line, ...] = ()
+    end: tuple[Line, ...] = ()
+    before: int = 0
+    after: int = 0
+
+    @property
+    def shortened(self) -> bool:
+        return any(line.left_out for line in (*self.messages, *self.start, *self.end))
+
+
+def around(transcripts: Transcripts, message_id: int, window: int) -> View | None:
+    """The message with its neighbours; rewound ones are never among them. None when there is no such message."""
+    messages = transcripts.around(message_id, window)
+    place = next((at for at, message in enumerate(messages) if message.id == message_id), None)
+    if place is None:
+        return None
+    lines = tuple(_line(message, anchor=message.id == message_id) for message in messages)
+    return View(lines, before=place, after=len(messages) - place - 1)
+
+
+def with_bookends(transcripts: Transcripts, view: View, members: Sequence[SessionInfo]) -> View:
+    """Add what user and assistant said first and last in the whole conversation, outside the window."""
+    inside = (view.messages[0].message.id, view.messages[-1].message.id)
+    here = view.messages[0].message.session_id
+    parts = [member.id for member in members if member.message_count or member.id == here] or [here]
+    start, end = transcripts.bookends(here, BOOKEND, outside=inside)
+    if parts[0] != here:
+        start, _ = transcripts.bookends(parts[0], BOOKEND)
+    if parts[-1] != here:
+        first, last = transcripts.bookends(parts[-1], BOOKEND)
+        end = [*first, *last][-BOOKEND:]
+    return replace(view, start=lines(start), end=lines(end))
+
+
+def lines(messages: Sequence[Message]) -> tuple[Line, ...]:
+    return tuple(_line(message) for message in messages)
+
+
+def fit(view: View, units: Sequence[Unit], each: int, total: int) -> View:
+    """The view within so many characters a message and in all; the anchor keeps its own room, the rest share."""
+    anchor = next((line for line in view.messages if line.anchor), None)
+    left = total - min(len(anchor.text), each) if anchor else total
+    others = [line for line in (*view.messages, *view.start, *view.end) if not line.anchor]
+    share = _fair([len(line.text) for line in others], each, left)
+
+    def cut(line: Line) -> Line:
+        return shorten(line, each if line.anchor else share, units if line.anchor else ())
+
+    return replace(
+        view,
+        messages=tuple(map(cut, view.messages)),
+        start=tuple(map(cut, view.start)),
+        end=tuple(map(cut, view.end)),
+    )
+
+
+def shorten(line: Line, most: int, units: Sequence[Unit] = ()) -> Line:
+    """At most so many characters: the beginning, or the part round the first match."""
+    text = line.text
+    if len(text) <= most:
+        return line
+    places = matches(fold(text), units) if units else []
+    start = max(0, min(places[0][0][0] - most // 3, len(text) - most)) if places else 0
+    kept = ("…" if start else "") + text[start : start + most] + ("…" if start + most < len(text) else "")
+    return replace(line, text=kept, left_out=len(text) - most)
+
+
+def _fair(lengths: Sequence[int], each: int, total: int) -> int:
+    """The largest limit per message (at most `each`) with which all of them together stay within `total`."""
+    left, waiting = total, sorted(lengths)
+    for at, length in enumerate(waiting):
+        share = left // (len(waiting) - at)
+        if min(length, each) > share:
+            return max(LEAST, min(each, share))
+        left -= min(length, each)
+    return each
+
+
+def _line(message: Message, *, anchor: bool = False) -> Line:
+    return Line(message, without_noise(text_of(message.content)), anchor=anchor)

@@ -1,0 +1,311 @@
+"""The `session_search` tool: what was said in past sessions. What the arguments hold decides what it does:
+
+{}                                   browse: the latest conversations
+{query}                              discover: the best matches, each in its surroundings
+{session_id, around_message_id}      scroll: more of a conversation around a message
+{session_id}                         read: a whole session
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from herma.recall.match import Unit, units
+from herma.recall.query import parse
+from herma.recall.rules import HIDDEN_SOURCES, live_sessions
+from herma.recall.search import Searcher, Sort
+from herma.recall.window import BRIEF, FULL, WINDOW, View, around, fit, lines, with_bookends
+from herma.tools.registry import Json, Tool, ToolContext
+from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, unknown, when
+from herma.transcript import Transcripts
+from herma.types import Hit, Message, Scope, SessionFilter, SessionInfo
+
+MOST_RESULTS, USUAL_RESULTS = 10, 3
+WIDEST = 20
+FIRST_HIT, ALL_OTHERS = 14_000, 18_000
+"""Characters of message text: of the first result, and of all others together."""
+WHOLE, HEAD, TAIL = 30, 20, 10
+"""A session with more than so many messages is read as its first and last ones."""
+READ_ROOM = 40_000
+
+DESCRIPTION = """\
+Search everything that was said in earlier sessions; nothing is summarised and no model is asked. Use it when the \
+user refers to something from before, when you need a decision, a command or a fact that was settled once, or before \
+asking what the user may have told you already.
+No arguments: the latest conversations. query: the best matches, one for each conversation, with the turns around \
+them and how the conversation began and ended. session_id with around_message_id: more around a message. session_id \
+alone: the whole session.
+A query is words (any of them; more and rarer ones rank higher), "exact phrases", AND, OR, -without, begin*, and \
+filters: role:user, source:cli, project:NAME, since:2026-03, before:7d, on:yesterday. Dates like "last week" are \
+understood.
+What is found is what was said then. It is no evidence of how files, services or facts are now: check those."""
+
+_PROPERTIES = {
+    "query": ("string", "What to look for. Leave it out to see the latest conversations."),
+    "limit": ("integer", f"Conversations to return, 1 to {MOST_RESULTS}; {USUAL_RESULTS} if left out."),
+    "sort": ("string", "By time instead of by relevance."),
+    "session_id": ("string", "A session to read, or to scroll in."),
+    "around_message_id": ("integer", "With session_id: the message whose surroundings to show."),
+    "window": ("integer", f"Messages on each side of it, 1 to {WIDEST}; {WINDOW} if left out."),
+    "role_filter": ("string", "Only messages of these roles, with commas between."),
+    "explain": ("boolean", "Say why each result is there."),
+}
+PARAMETERS: Json = {
+    "type": "object",
+    "properties": {name: {"type": kind, "description": text} for name, (kind, text) in _PROPERTIES.items()},
+}
+PARAMETERS["properties"]["sort"]["enum"] = ["newest", "oldest"]
+
+
+def session_search_tool(searcher: Searcher, transcripts: Transcripts) -> Tool:
+    """The tool over these transcripts."""
+    desk = _Desk(searcher, transcripts)
+    return Tool("session_search", DESCRIPTION, PARAMETERS, desk.run)
+
+
+class _Desk:
+    """Answers one call."""
+
+    def __init__(self, searcher: Searcher, transcripts: Transcripts) -> None:
+        self._searcher = searcher
+        self._transcripts = transcripts
+
+    def run(self, arguments: Json, context: ToolContext) -> Json:
+        session_id = _text(arguments.get("session_id"))
+        anchor = arguments.get("around_message_id")
+        if session_id and anchor not in (None, ""):
+            return self._scroll(session_id, _number(anchor), arguments, context)
+        if session_id:
+            return self._read(session_id, context)
+        if anchor not in (None, ""):
+            return error("around_message_id needs session_id: give both, as a search result names them.")
+        query = _text(arguments.get("query"))
+        if not query:
+            return self._browse(arguments, context)
+        return self._discover(query, arguments, context)
+
+    # ── browse ──
+
+    def _browse(self, arguments: Json, context: ToolContext) -> Json:
+        limit = _within(arguments.get("limit"), 1, MOST_RESULTS, USUAL_RESULTS)
+        scope = _scope(context)
+        which = SessionFilter(
+            exclude_sources=tuple(sorted(HIDDEN_SOURCES)),
+            archived=False,
+            delegated=False,
+            user=scope.user if scope else None,
+        )
+        current = self._conversation(context.author.session)
+        recent = self._transcripts.list(which, limit=limit + 1)
+        results = [summary(session) for session in recent if session.conversation != current][:limit]
+        message = "The latest conversations. Give query to search, or session_id to read one."
+        if not results:
+            message = "There is no earlier conversation yet."
+        return {"success": True, "mode": "browse", "results": results, "count": len(results), "message": message}
+
+    # ── discover ──
+
+    def _discover(self, query: str, arguments: Json, context: ToolContext) -> Json:
+        limit = _within(arguments.get("limit"), 1, MOST_RESULTS, USUAL_RESULTS)
+        explain = _true(arguments.get("explain"))
+        report = self._searcher.search(
+            query,
+            limit=limit,
+            scope=_scope(context),
+            current_session=context.author.session,
+            role=_roles(arguments.get("role_filter")),
+            sort=_sort(arguments.get("sort")),
+            explain=explain,
+        )
+        looked_for = units(parse(query, 0.0))
+        room = ALL_OTHERS // max(1, len(report.hits) - 1)
+        results = []
+        for place, hit in enumerate(report.hits):
+            each, total = (FULL, FIRST_HIT) if place == 0 else (BRIEF, room)
+            results.append(self._result(hit, looked_for, each, total, explain=explain))
+        return {
+            "success": True,
+            "mode": "discover",
+            "query": query,
+            "results": results,
+            "count": len(results),
+            "sessions_searched": report.sessions,
+            **story(report, explain=explain),
+        }
+
+    def _result(self, hit: Hit, looked_for: Sequence[Unit], each: int, total: int, *, explain: bool) -> Json:
+        members = self._transcripts.conversation(hit.session_id)
+        session = hit.session or members[-1]
+        view = around(self._transcripts, hit.message_id, WINDOW) or View(())
+        if view.messages:
+            view = fit(with_bookends(self._transcripts, view, members), looked_for, each, total)
+        result: Json = {
+            "session_id": hit.session_id,
+            "when": when(hit.timestamp),
+            "source": session.source,
+            "model": session.model,
+            "title": session.title or next((one.title for one in reversed(members) if one.title), None),
+            "matched_role": hit.role,
+            "match_message_id": hit.message_id,
+            "snippet": hit.snippet,
+            "bookend_start": [shape(line) for line in view.start],
+            "messages": [shape(line) for line in view.messages],
+            "bookend_end": [shape(line) for line in view.end],
+            "messages_before": view.before,
+            "messages_after": view.after,
+        }
+        if session.conversation != hit.session_id:
+            result["parent_session_id"] = session.conversation
+        if view.shortened:
+            result["expand"] = call(hit.session_id, hit.message_id)
+        if explain:
+            result |= {"why": list(hit.why), "score": hit.score}
+        return result
+
+    # ── scroll ──
+
+    def _scroll(self, session_id: str, anchor: int | None, arguments: Json, context: ToolContext) -> Json:
+        if anchor is None:
+            return error("around_message_id must be the number of a message, as in match_message_id of a result.")
+        known = self._session(session_id, context)
+        if known is None:
+            return unknown(session_id)
+        window = _within(arguments.get("window"), 1, WIDEST, WINDOW)
+        view = around(self._transcripts, anchor, window)
+        if view is None:
+            return error(f"Message {anchor} is not in session {known.id}. Read the session to see its messages.")
+        here = view.messages[view.before].message
+        owner = known if here.session_id == known.id else self._session(here.session_id, context)
+        if owner is None or owner.conversation != known.conversation:
+            return error(f"Message {anchor} is not in session {known.id}, nor in another part of its conversation.")
+        if self._is_live(here, owner, context):
+            return error("That message is in the conversation at hand: look above instead.")
+        view = fit(view, (), FULL, READ_ROOM)
+        answer: Json = {
+            "success": True,
+            "mode": "scroll",
+            "session_id": owner.id,
+            "around_message_id": anchor,
+            "session_meta": meta(owner),
+            "window": window,
+            "messages": [shape(line) for line in view.messages],
+            "messages_before": view.before,
+            "messages_after": view.after,
+            "note": NOTE,
+        }
+        if owner.id != known.id:
+            answer["warning"] = (
+                f"Message {anchor} is in {owner.id}, another part of the same conversation; shown from there."
+            )
+        return answer
+
+    # ── read ──
+
+    def _read(self, session_id: str, context: ToolContext) -> Json:
+        session = self._session(session_id, context)
+        if session is None:
+            return unknown(session_id)
+        if session.id in self._live(context, session):
+            return error("That is the conversation at hand: look above instead.")
+        first = self._spoken(session.id, WHOLE + 1)
+        truncated = len(first) > WHOLE
+        messages = [*first[:HEAD], *self._last(session.id, first[HEAD - 1].id)] if truncated else first
+        view = fit(View(lines(messages)), (), FULL, READ_ROOM)
+        answer: Json = {
+            "success": True,
+            "mode": "read",
+            "session_id": session.id,
+            "session_meta": meta(session),
+            "message_count": session.message_count,
+            "truncated": truncated,
+            "messages": [shape(line) for line in view.messages],
+            "note": NOTE,
+        }
+        if session.id != session_id:
+            answer["warning"] = f"{session_id} was taken to mean session {session.id}."
+        parts = [member.id for member in self._transcripts.conversation(session.id)]
+        if len(parts) > 1:
+            answer["conversation"] = parts
+        if truncated:
+            between = first[HEAD].id
+            answer["message"] = f"The first {HEAD} and last {TAIL} messages. For more: {call(session.id, between)}."
+        return answer
+
+    def _spoken(self, session_id: str, count: int) -> list[Message]:
+        """The first messages that were not rewound, compacted ones included."""
+        kept: list[Message] = []
+        after: int | None = None
+        while len(kept) < count:
+            page = self._transcripts.messages(session_id, include_hidden=True, after=after, limit=2 * count)
+            if not page:
+                break
+            kept += [message for message in page if message.hidden != "rewound"]
+            after = page[-1].id
+        return kept[:count]
+
+    def _last(self, session_id: str, after: int) -> list[Message]:
+        _, end = self._transcripts.bookends(session_id, 1, roles=("user", "assistant", "tool", "system"))
+        tail = self._transcripts.around(end[-1].id, TAIL)[-TAIL:] if end else []
+        return [message for message in tail if message.id > after]
+
+    # ── whose sessions these are ──
+
+    def _session(self, session_id: str, context: ToolContext) -> SessionInfo | None:
+        """The session that is meant, if whoever asks may see it."""
+        found = self._transcripts.resolve(session_id)
+        session = self._transcripts.get(found) if found else None
+        scope = _scope(context)
+        if session is None or (scope and session.scope.user != scope.user):
+            return None
+        return session
+
+    def _conversation(self, session_id: str | None) -> str | None:
+        session = self._transcripts.get(session_id) if session_id else None
+        return session.conversation if session else session_id
+
+    def _live(self, context: ToolContext, session: SessionInfo) -> frozenset[str]:
+        """The sessions whose text the model has before it, if this one is of the same conversation."""
+        current = context.author.session
+        if not current or session.conversation != self._conversation(current):
+            return frozenset()
+        return live_sessions(current, self._transcripts.conversation(session.id))
+
+    def _is_live(self, message: Message, session: SessionInfo, context: ToolContext) -> bool:
+        return message.hidden != "compacted" and session.id in self._live(context, session)
+
+
+# ── reading arguments ──
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ("" if value is None else str(value).strip())
+
+
+def _number(value: object) -> int | None:
+    try:
+        return int(str(value).strip())
+    except ValueError:
+        return None
+
+
+def _within(value: object, low: int, high: int, usual: int) -> int:
+    number = _number(value)
+    return usual if number is None else max(low, min(high, number))
+
+
+def _true(value: object) -> bool:
+    return value is True or str(value).strip().lower() in ("true", "1", "yes")
+
+
+def _roles(value: object) -> Sequence[str] | None:
+    given = value if isinstance(value, list) else _text(value).split(",")
+    return [str(role).strip().lower() for role in given if str(role).strip()] or None
+
+
+def _sort(value: object) -> Sort:
+    return "newest" if value == "newest" else "oldest" if value == "oldest" else None
+
+
+def _scope(context: ToolContext) -> Scope | None:
+    """Inside a session, what its user may see; outside, everything in the home."""
+    return context.scope if context.author.session else None
