@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypedDict
 
@@ -24,8 +24,11 @@ class SessionChange(TypedDict, total=False):
 class SessionRows(Protocol):
     """Sessions, one by one. Those that wait to be purged are not there, unless they are asked for."""
 
-    def add(self, session: SessionInfo, system_prompt: str | None = None) -> SessionInfo:
-        """Keep a new session. → it with its conversation filled in. `StoreChanged` when its id or title is taken."""
+    def add(self, sessions: Sequence[SessionInfo], prompts: Mapping[str, str]) -> Sequence[SessionInfo]:
+        """Keep new sessions, all or none; `prompts` has the system prompts by id. → them with their conversations.
+
+        `StoreChanged` when an id or a title is taken.
+        """
         ...
 
     def get(self, session_ids: Sequence[str], *, deleted: bool = False) -> dict[str, SessionInfo]:

@@ -16,15 +16,23 @@ from herma.ports import MessageRows, SessionQueries, SessionRows
 from herma.transcript import lineage
 from herma.transcript.retention import GRACE_DAYS, Retention
 from herma.transcript.titles import base_of, next_title, sanitized
-from herma.transcript.wire import all_from_wire, text_of
-from herma.types import Deletion, Message, Reason, Scope, SessionFilter, SessionInfo, TranscriptStats, Usage
+from herma.transcript.wire import all_from_wire, preview_of
+from herma.types import (
+    Deletion,
+    Message,
+    Reason,
+    Scope,
+    SessionFilter,
+    SessionInfo,
+    TranscriptStats,
+    Usage,
+)
 
 Ids: TypeAlias = list[int]
 Messages: TypeAlias = list[Message]
 Sessions: TypeAlias = list[SessionInfo]
 
 SPOKEN = ("user", "assistant")
-PREVIEW = 60
 LONGEST_ID = 200
 _FAR = 2**62
 
@@ -297,16 +305,19 @@ class Transcripts:
 
     def _add(self, session: SessionInfo, wish: str | None, system_prompt: str | None) -> str:
         title = wish
+        prompts = {} if system_prompt is None else {session.id: system_prompt}
         while True:
             if wish is not None:
                 title = self._free_title(title or wish, session.scope)
             try:
-                return self._sessions.add(replace(session, title=title), system_prompt).id
+                self._sessions.add([replace(session, title=title)], prompts)
             except StoreChanged:
                 if self._sessions.get([session.id], deleted=True):
                     raise UsageError(
                         f"There is a session {session.id} already.", hint="Leave session_id out, or choose another."
                     ) from None
+            else:
+                return session.id
 
     def _free_title(self, title: str, scope: Scope) -> str:
         while True:
@@ -351,16 +362,6 @@ class Transcripts:
 def new_session_id(now: float) -> str:
     """Readable, sorted by time, unique: 20261231_235959_1a2b3c4d."""
     return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{secrets.token_hex(4)}"
-
-
-def preview_of(messages: Sequence[Message]) -> str:
-    """The first words of the first thing the user said."""
-    for message in messages:
-        if message.role == "user" and not message.hidden:
-            words = " ".join(text_of(message.content)[: 8 * PREVIEW].replace("\0", " ").split())
-            if words:
-                return words if len(words) <= PREVIEW else words[: PREVIEW - 1].rstrip() + "…"
-    return ""
 
 
 def _checked(session_id: str) -> str:

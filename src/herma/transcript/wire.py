@@ -20,6 +20,7 @@ KEPT = ("sent", "told", "tokens", "finish_reason", "reasoning", "tool_name")
 """Fields that have the same name and value here and there, besides those that models read."""
 MOST = 2**53
 """Larger numbers are no time and no count."""
+PREVIEW = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXTS = ("tool_call_id", "tool_name", "reasoning", "told", "finish_reason")
 
@@ -73,6 +74,16 @@ def text_of(content: Content) -> str:
     if isinstance(content, list):
         return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
     return content or ""
+
+
+def preview_of(messages: Sequence[Message]) -> str:
+    """The first words of the first thing the user said."""
+    for message in messages:
+        if message.role == "user" and not message.hidden:
+            words = " ".join(text_of(message.content)[: 8 * PREVIEW].replace("\0", " ").split())
+            if words:
+                return words if len(words) <= PREVIEW else words[: PREVIEW - 1].rstrip() + "…"
+    return ""
 
 
 def _from_mapping(given: Mapping[str, Any]) -> Message:

@@ -78,7 +78,8 @@ class SessionInfo:
 class SessionFilter:
     """Which sessions are meant. What is None or empty does not matter; bounds on time and counts are inclusive.
 
-    `search` is looked for in titles and ids, `model` in the model's name; `delegated` conversations are a subagent's; `project` is the project itself or a folder above it.
+    `search` is looked for in titles and ids, `model` in the model's name; `delegated` conversations are a subagent's;
+    `project` is the project itself or a folder above it.
     """
 
     source: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from herma.ports import SessionChange
 from herma.store.sqlite.commits import Work
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.filters import conditions
-from herma.store.sqlite.payloads import payload, store, unpack
+from herma.store.sqlite.payloads import Payload, payload, store, unpack
 from herma.store.sqlite.queries import queries
 from herma.types import Scope, SessionFilter, SessionInfo, Usage
 
@@ -33,15 +33,13 @@ class SqliteSessions:
 
     # ── one by one ──
 
-    def add(self, session: SessionInfo, system_prompt: str | None = None) -> SessionInfo:
-        prompt = payload(system_prompt) if system_prompt is not None else None
+    def add(self, sessions: Sequence[SessionInfo], prompts: Mapping[str, str]) -> list[SessionInfo]:
+        ready = {session_id: payload(text) for session_id, text in prompts.items()}
 
-        def work(connection: apsw.Connection) -> SessionInfo:
-            bindings = {**_bindings(session), "prompt": None if prompt is None else store(connection, prompt)}
-            rows: Any = connection.execute(self._sql["insert"], bindings).fetchall()
-            return replace(session, conversation=rows[0][0])
+        def work(connection: apsw.Connection) -> list[SessionInfo]:
+            return [self._insert(connection, session, ready.get(session.id)) for session in sessions]
 
-        return self._unless_taken(work)
+        return self._unless_taken(work) if sessions else []
 
     def get(self, session_ids: Sequence[str], *, deleted: bool = False) -> dict[str, SessionInfo]:
         found = self._sessions("get", ids=json.dumps(list(session_ids)), deleted=deleted)
@@ -122,6 +120,11 @@ class SqliteSessions:
         return self._sessions("deleted", before=before)
 
     # ── inside ──
+
+    def _insert(self, connection: apsw.Connection, session: SessionInfo, prompt: Payload | None) -> SessionInfo:
+        bindings = {**_bindings(session), "prompt": None if prompt is None else store(connection, prompt)}
+        ((conversation,),) = _all(connection, self._sql["insert"], bindings)
+        return replace(session, conversation=conversation)
 
     def _sessions(self, name: str, **bindings: Any) -> list[SessionInfo]:
         return [_session(row) for row in self._db.rows(f"{self._sql['columns']} {self._sql[name]}", bindings)]
