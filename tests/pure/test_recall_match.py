@@ -1,0 +1,100 @@
+"""Terms are found in real text as the index finds them, and marked where they stand."""
+
+from __future__ import annotations
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.recall.match import fold, holds, units
+from herma.recall.query import Term, parse
+from herma.recall.snippet import LONGEST, snippet
+from herma.recall.stem import stem
+
+TEXT = st.text(alphabet=st.sampled_from("abcdefgXYZ 日本語東京の.-_/@#'\n\t😀éß0123"), max_size=400)
+
+
+def marked(query: str, text: str) -> list[str]:
+    folded = fold(text)
+    places = sorted(place for unit in units(parse(query, 0.0)) for place in unit.find(folded, 99))
+    return [text[start:end] for start, end in places]
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "expected"),
+    [
+        ("running plans", "He runs. Planning planets; plan!", ["runs", "Planning", "plan"]),
+        ("foo/bar.py", "see src/foo/bar.py:3", ["foo/bar.py"]),
+        (
+            "getCompressionTip",
+            "get_compression_tip() and GetCompressionTip",
+            ["get_compression_tip", "GetCompressionTip"],
+        ),
+        ("C#", "I like C# and c#, not C.", ["C#", "c#"]),
+        ("user@example.com", "Mail user@example.com.", ["user@example.com"]),
+        ("école", "Écoles d'été", ["Écoles"]),
+        ("都", "東京都庁", ["都"]),
+        ("東京都", "東京の都", ["東京"]),
+        ("deploy*", "deployment, deploys, redeploy", ["deployment", "deploys"]),
+        ('"connection reset"', "connections reset; the connection was reset", ["connections reset"]),
+        ("studies", "study", ["study"]),
+        ("config", "configの値", ["config"]),
+    ],
+)
+def test_finding(query: str, text: str, expected: list[str]) -> None:
+    assert marked(query, text) == expected
+
+
+@given(st.text(max_size=200))
+def test_folding_keeps_every_place(text: str) -> None:
+    assert len(fold(text)) == len(text)
+
+
+@given(st.text(max_size=60), TEXT)
+def test_places_lie_in_the_text(query: str, text: str) -> None:
+    folded = fold(text)
+    for unit in units(parse(query, 0.0)):
+        for start, end in unit.find(folded, 50):
+            assert 0 <= start < end <= len(text)
+            assert unit.part in folded
+
+
+@given(TEXT, TEXT)
+def test_snippets_are_bounded_lines_of_the_text(query: str, text: str) -> None:
+    line = snippet(text, units(parse(query, 0.0)))
+    assert len(line) <= LONGEST
+    assert "\n" not in line
+    bare = line.replace(">>>", "").replace("<<<", "").strip("…")
+    assert " ".join(bare.split()) in " ".join(text.split())
+
+
+def test_a_snippet_shows_where_most_of_the_words_are() -> None:
+    text = "alpha here. " + "filler words " * 60 + "alpha beside beta here. " + "more filler " * 60
+    line = snippet(text, units(parse("alpha beta", 0.0)))
+    assert ">>>alpha<<< beside >>>beta<<<" in line
+    assert line.startswith("…")
+    assert line.endswith("…")
+
+
+def test_every_part_of_a_term_must_be_there() -> None:
+    assert holds(Term("東京都"), "東京都庁")
+    assert not holds(Term("東京都"), "東京")
+    assert holds(Term("exact words", "phrase"), "the exact words")
+    assert not holds(Term("exact words", "phrase"), "words exact")
+
+
+ENGLISH = """
+caresses ponies ties cats feed agreed plastered motoring sing conflated troubled sized hopping falling hissing failing
+filing happy sky relational conditional rational valenci digitizer conformabli radicalli differentli vileli analogousli
+vietnamization predication operator feudalism decisiveness hopefulness callousness formaliti sensitiviti sensibiliti
+triplicate formative formalize electriciti electrical hopeful goodness revival allowance inference airliner adjustable
+defensible irritant replacement adjustment dependent adoption communism activate angulariti homologous effective
+bowdlerize probate rate cease controll roll configuration connections debugging repositories y by yes abcs
+"""
+
+
+def test_stems_are_those_of_the_index() -> None:
+    tokenizer = apsw.Connection(":memory:").fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+    for word in ENGLISH.split():
+        assert tokenizer(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False) == [(stem(word),)]

@@ -1,0 +1,56 @@
+"""Which sessions are live, which projects are meant, and what is tried when nothing is found."""
+
+from __future__ import annotations
+
+from herma.ports import Head
+from herma.recall.query import parse
+from herma.recall.rules import REMEDIES, Filters, live_sessions, same_project
+from herma.recall.wider import wider
+from herma.types import Dropped, Reason, Scope, SessionInfo
+
+
+def session(id_: str, parent: str | None = None, reason: Reason = "new") -> SessionInfo:
+    return SessionInfo(id_, "cli", Scope(), 0.0, "a", parent=parent, reason=reason)
+
+
+def test_what_was_compressed_away_is_no_longer_live() -> None:
+    members = [session("a"), session("b", "a", "resume"), session("c", "b", "compression"), session("d", "c", "resume")]
+    assert live_sessions("d", members) == {"c", "d"}
+    assert live_sessions("b", members) == {"a", "b", "c", "d"}
+    assert live_sessions("x", members) == {"a", "b", "c", "d", "x"}
+
+
+def test_circles_do_no_harm() -> None:
+    assert live_sessions("a", [session("a", "b", "resume"), session("b", "a", "resume")]) == {"a", "b"}
+
+
+def test_projects() -> None:
+    assert same_project("/src/shop", "/src/shop")
+    assert same_project("shop", "/src/Shop")
+    assert same_project("/src", "/src/shop/")
+    assert not same_project("sho", "/src/shop")
+
+
+def test_every_rule_has_a_remedy() -> None:
+    head = Head(1, "a", "user", 0.0, "rewound")
+    assert Filters().against(head, session("a")) in REMEDIES
+    assert Filters().against(head, None) in REMEDIES
+
+
+def test_filters_are_given_up_one_by_one() -> None:
+    query = parse("apple role:tool source:web", 0.0)
+    filters = Filters(roles=query.roles, sources=query.sources)
+    attempts = list(wider(query, filters, [Dropped("role", 3), Dropped("source", 1)], lambda part, limit: ()))
+    assert [(bool(attempt.filters.roles), bool(attempt.filters.sources)) for attempt in attempts] == [
+        (False, True),
+        (True, False),
+        (False, False),
+    ]
+
+
+def test_words_alike_are_offered() -> None:
+    query = parse("kuberntes", 0.0)
+    known = ["kubernet", "kubelet", "kiwi"]
+    (attempt,) = wider(query, Filters(), [], lambda part, limit: [word for word in known if part in word])
+    assert [str(term) for term in attempt.query.any_of] == ["kubernet*"]
+    assert "kubernet*" in attempt.note
