@@ -25,7 +25,7 @@ WORDS = ["alpha", "beta", "gamma", "getTip", "東京都庁", "delta", "C#", "ome
 
 
 class FileFeed:
-    """A transcript in a file that other processes read too. A line is a change: ids with texts, or ids that are gone."""
+    """A transcript in a file that other processes read too. Each line is a change: ids with texts, or ids gone."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -95,25 +95,28 @@ class Follower:
                 self._advance(self._files.current(), reached, end, stop)
 
     def in_slices(self, stop: Stop) -> None:
-        """Index everything that is new and do the upkeep, holding nothing for longer than a slice."""
-        batch, more = 16, True
+        """Index everything that is new and do the upkeep, holding nothing for longer than a slice.
+
+        The two take turns: upkeep that is put off piles up.
+        """
+        batch, more, upkeep = 16, True, True
         while more and not stop():
             with self._files.hold(0):
                 started = time.monotonic()
                 end = self._feed.position()
-                reached = self.position(end)
                 if end.seq == 0:
                     return
+                reached = self.position(end)
                 if reached is None:
                     self._build(anew=False, stop=stop)
                     continue
-                tables = self._files.current()
-                if reached.seq < end.seq:
-                    self._step(tables, reached, batch)
+                upkeep = not upkeep or reached.seq == end.seq
+                if upkeep:
+                    more = self._tidy_for(self._files.current(), started + SLICE / 2) or reached.seq < end.seq
                 else:
-                    more = self._tidy_for(tables, started + SLICE)
-                took = time.monotonic() - started
-            batch = max(4, batch // 2) if took > SLICE else min(BATCH, batch * 2) if took < SLICE / 2 else batch
+                    self._step(self._files.current(), reached, batch)
+                    took = time.monotonic() - started
+                    batch = max(4, batch // 2) if took > SLICE else min(BATCH, batch * 2) if took < SLICE / 2 else batch
             time.sleep(_PAUSE)
 
     def rebuild(self, wait: float, progress: Progress = silent, stop: Stop = never, *, anew: bool = True) -> None:

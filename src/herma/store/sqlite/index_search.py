@@ -96,9 +96,9 @@ class _Search:
         common = max(COMMON_LEAST, COMMON_SHARE * self._words.total)
         selecting = [word for word in words if word.messages <= common] or list(words)
         ranking = [word for word in words if word not in selecting]
-        for word in selecting:
-            self._words.visit_rest(word, self._cap)
         alone = len(words) == 1
+        for word in selecting:
+            self._words.visit_rest(word, self._cap, *([2 * self._limit] if alone else []))
         scores, cut = self._select(selecting, alone=alone)
         only_common = not alone and min(word.messages for word in words) > common
         if not all(word.whole for word in selecting) or (cut and only_common):

@@ -63,7 +63,7 @@ class SqliteIndexTables:
                 if stage in (FILLING, MERGING):
                     self._merge_full(connection, shard, stage)
                 else:
-                    if self._weigher is None or self._weigher.shard != shard or not weighed_to:
+                    if self._weigher is None or self._weigher.shard != shard or not weighed_to:  # it may have changed
                         self._weigher = Weigher(connection, shard)
                     self._weigher.step(connection, weighed_to, checksum)
                 return True
@@ -117,8 +117,10 @@ class SqliteIndexTables:
         self._changed(connection, shard, len(rows))
 
     def _changed(self, connection: apsw.Connection, shard: int, by: int) -> None:
+        ((stage,),) = fetch(connection, "SELECT stage FROM shards WHERE id = ?", (shard,))
+        if stage >= WEIGHING:
+            connection.execute("DELETE FROM weights WHERE shard = ?", (shard,))
         connection.execute(self._sql["changed_shard"], (shard, by))
-        connection.execute("DELETE FROM weights WHERE shard = ?", (shard,))
 
     def _merge_filling(self, connection: apsw.Connection) -> bool:
         newest = fetch(connection, "SELECT max(id) FROM shards")[0][0]

@@ -4,6 +4,7 @@ FTS5 scores a word by visiting every message that has it, twenty times as slowly
 are put in order once. The weight of a word in a message is BM25's without the rarity of the word, in 45 steps:
 `tf · 2.2 / (tf + 1.2 · (0.25 + 0.75 · length / average length))`. A list is a sequence of 16-bit numbers: step, count,
 that many messages (as distances from the last id of the shard: rising, newest first), next lower step, and so on.
+Words in only a few messages get no list.
 """
 
 from __future__ import annotations

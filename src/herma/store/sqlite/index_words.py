@@ -89,14 +89,14 @@ class Words:
             self._visit_newest_first(word, shards)
         word.rarity = math.log(1 + (self.total - word.messages + 0.5) / (word.messages + 0.5))
 
-    def visit_rest(self, word: Word, most: int) -> None:
-        """Score what `look_up` only counted, newest first, until there is enough."""
+    def visit_rest(self, word: Word, most: int, best: int = FILLING_MOST) -> None:
+        """Score what `look_up` only counted, newest first, until there is enough; of each shard only the best."""
         for shard in self.shards:
             if shard.id in word.unvisited:
                 if len(word.scored) >= most:
                     word.whole = False
                     return
-                self._visit(word, shard, word.unvisited[shard.id])
+                self._visit(word, shard, word.unvisited[shard.id], best)
 
     def visit_few(self, word: Word, shards: Collection[int], selecting: Sequence[Word]) -> None:
         """In which of the messages with `selecting` words it occurs, where it was only counted. Not: how often."""
@@ -153,18 +153,16 @@ class Words:
             if shard.stage == WEIGHED:
                 work += min((lists.get(shard.id, FREQUENT) for lists in frequencies), default=0)
 
-    def _visit(self, word: Word, shard: Shard, count: int = 0) -> int:
+    def _visit(self, word: Word, shard: Shard, count: int = 0, best: int = FILLING_MOST) -> int:
         """Score with FTS5, and take its rarity out again, which it knows for this shard only. → how many matched."""
         base, scored, before = shard.id << SHARD_BITS, word.scored, len(word.scored)
         sql = self._sql["scored"].format(shard=shard.id)
         for match in word.matches:
-            rows = fetch(self._connection, sql, (match, FILLING_MOST))
+            rows = fetch(self._connection, sql, (match, FILLING_MOST, best))
             if not rows:
                 continue
-            matches = count or len(rows)
-            if len(rows) == FILLING_MOST:
-                matches = count or self._count(shard, match)
-                word.whole = word.whole and matches == FILLING_MOST
+            matches = count or (self._count(shard, match) if len(rows) == FILLING_MOST else len(rows))
+            word.whole = word.whole and matches <= FILLING_MOST
             unit = -1 / max(math.log((shard.messages - matches + 0.5) / (matches + 0.5)), 1e-6)
             found = {base | row: score * unit for row, score in rows}
             found.update((message, max(found[message], scored[message])) for message in found.keys() & scored)
