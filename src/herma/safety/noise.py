@@ -16,8 +16,13 @@ _HEX = re.compile(r"[0-9A-Fa-f]+")
 _SEPARATOR = re.compile(r"[+/_-]")
 _DIGEST = 64
 """Hex up to this length may be a digest that somebody looks for."""
+_TURN = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
+"""Where one kind of character follows another, other than the capital at the beginning of a word."""
+_MANY_TURNS = 0.3
+"""Of 100 characters of base64 about 42 are such places; of names and paths, even in capitals and numbers, far fewer."""
+_ENDLESS = 1000
 _PIECE = 20
-"""Words between the separators of a path or a long name are shorter than this on average, those of base64 longer."""
+"""No word that long has a meaning, unless it is a path: then its pieces are shorter than this on average."""
 
 
 def without_noise(text: str) -> str:
@@ -35,8 +40,6 @@ def _unless_a_name(match: re.Match[str]) -> str:
     run = match[0]
     if _HEX.fullmatch(run):
         return run if len(run) <= _DIGEST else " "
-    body = run.rstrip("=")
-    digit, upper, lower = (any(map(test, body)) for test in (str.isdigit, str.isupper, str.islower))
-    if not (upper and lower and digit) and len(run) < 1000:
-        return run
-    return run if len(body) / (1 + len(_SEPARATOR.findall(body))) < _PIECE else " "
+    if len(_TURN.findall(run)) > _MANY_TURNS * len(run):
+        return " "
+    return " " if len(run) >= _ENDLESS and len(run) >= _PIECE * (1 + len(_SEPARATOR.findall(run))) else run

@@ -111,7 +111,7 @@ def _calls(calls: object) -> tuple[dict[str, Any], ...]:
 
 
 def _check(message: Message) -> None:
-    if message.role not in ROLES:
+    if not isinstance(message.role, str) or message.role not in ROLES:
         raise ValueError(f"has the role {message.role!r}, not one of {', '.join(sorted(ROLES))}")
     for name in ("content", "sent"):
         _check_content(name, getattr(message, name))

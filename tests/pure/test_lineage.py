@@ -1,0 +1,175 @@
+"""Families of sessions, sound and broken: circles, missing parents, several continuations."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.transcript import lineage
+from herma.transcript.titles import LONGEST, base_of, next_title, sanitized
+from herma.types import Scope, SessionInfo, Usage
+
+IDS = [f"s{n}" for n in range(7)]
+
+
+def session(
+    id_: str, parent: str | None = None, reason: str = "new", *, at: float = 0.0, messages: int = 0
+) -> SessionInfo:
+    return SessionInfo(
+        id_,
+        "cli",
+        Scope(),
+        at,
+        id_,
+        parent=parent,
+        reason=reason,  # type: ignore[arg-type]
+        last_active=at,
+        message_count=messages,
+    )
+
+
+def family(*members: SessionInfo) -> dict[str, SessionInfo]:
+    return {one.id: one for one in members}
+
+
+@st.composite
+def families(draw: st.DrawFn) -> dict[str, SessionInfo]:
+    """Anything at all: parents that are not there, that are oneself, that go round in circles."""
+    reasons = st.sampled_from(["new", "resume", "branch", "compression", "delegation"])
+    members = [
+        session(
+            id_,
+            draw(st.none() | st.sampled_from([*IDS, "gone"])),
+            draw(reasons),
+            at=draw(st.integers(0, 3)),
+            messages=draw(st.integers(0, 1)),
+        )
+        for id_ in draw(st.lists(st.sampled_from(IDS), min_size=1, unique=True))
+    ]
+    return family(*members)
+
+
+@given(families(), st.sampled_from(IDS))
+def test_every_question_has_an_answer_in_the_family(sessions: dict[str, SessionInfo], start: str) -> None:
+    for answer in (lineage.root, lineage.tip, lineage.resume_target):
+        found = answer(sessions, start)
+        assert found == start or found in sessions
+
+
+@given(families(), st.sampled_from(IDS))
+def test_the_root_of_the_root_is_the_root(sessions: dict[str, SessionInfo], start: str) -> None:
+    root = lineage.root(sessions, start)
+    assert lineage.root(sessions, root) == root
+
+
+@given(families())
+def test_whoever_goes_on_shares_the_root(sessions: dict[str, SessionInfo]) -> None:
+    for one in sessions.values():
+        if lineage.goes_on(one) and one.parent in sessions:
+            assert lineage.root(sessions, one.id) == lineage.root(sessions, one.parent or "")
+        elif not lineage.goes_on(one):
+            assert lineage.root(sessions, one.id) == one.id
+
+
+@given(families(), st.sampled_from(IDS))
+def test_the_tip_of_a_sound_family_is_below_the_start_and_has_nothing_below(
+    sessions: dict[str, SessionInfo], start: str
+) -> None:
+    tip = lineage.tip(sessions, start)
+    below = {start}
+    while more := {one.id for one in sessions.values() if lineage.goes_on(one) and one.parent in below} - below:
+        below |= more
+    assert tip in below
+    if start in sessions and lineage.root(sessions, start) == start and not _circular(sessions):
+        assert not [one for one in sessions.values() if lineage.goes_on(one) and one.parent == tip]
+
+
+def _circular(sessions: dict[str, SessionInfo]) -> bool:
+    return any(
+        lineage.goes_on(sessions[chain[-1]]) and sessions[chain[-1]].parent in sessions
+        for chain in (lineage.ancestors(sessions, id_) for id_ in sessions)
+    )
+
+
+def test_branches_and_delegations_are_not_continuations() -> None:
+    sessions = family(
+        session("a", at=1),
+        session("b", "a", "branch", at=9),
+        session("c", "a", "delegation", at=9),
+        session("d", "a", "compression", at=2),
+        session("e", "d", "resume", at=3),
+    )
+    assert lineage.tip(sessions, "a") == "e"
+    assert {id_: lineage.root(sessions, id_) for id_ in sessions} == {"a": "a", "b": "b", "c": "c", "d": "a", "e": "a"}
+
+
+def test_of_two_continuations_the_more_recent_is_followed() -> None:
+    sessions = family(session("a"), session("b", "a", "resume", at=1), session("c", "a", "resume", at=2))
+    assert lineage.tip(sessions, "a") == "c"
+    assert lineage.tip(sessions, "b") == "b"
+
+
+def test_an_empty_tip_is_not_resumed() -> None:
+    sessions = family(
+        session("a", messages=2),
+        session("b", "a", "compression", at=1, messages=1),
+        session("c", "b", "resume", at=2),
+    )
+    assert lineage.resume_target(sessions, "a") == "b"
+    assert lineage.resume_target(family(session("x")), "x") == "x"
+
+
+def test_a_conversation_is_one_line() -> None:
+    first = replace(session("a", at=1, messages=3), title="Name", preview="hello", usage=Usage(input=5, cost_usd=0.5))
+    then = replace(session("b", "a", "compression", at=4, messages=2), conversation="a", usage=Usage(input=1))
+    line = lineage.one_line([then, first])
+    assert (line.id, line.started, line.last_active, line.message_count) == ("b", 1, 4, 5)
+    assert (line.title, line.preview, line.conversation) == ("Name", "hello", "a")
+    assert line.usage == Usage(input=6, cost_usd=0.5)
+
+
+@given(families(), st.sampled_from(IDS))
+def test_delegations_are_found_once_and_without_end(sessions: dict[str, SessionInfo], start: str) -> None:
+    children: dict[str, list[SessionInfo]] = {}
+    for one in sessions.values():
+        children.setdefault(one.parent or "", []).append(one)
+    found = [one.id for one in lineage.descendants(children, start)]
+    assert len(found) == len(set(found))
+    assert start not in found
+    assert all(sessions[id_].reason == "delegation" for id_ in found)
+
+
+# ── titles ──
+
+
+def test_titles_are_numbered() -> None:
+    assert next_title("Name", []) == "Name"
+    assert next_title("Name", ["Name"]) == "Name #2"
+    assert next_title("Name #2", ["Name", "Name #2", "Name #7", "Name #x"]) == "Name #8"
+    assert next_title("Name", ["Names", "Name #"]) == "Name"
+    assert base_of("C #1 #2") == "C #1"
+
+
+@given(st.text(max_size=LONGEST).map(sanitized), st.lists(st.text(max_size=12), max_size=5))
+def test_the_next_title_is_free_and_short(title: str | None, taken: list[str]) -> None:
+    if title is not None:
+        proposed = next_title(title, [*taken, base_of(title)])
+        assert proposed not in (*taken, base_of(title)) or len(base_of(title)) > LONGEST - 12
+        assert len(proposed) <= LONGEST
+
+
+@given(st.text(max_size=LONGEST))
+def test_a_clean_title_stays_clean(title: str) -> None:
+    clean = sanitized(title)
+    assert sanitized(clean) == clean
+    assert clean is None or (
+        clean == clean.strip() and not {unicodedata.category(char) for char in clean} & {"Cc", "Cf"}
+    )
+
+
+def test_titles_are_cleaned() -> None:
+    assert sanitized(" Fix\n\tthe\u200b \u202elogin\x07 ") == "Fix the login"
+    assert sanitized("\u200b \n") is None
