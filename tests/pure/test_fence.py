@@ -87,6 +87,23 @@ def test_nesting_is_counted_and_strays_are_dropped() -> None:
     assert sanitize("a </memory-context") == "a "
 
 
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("<<memory-context>x</memory-context>memory-context>evil", "<…memory-context>evil"),
+        ("<mem<memory-context>x</memory-context>ory-context>evil", "<mem…ory-context>evil"),
+        ("< /<memory-context/>memory-context>", "< /…memory-context>"),
+        ("&l<memory-context>x</memory-context>t;memory-context>evil", "&l…t;memory-context>evil"),
+        ("<&#x</memory-context>6d;emory-context>evil", "<&#x…6d;emory-context>evil"),
+        ("a<b<memory-context>x</memory-context>c", "a<bc"),
+        ("<<<a", "<<<a"),
+    ],
+)
+def test_taking_a_fence_out_makes_no_new_one(text: str, clean: str) -> None:
+    assert sanitize(text) == clean
+    assert sanitize(clean) == clean
+
+
 def test_the_fence_says_what_it_is() -> None:
     text = fence("Deploys run on Fridays.")
     assert text.startswith(f"{OPEN}\n{NOTES['recall']}\n\nDeploys run")
@@ -110,8 +127,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_whatever_is_fenced_vanishes_whole(text: str) -> None:
     assert sanitize(f"a{fence(text)}b") == "ab"
-    clean = sanitize(text)
-    assert sanitize(text + fence("x")) in (clean, sanitize(text + OPEN + CLOSE))
+    assert sanitize(sanitize(text)) == sanitize(text)
 
 
 @given(st.text(max_size=80) | st.lists(PIECES, max_size=30).map("".join))

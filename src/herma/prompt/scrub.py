@@ -2,6 +2,9 @@
 
 Whatever the cut, the result is the same, because everything that depends on more than one character is state: the tag
 being read, how deep the fences are nested, an escape that has only half arrived. Nothing is read twice.
+
+Taking a fence out must not make a new one of what stood round it: `<`, a fence, `memory-context>`. Where the text
+before a fence could be the beginning of a tag, a `…` takes the fence's place.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ from __future__ import annotations
 from enum import Enum
 
 from herma.prompt.tags import (
+    ESCAPE,
     FILLER,
+    HALF_BEFORE_OPENER,
     OPENER,
     OPENER_OR_HALF,
     PLAIN_HEAD,
@@ -41,7 +46,7 @@ class StreamScrubber:
     Only what could still become a tag is held back: text without a `<` comes back at once and as it is.
     """
 
-    __slots__ = ("_attempt", "_depth", "_held", "_idle", "_phase", "_slash", "_unit")
+    __slots__ = ("_attempt", "_depth", "_held", "_idle", "_live", "_phase", "_slash", "_unit")
 
     def __init__(self) -> None:
         self._start()
@@ -52,6 +57,7 @@ class StreamScrubber:
         self._depth = 0
         self._attempt = Attempt()
         self._held: list[str] = []
+        self._live = 0  # how many of the held pieces are the beginning of a tag that another `<` cut short
         self._unit = ""
         self._slash = False
 
@@ -87,6 +93,12 @@ class StreamScrubber:
             if not final and data[at] in "&%\\" and UNFINISHED.match(data, at):
                 self._unit = data[at:]
                 return
+            if self._phase is _Phase.HEAD and data[at] in "&%\\" and not ESCAPE.match(data, at):
+                half = HALF_BEFORE_OPENER.match(data, at)
+                if half is not None:
+                    self._held.append(half.group())
+                    at = half.end()
+                    continue
             filler = FILLER.match(data, at)
             sign, end = (" ", filler.end()) if filler else unit_at(data, at)
             at = self._step(sign, data, at, end, out)
@@ -103,12 +115,12 @@ class StreamScrubber:
             self._unit = data[stop:]
             return len(data)
         plain = PLAIN_HEAD.match(data, found.end())
+        self._held, self._live = [found.group()], 0
         if plain is not None:
-            self._begin(closing="/" in plain["lead"])
+            self._begin(out, closing="/" in plain["lead"])
             return plain.end()
         self._phase = _Phase.HEAD
         self._attempt = Attempt()
-        self._held = [found.group()]
         return found.end()
 
     @staticmethod
@@ -133,14 +145,21 @@ class StreamScrubber:
         if step is Step.MORE:
             self._held.append(data[at:end])
             return end
+        if step is Step.NO and sign == "<":
+            self._live = len(self._held)
+            self._held.append(data[at:end])
+            self._attempt = Attempt()
+            return end
         if step is Step.NO:
             self._release(out)
             return at
-        self._begin(closing=self._attempt.closing)
+        self._begin(out, closing=self._attempt.closing)
         return at
 
-    def _begin(self, *, closing: bool) -> None:
+    def _begin(self, out: list[str], *, closing: bool) -> None:
         """A tag's head is complete: its rest is next."""
+        if self._live and not self._depth:
+            out += [*self._held[: self._live], "…"]
         self._held = []
         if closing:
             self._depth = max(0, self._depth - 1)

@@ -52,30 +52,37 @@ def _beginnings(*words: str) -> str:
     return "|".join(sorted(found, key=lambda word: (-len(word), word)))
 
 
-_UNFINISHED = (
-    rf"(?:&(?:amp;){{0,2}}+(?:#x[0-9a-f]{{0,7}}+|#[0-9]{{0,7}}+|{_beginnings('amp', *_NAMES)})?+"
-    r"|%[0-7]?+|\\(?:u[0-9a-f]{0,3}+|x[0-9a-f]?+)?+)\Z"
-)
-ESCAPE = re.compile(_ESCAPE, re.IGNORECASE)
-UNFINISHED = re.compile(_UNFINISHED, re.IGNORECASE)
-"""The beginning of an escape, at the very end of what has arrived."""
-
 STARTERS = f"{_OPENERS}&%\\\\"
 _LESS_THAN = (
     rf"(?<=[{_OPENERS}])"
     r"|(?<=&)(?:amp;){0,2}+(?:#x0{0,5}+3c(?![0-9a-f])|#0{0,5}+60(?![0-9])|lt);?+"
     r"|(?<=%)3c|(?<=\\)(?:u003c|x3c)"
 )
-_HALF_OF_IT = (
+_HALF_LESS_THAN = (
     rf"(?<=&)(?:amp;){{0,2}}+(?:#x0{{0,5}}+3?+|#0{{0,5}}+6?+|{_beginnings('amp', 'l')})?+"
     r"|(?<=%)3?+|(?<=\\)(?:u(?:0(?:0(?:3)?+)?+)?+|x3?+)?+"
 )
+_HALF_ESCAPE = (
+    rf"(?:&(?:amp;){{0,2}}+(?:#x[0-9a-f]{{0,7}}+|#[0-9]{{0,7}}+|{_beginnings('amp', *_NAMES)})?+"
+    r"|%[0-7]?+|\\(?:u[0-9a-f]{0,3}+|x[0-9a-f]?+)?+)"
+)
+_OPENER = rf"[{STARTERS}](?:{_LESS_THAN})"
+# An opener that may still grow: half of one, or a whole one that may get its `;` or turn out to be a longer number.
+_GROWING = rf"(?:[&%\\](?:{_HALF_LESS_THAN})\Z|&(?:amp;){{0,2}}+(?:#x0{{0,5}}+3c|#0{{0,5}}+60|lt)\Z)"
 # What may follow the `<` of a tag; anything else of ASCII cannot, and most `<` are done with here.
-_PLAUSIBLE = r"(?![\s/]*+[^\s/m&%\\\x00-\x1f\x7f-\U0010ffff])(?![\s/]*+m[^e&%\\\x00-\x1f\x7f-\U0010ffff])"
-OPENER = re.compile(rf"[{STARTERS}](?:{_LESS_THAN}){_PLAUSIBLE}", re.IGNORECASE)
-"""A unit that stands for `<`, unless what follows shows at once that it begins no tag."""
+_PLAUSIBLE = r"(?![\s/]*+[^\s/m<&%\\\x00-\x1f\x7f-\U0010ffff])(?![\s/]*+m[^e<&%\\\x00-\x1f\x7f-\U0010ffff])"
+_BEFORE = rf"(?:{_HALF_LESS_THAN})(?={_OPENER}{_PLAUSIBLE})"
+
+ESCAPE = re.compile(_ESCAPE, re.IGNORECASE)
+UNFINISHED = re.compile(rf"{_HALF_ESCAPE}(?:\Z|{_GROWING})", re.IGNORECASE)
+"""The beginning of an escape, at the very end of what has arrived."""
+HALF_BEFORE_OPENER = re.compile(rf"{_HALF_ESCAPE}(?={_OPENER})", re.IGNORECASE)
+"""The beginning of an escape, with a `<` where its end should be."""
+OPENER = re.compile(rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|{_BEFORE})", re.IGNORECASE)
+"""A unit that stands for `<`, unless what follows shows at once that it begins no tag; or half of one before one."""
 OPENER_OR_HALF = re.compile(
-    rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|(?P<half>(?:{_HALF_OF_IT})\Z))", re.IGNORECASE
+    rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|(?P<half>(?:{_HALF_LESS_THAN})(?:\Z|{_GROWING}))|{_BEFORE})",
+    re.IGNORECASE,
 )
 FILLER = re.compile(r"\s+")
 PLAIN = re.compile(r"(?P<lead>[\s/]*+)memory[\s_-]*+context", re.IGNORECASE)
