@@ -13,8 +13,10 @@ from herma import config
 from herma.curated import MemoryStore
 from herma.errors import UsageError
 from herma.index import Index
+from herma.opener import Circumstances, Opener, Wish
 from herma.recall.search import Searcher
 from herma.session import Session
+from herma.store.context_files import read_project_files, read_soul
 from herma.store.files import CuratedFiles
 from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.database import Database
@@ -77,6 +79,7 @@ class Herma:
         self.tools = Tools(
             [memory_tool(self.memory), session_search_tool(searcher, self.transcripts)], alive=self._check_alive
         )
+        self._opener = Opener(self.memory, self.transcripts, self.tools, clock=clock, live_updates=options.live_updates)
 
     @classmethod
     def open(
@@ -100,11 +103,40 @@ class Herma:
             )
         return cls(settings, clock=clock)
 
-    def session(self, source: str = "library", *, project: str | None = None, user: str | None = None) -> Session:
-        """Start a session: its prompt is frozen now, its tools write at once."""
+    def session(
+        self,
+        source: str = "library",
+        *,
+        project: str | None = None,
+        user: str | None = None,
+        resume: str | None = None,
+        system_message: str = "",
+        title: str | None = None,
+        parent: str | None = None,
+        model: str | None = None,
+        chat: str = "",
+        folder: str | Path | None = None,
+        circumstances: Circumstances | None = None,
+    ) -> Session:
+        """Start a session, or go on with one: its prompt is frozen now, its tools write at once.
+
+        `folder` is where AGENTS.md and the like are looked for; a project that is a folder is one.
+        """
         self._check_alive()
-        scope = Scope(project=(project or "").strip(), user=(user or "").strip())
-        return Session(self.memory, self.tools, source=source, scope=scope, now=self._clock())
+        scope = Scope(self.settings.profile, (project or "").strip(), (user or "").strip(), chat)
+        place = folder or (scope.project if scope.project and os.path.isdir(scope.project) else None)  # noqa: PTH112
+        wish = Wish(
+            source=source,
+            scope=scope,
+            system_message=system_message,
+            title=title,
+            parent=parent,
+            model=model,
+            circumstances=circumstances or Circumstances(),
+            identity=read_soul(self.home),
+            project_files=tuple(read_project_files(place)),
+        )
+        return self._opener.resume(resume, wish) if resume else self._opener.new(wish)
 
     def close(self) -> None:
         """Let go of the databases. Closing twice does no harm."""

@@ -24,6 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
     frozenset({"mcp", "web", "integrations", "importers", "evals", "testing", "aio"}),
     frozenset({"app"}),
+    frozenset({"opener"}),
     frozenset({"session"}),
     frozenset({"reflect"}),
     frozenset({"tools"}),
@@ -40,7 +41,8 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 SURFACES = LAYERS[0] | LAYERS[1]
-KEEPERS, ADAPTERS = LAYERS[7], LAYERS[8]
+KEEPERS = next(layer for layer in LAYERS if "curated" in layer)
+ADAPTERS = next(layer for layer in LAYERS if "store" in layer)
 # Pairs that stand in the right order above and are still forbidden: keepers get adapters injected, and adapters
 # know no prompt.
 FORBIDDEN = {(keeper, adapter) for keeper in KEEPERS for adapter in ADAPTERS} | {

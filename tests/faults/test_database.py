@@ -49,7 +49,7 @@ def test_a_foreign_database_is_refused_and_left_as_it_is(home: Path, foreign: ob
     (home / "memories").mkdir()
     (home / "memories" / "MEMORY.md").write_text("one")
     with Herma.open(home) as h:
-        assert "one" in h.session().system_prompt
+        assert "one" in h.session().snapshot.text
         for call in (lambda: h.memory.apply("memory", Add("x")), h.memory.history, h.memory.undo, h.memory.status):
             with pytest.raises(ForeignStore, match="left as it is") as caught:
                 call()
@@ -117,7 +117,7 @@ def test_a_damaged_database_is_a_clear_error_and_sessions_still_start(home: Path
     before = (home / "memories" / "MEMORY.md").read_bytes()
     with Herma.open(home) as h:
         session = h.session()
-        assert "entry 7" in session.system_prompt
+        assert "entry 7" in session.snapshot.text
         with pytest.raises(StoreError) as caught:
             h.memory.apply("memory", Add("x"))
         assert "herma.db" in str(caught.value)
@@ -136,7 +136,7 @@ def test_with_a_damaged_database_poison_is_withheld(home: Path) -> None:
         leftover.unlink()
     with Herma.open(home) as h:
         session = h.session()
-        assert poison not in session.system_prompt
+        assert poison not in session.snapshot.text
         assert any("withheld" in warning for warning in session.warnings)
 
 
@@ -202,7 +202,7 @@ def test_a_database_held_by_another_process_is_waited_for_and_not_for_ever(home:
         with another_process(home, "BEGIN IMMEDIATE"):
             with pytest.raises(StoreBusy, match="in use by another process"):
                 h.memory.apply("memory", Add("two"))
-            assert "one" in h.session().system_prompt
+            assert "one" in h.session().snapshot.text
             assert len(h.memory.history()) == 1
         assert h.memory.entries("memory") == ["one"]
         assert h.memory.apply("memory", Add("two")).ok

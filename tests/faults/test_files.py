@@ -34,7 +34,7 @@ def test_undecodable_bytes_are_backed_up_once_refused_and_adopted(home: Path, pa
         damaged = path.read_bytes().replace(b"\xc3\xa9", b"\xe9") + b"\n\xc2\xa7\nby hand \xff"
         path.write_bytes(damaged)
         session = h.session()
-        assert session.system_prompt == ""
+        assert session.snapshot.text == ""
         assert "not UTF-8" in session.warnings[0]
         assert h.memory.entries("memory") == []
         for op in (Add("three"), Remove("two"), Replace("two", "x")):
@@ -73,8 +73,8 @@ def test_an_entry_longer_than_the_limit_is_shown_in_part_refused_and_adopted(hom
         assert outcome.backup
         assert path.read_text() == f"short\n§\n{long}"
         session = h.session()
-        assert "short" in session.system_prompt
-        assert "more characters" in session.system_prompt
+        assert "short" in session.snapshot.text
+        assert "more characters" in session.snapshot.text
         assert isinstance(h.memory.adopt("memory"), Applied)
         entries = h.memory.entries("memory")
         assert " ".join(entries[1:]) == long
@@ -84,7 +84,7 @@ def test_an_entry_longer_than_the_limit_is_shown_in_part_refused_and_adopted(hom
 def test_a_single_long_text_is_shown_up_to_the_limit(home: Path, path: Path) -> None:
     path.write_text("# Notes\n" + "x" * 5000)
     with Herma.open(home) as h:
-        prompt = h.session().system_prompt
+        prompt = h.session().snapshot.text
         assert "100% — 2,200/2,200 chars" in prompt
         assert "[2,808 more characters" in prompt
 
@@ -94,9 +94,9 @@ def test_a_file_over_its_limit_in_sum_only_shrinks(home: Path, path: Path) -> No
         assert h.memory.apply("memory", [Add("x" * 700), Add("y" * 700), Add("z" * 700)]).ok
     with Herma.open(home, flags={"memory.memory_char_limit": 1000}) as h:
         session = h.session()
-        assert "x" * 700 in session.system_prompt
-        assert "y" * 700 not in session.system_prompt
-        assert "[1,406 more characters do not fit the limit of 1,000" in session.system_prompt
+        assert "x" * 700 in session.snapshot.text
+        assert "y" * 700 not in session.snapshot.text
+        assert "[1,406 more characters do not fit the limit of 1,000" in session.snapshot.text
         assert "over its limit" in session.warnings[0]
         over = h.memory.apply("memory", Add("n"))
         assert isinstance(over, OverBudget)
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_never_stops_a_session_and_is_never_written(
         bad(path)
         before = path.lstat()
         session = h.session()
-        assert "fine" in session.system_prompt
+        assert "fine" in session.snapshot.text
         assert str(path) in session.warnings[0]
         for outcome in (h.memory.apply("memory", Add("x")), h.memory.adopt("memory")):
             assert isinstance(outcome, Drifted)
@@ -187,7 +187,7 @@ def test_a_linked_file_stays_a_link_and_is_replaced_where_it_lies(home: Path, pa
 def test_a_dangling_link_is_filled_where_it_points(home: Path, path: Path, tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "not yet" / "there.md")
     with Herma.open(home) as h:
-        assert h.session().system_prompt == ""
+        assert h.session().snapshot.text == ""
         assert h.memory.apply("memory", Add("one")).ok
     assert path.is_symlink()
     assert (tmp_path / "not yet" / "there.md").read_text() == "one"
@@ -259,7 +259,7 @@ def test_an_unreadable_file_is_a_warning_and_is_not_written(shared_home: Path) -
         path.chmod(0)
         with Herma.open(shared_home) as h:
             session = h.session()
-            assert session.system_prompt == ""
+            assert session.snapshot.text == ""
             assert "permission denied" in session.warnings[0]
             outcome = h.memory.apply("memory", Add("x"))
             assert isinstance(outcome, Drifted)
@@ -285,7 +285,7 @@ def test_a_read_only_folder_can_be_read_and_refuses_writes_clearly(shared_home: 
             (shared_home / "memories" / "MEMORY.md").chmod(0o444)
             (shared_home / "memories" / "MEMORY.md.lock").chmod(0o444)
         with Herma.open(shared_home) as h:
-            assert "one\n§\ntwo" in h.session().system_prompt
+            assert "one\n§\ntwo" in h.session().snapshot.text
             with pytest.raises(StoreError) as caught:
                 h.memory.apply("memory", Add("x"))
             assert caught.value.hint
@@ -308,7 +308,7 @@ def test_a_home_that_cannot_be_created_is_a_clear_error(shared_home: Path) -> No
     def work() -> None:
         shared_home.chmod(0o555)
         with Herma.open(shared_home / "deeper") as h:
-            assert h.session().system_prompt == ""
+            assert h.session().snapshot.text == ""
             with pytest.raises(StoreError, match="cannot be created"):
                 h.memory.apply("memory", Add("x"))
 

@@ -153,7 +153,7 @@ def test_a_lock_that_another_process_holds_is_waited_for_and_not_for_ever(home: 
             assert caught.value.hint
             assert "held" in h.tools.call("memory", {"action": "add", "content": "two"})
             assert h.memory.apply("user", Add("the other file is free")).ok
-            assert h.session().system_prompt.count("one") == 1, "reading takes no lock"
+            assert h.session().snapshot.text.count("one") == 1, "reading takes no lock"
             assert len(h.memory.history()) == 2
             holder.communicate("")
         assert h.memory.apply("memory", Add("two")).ok

@@ -15,14 +15,14 @@ def test_a_project_has_its_own_block_beside_the_home(home: Path) -> None:
     with Herma.open(home) as h:
         h.memory.apply("memory", Add("Everywhere."))
         h.memory.apply("memory", Add("Only in acme."), scope=Scope(project="acme"))
-        prompt = h.session(project="acme").system_prompt
+        prompt = h.session(project="acme").snapshot.text
         assert prompt.count(RULE) == 4
         assert prompt.index("MEMORY (your personal notes)") < prompt.index("PROJECT MEMORY (your notes on acme)")
         assert "Everywhere." in prompt
         assert "Only in acme." in prompt
         for other in (h.session(), h.session(project="other")):
-            assert "Only in acme." not in other.system_prompt
-            assert "Everywhere." in other.system_prompt
+            assert "Only in acme." not in other.snapshot.text
+            assert "Everywhere." in other.snapshot.text
 
 
 def test_the_tool_writes_to_the_project_unless_told_otherwise(home: Path) -> None:
@@ -53,11 +53,11 @@ def test_with_a_user_only_that_users_profile_is_read_and_written(home: Path) -> 
         one, two = h.session(user="one"), h.session(user="two")
         one.call_tool("memory", {"action": "add", "target": "user", "content": "One likes tea."})
         two.call_tool("memory", {"action": "add", "target": "user", "content": "Two likes coffee."})
-        assert one.system_prompt == two.system_prompt == ""
-        assert "One likes tea." in h.session(user="one").system_prompt
-        assert "coffee" not in h.session(user="one").system_prompt
-        assert "owner" not in h.session(user="one").system_prompt
-        assert "tea" not in h.session().system_prompt
+        assert one.snapshot.text == two.snapshot.text == ""
+        assert "One likes tea." in h.session(user="one").snapshot.text
+        assert "coffee" not in h.session(user="one").snapshot.text
+        assert "owner" not in h.session(user="one").snapshot.text
+        assert "tea" not in h.session().snapshot.text
         assert h.memory.entries("user") == ["The home's owner."]
         assert [change.after for change in h.memory.history(scope=Scope(user="one"))] == ["One likes tea."]
         assert [change.after for change in h.memory.history()] == ["The home's owner."]

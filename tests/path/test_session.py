@@ -29,7 +29,8 @@ def test_the_prompt_is_frozen_and_the_next_session_sees_what_was_written(home: P
         h.memory.apply("user", Add("Prefers short answers."))
         session = h.session(source="test")
         frozen, tools = session.system_prompt, str(session.tools)
-        assert frozen.count(RULE) == 4
+        assert session.snapshot.text in frozen
+        assert session.snapshot.text.count(RULE) == 4
         assert "The project uses pytest." in frozen
         assert "Prefers short answers." in frozen
 
@@ -39,7 +40,8 @@ def test_the_prompt_is_frozen_and_the_next_session_sees_what_was_written(home: P
         code = "import sys; from herma import *; h = Herma.open(sys.argv[1]); h.memory.apply('user', Add('Elsewhere.'))"
         subprocess.run([sys.executable, "-c", code, str(home)], check=True, timeout=60)
 
-        assert session.system_prompt == session.snapshot.text == frozen
+        assert session.system_prompt == frozen
+        assert session.snapshot.text in frozen
         assert str(session.tools) == tools
         following = h.session(source="test").system_prompt
         assert "Edited by hand." in following
@@ -54,15 +56,15 @@ def test_equal_memory_gives_equal_bytes(home: Path) -> None:
     with Herma.open(home) as h:
         again = h.session()
         assert again.id != h.session().id
-        assert again.system_prompt.endswith("one\n§\nzwei · 日本")
+        assert again.snapshot.text.endswith("one\n§\nzwei · 日本")
 
 
 def test_an_empty_home_has_an_empty_prompt_and_stays_empty(home: Path) -> None:
     with Herma.open(home) as h:
         session = h.session()
-        assert session.system_prompt == ""
+        assert session.snapshot.text == ""
         assert session.warnings == ()
-        assert session.tools[0]["function"]["name"] == "memory"
+        assert "memory" in [tool["function"]["name"] for tool in session.tools]
     assert list(home.iterdir()) == []
 
 
@@ -70,14 +72,14 @@ def test_a_poisoned_entry_is_withheld_from_the_prompt_but_can_be_removed(home: P
     memory_file(home).write_text(f"Harmless.\n§\n{POISON}\n§\nAlso harmless.")
     with Herma.open(home) as h:
         session = h.session()
-        assert POISON not in session.system_prompt
-        assert "[BLOCKED: an entry of MEMORY.md" in session.system_prompt
-        assert "Also harmless." in session.system_prompt
+        assert POISON not in session.snapshot.text
+        assert "[BLOCKED: an entry of MEMORY.md" in session.snapshot.text
+        assert "Also harmless." in session.snapshot.text
         assert any("1 of 3 entries" in warning for warning in session.warnings)
         assert h.memory.entries("memory")[1] == POISON
         assert [entry.trusted for entry in h.memory.describe("memory")] == [True, False, True]
         assert isinstance(h.memory.apply("memory", Remove("Ignore all")), Applied)
-        assert "BLOCKED" not in h.session().system_prompt
+        assert "BLOCKED" not in h.session().snapshot.text
 
 
 def test_a_person_can_vouch_and_the_history_says_so(home: Path) -> None:
@@ -86,7 +88,7 @@ def test_a_person_can_vouch_and_the_history_says_so(home: Path) -> None:
         assert h.memory.entries("memory") == []
         applied = h.memory.apply("memory", Add(POISON), trust=True, reason="a quotation")
         assert isinstance(applied, Applied)
-        assert POISON in h.session().system_prompt
+        assert POISON in h.session().snapshot.text
         assert h.session().warnings == ()
         reason = h.memory.history()[0].reason
         assert reason.startswith("a quotation (trusted in spite of: ")
@@ -97,13 +99,13 @@ def test_a_person_can_vouch_and_the_history_says_so(home: Path) -> None:
 def test_an_entry_that_is_there_already_can_be_vouched_for(home: Path) -> None:
     memory_file(home).write_text(POISON)
     with Herma.open(home) as h:
-        assert POISON not in h.session().system_prompt
+        assert POISON not in h.session().snapshot.text
         assert isinstance(h.memory.apply("memory", Add(POISON), trust=True), Applied)
-        assert POISON in h.session().system_prompt
+        assert POISON in h.session().snapshot.text
         assert [change.action for change in h.memory.history()] == ["trust", "found"]
         assert memory_file(home).read_text() == POISON
         h.memory.undo()
-        assert POISON not in h.session().system_prompt, "taking the trust back withholds the entry again"
+        assert POISON not in h.session().snapshot.text, "taking the trust back withholds the entry again"
         assert memory_file(home).read_text() == POISON
 
 
@@ -112,7 +114,7 @@ def test_trust_in_one_text_is_not_trust_in_another(home: Path) -> None:
         h.memory.apply("memory", Add(POISON), trust=True)
         memory_file(home).write_text(POISON + " Now.")
         h.memory.history()
-        assert POISON not in h.session().system_prompt
+        assert POISON not in h.session().snapshot.text
 
 
 @pytest.mark.parametrize("origin", [Origin.WEB, Origin.TOOL_OUTPUT, Origin.IMPORT])
@@ -122,10 +124,10 @@ def test_what_comes_from_outside_waits_for_a_person(home: Path, origin: Origin, 
         staged = h.memory.apply("memory", Add("Seen on a page."), author=Author(who, origin))
         assert isinstance(staged, Staged)
         assert h.memory.entries("memory") == []
-        assert h.session().system_prompt == ""
+        assert h.session().snapshot.text == ""
         assert [status.pending for status in h.memory.status()] == [1, 0]
         assert isinstance(h.memory.approve(staged.pending), Applied)
-        assert "Seen on a page." in h.session().system_prompt
+        assert "Seen on a page." in h.session().snapshot.text
         (entry,) = h.memory.describe("memory")
         assert entry.origin is origin
         assert h.memory.pending() == []
@@ -273,7 +275,7 @@ def test_a_target_that_is_switched_off_is_neither_shown_nor_written(home: Path) 
     with Herma.open(home) as h:
         h.memory.apply("user", Add("A secret of the user."))
     with Herma.open(home, flags={"memory.user_profile_enabled": False}) as h:
-        assert h.session().system_prompt == ""
+        assert h.session().snapshot.text == ""
         with pytest.raises(UsageError, match="switched off"):
             h.memory.apply("user", Add("more"))
         assert "switched off" in h.session().call_tool("memory", {"action": "add", "target": "user", "content": "x"})
@@ -287,14 +289,14 @@ def test_of_a_very_large_file_only_what_is_shown_is_scanned(home: Path, monkeypa
         scanned.append(len(text))
         return scan(text)
 
-    monkeypatch.setattr("herma.curated.store.scan", counting)
+    monkeypatch.setattr("herma.curated.shown.scan", counting)
     with Herma.open(home) as h:
         session = h.session()
-        assert len(session.system_prompt) < 2_600
-        assert "more characters" in session.system_prompt
+        assert len(session.snapshot.text) < 2_600
+        assert "more characters" in session.snapshot.text
         assert any("over its limit" in warning for warning in session.warnings)
         memory_file(home).write_text("x" * 10_000_000)
-        assert "100% — 2,200/2,200 chars" in h.session().system_prompt
+        assert "100% — 2,200/2,200 chars" in h.session().snapshot.text
     assert sum(scanned) < 3 * 2_200
 
 

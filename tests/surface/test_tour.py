@@ -88,7 +88,7 @@ def test_a_step_that_fails_ends_the_tour(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_prompt_that_changes_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that leaves out what it should show."""
-    monkeypatch.setattr("herma.curated.store.render_block", lambda *_: "")
+    monkeypatch.setattr("herma.curated.shown.render_block", lambda *_: "")
     monkeypatch.setattr(snapshot, "render_block", lambda *_: "")
     done = take()
     assert done.exit_code != 0

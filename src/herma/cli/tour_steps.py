@@ -57,9 +57,9 @@ def remembers(guide: Guide) -> Facts:
     """The next session knows it"""
     guide.tell("A new session starts with it in its prompt. Nobody has to look anything up:")
     with guide.h.session(source="tour") as session:
-        guide.show("print(h.session().system_prompt)", session.system_prompt)
+        guide.show("print(h.session().snapshot.text)", session.snapshot.text)
         guide.expect(LESSON in session.system_prompt, "a new session does not see the lesson")
-        return {"prompt": session.system_prompt}
+        return {"prompt": session.snapshot.text}
 
 
 def refuses(guide: Guide) -> Facts:

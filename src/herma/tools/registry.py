@@ -55,6 +55,9 @@ class Tools:
         self._tools = {tool.name: tool for tool in tools}
         self._alive = alive
 
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
     def schemas(self) -> list[Json]:
         """OpenAI function schemas, in a fixed order: they are part of the prefix that the model's cache keeps."""
         return [json.loads(json.dumps(tool.schema)) for tool in self._tools.values()]

@@ -1,0 +1,175 @@
+"""How a session begins: fresh, resumed where it was left, or branched off another.
+
+A fresh one assembles its prompt once. A resumed one replays the stored prompt to the byte, unless something changed
+that it must not ignore (who the agent is, what the caller says); then it goes on as a new session of the same
+conversation.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from herma.curated import MemoryStore
+from herma.errors import UsageError
+from herma.prompt.context import ContextFile
+from herma.prompt.tiers import BINDING, Prompt, Tiers, assemble
+from herma.session import Parts, Session
+from herma.tools import Tools
+from herma.transcript import Transcripts
+from herma.transcript.log import new_session_id
+from herma.types import Message, Scope, SessionInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Where and for whom a session takes place, besides its scope. It reaches external memories too."""
+
+    platform: str = ""
+    context: Literal["primary", "subagent", "cron", "review"] = "primary"
+    user_name: str = ""
+    chat_type: str = ""
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller asks for when it opens a session."""
+
+    source: str
+    scope: Scope
+    system_message: str = ""
+    title: str | None = None
+    parent: str | None = None
+    model: str | None = None
+    circumstances: Circumstances = Circumstances()
+    identity: str = ""
+    project_files: tuple[tuple[str, str], ...] = ()
+
+
+class Opener:
+    """Opens sessions over one set of stores."""
+
+    def __init__(
+        self,
+        memory: MemoryStore,
+        transcripts: Transcripts,
+        tools: Tools,
+        *,
+        clock: Callable[[], float],
+        live_updates: bool = True,
+        result_tokens: int = 500,
+    ) -> None:
+        self._memory = memory
+        self._transcripts = transcripts
+        self._tools = tools
+        self._clock = clock
+        self._live_updates = live_updates
+        self._result_tokens = result_tokens
+
+    def new(self, wish: Wish) -> Session:
+        """A fresh session. Its row is written with its first message."""
+        parts, _ = self._parts(wish, self._info(wish))
+        return Session(parts)
+
+    def resume(self, wanted: str, wish: Wish) -> Session:
+        """Go on with a conversation, found by id, the beginning of one, or title."""
+        found = self._transcripts.resolve(wanted)
+        if found is None:
+            raise UsageError(f"There is no session {wanted!r}.", hint="`herma sessions list` shows them.")
+        info = self._transcripts.get(self._transcripts.resume_target(found))
+        if info is None:
+            raise UsageError(f"The session {wanted!r} is gone.", hint="`herma sessions list` shows what is there.")
+        parts, prompt = self._parts(replace(wish, scope=info.scope, source=info.source), info)
+        history = self._history(info)
+        stored = self._transcripts.system_prompt(info.id)
+        if stored is not None and not (changed := _must_rebuild(stored, prompt)):
+            self._transcripts.reopen(info.id)
+            return self._continued(Session(replace(parts, system_prompt=stored), history, stored=True))
+        said = f"The prompt was rebuilt: {' and '.join(changed)} changed." if stored is not None else ""
+        follower = self._info(replace(wish, scope=info.scope, source=info.source, parent=info.id, title=info.title))
+        parts = replace(
+            parts, info=replace(follower, reason="resume"), warnings=(*parts.warnings, *filter(None, [said]))
+        )
+        return self._continued(Session(parts, history))
+
+    def branch(self, session_id: str, wish: Wish, *, after: int | None = None) -> Session:
+        """A conversation of its own that begins like another, up to and including the message `after`."""
+        info = self._transcripts.get(session_id)
+        if info is None:
+            raise UsageError(f"There is no session {session_id!r}.", hint="`herma sessions list` shows them.")
+        kept = [message for message in self._history(info) if after is None or message.id <= after]
+        prompt = self._transcripts.system_prompt(session_id)
+        parts, _ = self._parts(replace(wish, scope=info.scope), info)
+        child = replace(self._info(replace(wish, scope=info.scope, parent=session_id)), reason="branch")
+        parts = replace(parts, info=child, system_prompt=prompt or parts.system_prompt)
+        session = Session(parts)
+        session.begin_with([replace(message, id=0, session_id="") for message in kept])
+        return self._continued(session)
+
+    # ── steps ──
+
+    def _parts(self, wish: Wish, info: SessionInfo) -> tuple[Parts, Prompt]:
+        live = self._memory.follow(info.scope)
+        files = tuple(ContextFile(name, text) for name, text in wish.project_files)
+        tiers = Tiers(
+            identity=wish.identity,
+            system_message=wish.system_message,
+            guidance=tuple(topic for topic in ("memory", "session_search") if topic in self._tools.names()),
+            project=files,
+            memory=live.snapshot,
+            date=datetime.date.fromtimestamp(info.started),  # noqa: DTZ012  the user's own day
+            source=wish.source,
+            platform=wish.circumstances.platform,
+        )
+        prompt = assemble(tiers)
+        parts = Parts(
+            info=info,
+            system_prompt=prompt.text,
+            memory=live,
+            transcripts=self._transcripts,
+            tools=self._tools,
+            clock=self._clock,
+            live_updates=self._live_updates,
+            result_tokens=self._result_tokens,
+            warnings=prompt.warnings,
+        )
+        return parts, prompt
+
+    def _info(self, wish: Wish) -> SessionInfo:
+        now = self._clock()
+        session_id = new_session_id(now)
+        return SessionInfo(
+            id=session_id,
+            source=wish.source,
+            scope=wish.scope,
+            started=now,
+            conversation=session_id,
+            title=wish.title,
+            model=wish.model,
+            parent=wish.parent,
+            reason="resume" if wish.parent else "new",
+        )
+
+    def _history(self, info: SessionInfo) -> list[Message]:
+        """What the model has been sent: of this session, and of those it went on from without a summary."""
+        chain = [info]
+        while chain[-1].reason == "resume" and chain[-1].parent:
+            before = self._transcripts.get(chain[-1].parent)
+            if before is None or before in chain:
+                break
+            chain.append(before)
+        return [message for session in reversed(chain) for message in self._transcripts.messages(session.id)]
+
+    def _continued(self, session: Session) -> Session:
+        session.remember_what_was_told()
+        return session
+
+
+def _must_rebuild(stored: str, prompt: Prompt) -> Sequence[str]:
+    """Which of the sections that count changed. They stand first in a prompt, so its beginning tells."""
+    binding = [section for section in prompt.sections if section.name in BINDING]
+    begins = "\n\n".join(section.text for section in binding)
+    return [] if stored.startswith(begins) else [section.name for section in binding]
