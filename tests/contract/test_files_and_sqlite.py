@@ -21,7 +21,7 @@ def stores_at(home: Path, clock: FixedClock, until: ExitStack) -> Stores:
     database = until.enter_context(closing(Database(home / "herma.db", busy_timeout=5)))
     rows = CuratedRows(database)
     return Stores(
-        CuratedFiles(home, rows, lock_timeout=0.2, clock=clock),
+        CuratedFiles(home, rows, lock_timeout=2.0, clock=clock),
         rows,
         SqliteInbox(database),
         reopen=lambda: stores_at(home, clock, until),

@@ -74,8 +74,10 @@ def test_files_are_opened_without_rewriting_line_ends(home: Path, monkeypatch: p
     with Herma.open(home) as h:
         monkeypatch.setattr(os, "O_BINARY", binary, raising=False)
         monkeypatch.setattr(os, "open", recording)
+        atomic.flags.cache_clear()
         assert h.memory.apply("memory", Add("one\ntwo")).ok
         assert h.memory.entries("memory") == ["one\ntwo"]
+    atomic.flags.cache_clear()
     assert opened["MEMORY.md"] & opened[".MEMORY.md.tmp"] & binary
 
 

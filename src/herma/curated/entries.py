@@ -59,6 +59,8 @@ def clean(content: str) -> str:
 def _trim(piece: str) -> str:
     """Strip blanks, and delimiter lines left dangling at the end, which would swallow the next entry when joined."""
     piece = piece.strip(_BLANK)
+    if not piece.endswith("\n§"):
+        return piece
     end = len(piece)
     while piece.endswith("\n§", 0, end):
         end -= 2

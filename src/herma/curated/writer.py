@@ -62,9 +62,9 @@ class Writer:
         limit = self._limits[place.target]
 
         def change(document: Document) -> MemoryOutcome:
-            if drifted := self._drift(place, document):
-                return drifted
             entries = unique(parse(document.text))
+            if drifted := self._drift(place, document, entries):
+                return drifted
             result = apply(entries, ops, limit, place.target)
             match result.outcome:
                 case Applied() as applied:
@@ -90,9 +90,10 @@ class Writer:
     def rehearse(self, place: Place, ops: Sequence[MemoryOp]) -> MemoryOutcome:
         """What `write` would say now, without writing."""
         document = self._documents.read(place)
-        if drifted := self._drift(place, document):
+        entries = unique(parse(document.text))
+        if drifted := self._drift(place, document, entries):
             return drifted
-        outcome = apply(unique(parse(document.text)), ops, self._limits[place.target], place.target).outcome
+        outcome = apply(entries, ops, self._limits[place.target], place.target).outcome
         return self._with_advice(place, outcome) if isinstance(outcome, OverBudget) else outcome
 
     def undo(self, change: Change, author: Author) -> MemoryOutcome:
@@ -198,12 +199,11 @@ class Writer:
                 self._history.annotate(place, carried_over(before, after, known, self._clock())[:_NOTED])
             yield document
 
-    def _drift(self, place: Place, document: Document) -> Drifted | None:
+    def _drift(self, place: Place, document: Document, entries: Sequence[str]) -> Drifted | None:
         """A document that must not be rewritten: not text, or one entry longer than everything may be."""
         if document.trouble:
             return self._unreadable(place, document)
         limit = self._limits[place.target]
-        entries = unique(parse(document.text))
         longest = max(map(len, entries), default=0)
         if longest <= limit:
             return None

@@ -68,9 +68,7 @@ class CuratedFiles:
 
     @contextmanager
     def hold(self, place: Place) -> Iterator[Document]:
-        # A linked file is locked and replaced where it really lies: the link survives, and homes that share it
-        # share the lock.
-        path = Path(os.path.realpath(path_of(self._home, place)))
+        path = _where_it_lies(path_of(self._home, place))
         _make_folder(path.parent)
         lock = path.with_name(path.name + ".lock")
         with self._one_thread(place, lock), exclusive(lock, self._lock_timeout) as alone:
@@ -104,7 +102,7 @@ class CuratedFiles:
         return change_id
 
     def back_up(self, place: Place, document: Document) -> str:
-        path = Path(os.path.realpath(path_of(self._home, place)))
+        path = _where_it_lies(path_of(self._home, place))
         data = document.raw if document.raw is not None else document.text.encode()
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._clock()))
         try:
@@ -139,7 +137,7 @@ class CuratedFiles:
     # ── settling ──
 
     def _settle(self, place: Place, path: Path, *, alone: bool) -> Document:
-        """Bring the history into line with the file. Marks of what is done wait for the next change."""
+        """Bring the history into line with the file."""
         self._settle_open(place, path, alone=alone)
         document = read_document(path)
         if document.trouble:
@@ -199,7 +197,7 @@ class _Unusable(Exception):
 def _read_regular(path: Path) -> bytes:
     """The bytes of an ordinary file. A pipe or a device could keep us waiting for ever."""
     handle = os.open(path, flags("O_RDONLY", "O_NONBLOCK"))
-    with open(handle, "rb", buffering=0) as file:  # noqa: PTH123  the path is open already
+    try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):
             raise _Unusable("is a folder, not a file")
@@ -207,7 +205,17 @@ def _read_regular(path: Path) -> bytes:
             raise _Unusable("is not an ordinary file")
         if status.st_size > _MOST_BYTES:
             raise _Unusable(f"has {status.st_size:,} bytes; a memory file may have {_MOST_BYTES:,}")
-        return file.read()
+        parts = [os.read(handle, status.st_size + 1)]
+        while parts[-1]:
+            parts.append(os.read(handle, 2**20))
+        return b"".join(parts)
+    finally:
+        os.close(handle)
+
+
+def _where_it_lies(path: Path) -> Path:
+    """A linked file is locked and replaced at its target: the link survives, homes that share it share the lock."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _version(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from herma.ports import Place
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
+@lru_cache(maxsize=256)
 def path_of(home: Path, place: Place) -> Path:
     """`memories/MEMORY.md`, `memories/projects/<folder>/MEMORY.md`, `memories/users/<folder>/USER.md`."""
     folder = home / "memories"

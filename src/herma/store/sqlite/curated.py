@@ -68,7 +68,6 @@ class CuratedRows:
         }
 
         def work(connection: apsw.Connection) -> int:
-            connection.execute(self._sql["settle_done"], _key(place))
             change_id = insert_returning_id(connection, self._sql["insert_change"], bindings)
             self._upsert(connection, place, list((change.notes or {}).values()), change_id)
             return change_id

@@ -1,18 +1,11 @@
 -- last_change --
--- The newest change of a document that was not void: what the file should hold now.
+-- The newest change of a document that was not void: what the file should hold now. Only this one can still be in
+-- doubt: whoever makes a change has settled those before it, so an older one that is marked open happened.
 SELECT id, before_hash, after_hash, after_text, state
   FROM curated_changes
  WHERE profile = :profile AND project = :project AND user = :user AND target = :target AND state <> 'void'
  ORDER BY id DESC
  LIMIT 1;
-
--- settle_done --
--- Whoever holds the document has seen that its file is what the open change meant it to be. Only the newest can be open.
-UPDATE curated_changes SET state = 'done'
- WHERE state = 'open'
-   AND id = (SELECT id FROM curated_changes
-              WHERE profile = :profile AND project = :project AND user = :user AND target = :target AND state <> 'void'
-              ORDER BY id DESC LIMIT 1);
 
 -- settle_void --
 UPDATE curated_changes SET state = 'void' WHERE id = :id AND state = 'open';

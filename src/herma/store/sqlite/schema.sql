@@ -9,7 +9,8 @@ CREATE TABLE meta (
 ) STRICT, WITHOUT ROWID;
 
 -- One row per change to a curated document. The text before a change is the text after the one before it: hand edits are rows too,
--- so the chain has no gaps. state: open (intended; the file may or may not have been replaced), done, void (never happened).
+-- so the chain has no gaps. state: open (intended; of the newest one only the file can tell whether it happened, an older one did),
+-- done (recorded after it happened: a hand edit), void (never happened).
 CREATE TABLE curated_changes (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     at          REAL NOT NULL,
