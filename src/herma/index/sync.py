@@ -21,6 +21,8 @@ Answer = TypeVar("Answer")
 
 SEARCH_INDEXES = 2_000
 """Messages that a search indexes itself before it answers."""
+SEARCH_WAITS = 0.8
+"""Seconds after which it answers with what there is."""
 SUSPICION_PAUSE = 60.0
 BUSY_WAIT = 0.5
 """How long a search waits for another process that is indexing; then it answers with what there is."""
@@ -80,11 +82,13 @@ class Index:
         lag = self._follower.lag(at_most)
         if lag == 0:
             return 0
-        if lag > at_most:
+        if lag <= at_most:
+            deadline = self._clock() + SEARCH_WAITS
+            self._try_catching_up(BUSY_WAIT, stop=lambda: self._clock() > deadline)
+            lag = self._follower.lag(at_most)
+        if lag:
             self._background.begin()
-            return lag
-        self._try_catching_up(BUSY_WAIT)
-        return self._follower.lag(at_most)
+        return lag
 
     def missing(self, limit: int = 500) -> Sequence[int]:
         """The newest messages that are not indexed yet, newest first."""
@@ -158,7 +162,6 @@ class Index:
                     continue
                 self._follower.damaged = True
                 if self.catch_up():
-                    self._background.begin()
                     return otherwise
         return otherwise
 
