@@ -68,6 +68,7 @@ def test_no_spelling_can_close_the_fence(opening: str, closing: str) -> None:
         "« memory-context » et 《memory-context》",
         "R&D &lt;b&gt; 100% \\u0041 %3Ca href%3E &amp; &",
         "<mem0ry-context>",
+        "<&ſol;memory &daſh; <Kelvin> <String>",
         "cut off in <memory-con",
     ],
 )

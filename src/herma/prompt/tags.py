@@ -38,6 +38,8 @@ _LETTERS = {
     "ո": "n",
 }
 
+# Without ASCII, ignoring case would take the long ſ for an s, and the Kelvin sign for a k.
+_FLAGS = re.IGNORECASE | re.ASCII
 _NAMES = {"lt": "<", "gt": ">", "sol": "/", "hyphen": "-", "dash": "-", "lowbar": "-", "nbsp": " "}
 _ESCAPE = (
     rf"&(?:amp;){{0,2}}+(?:#x(?P<hex>[0-9a-f]{{1,7}}+)|#(?P<dec>[0-9]{{1,7}}+)|(?P<name>{'|'.join(_NAMES)}));?+"
@@ -73,21 +75,21 @@ _GROWING = rf"(?:[&%\\](?:{_HALF_LESS_THAN})\Z|&(?:amp;){{0,2}}+(?:#x0{{0,5}}+3c
 _PLAUSIBLE = r"(?![\s/]*+[^\s/m<&%\\\x00-\x1f\x7f-\U0010ffff])(?![\s/]*+m[^e<&%\\\x00-\x1f\x7f-\U0010ffff])"
 _BEFORE = rf"(?:{_HALF_LESS_THAN})(?={_OPENER}{_PLAUSIBLE})"
 
-ESCAPE = re.compile(_ESCAPE, re.IGNORECASE)
-UNFINISHED = re.compile(rf"{_HALF_ESCAPE}(?:\Z|{_GROWING})", re.IGNORECASE)
+ESCAPE = re.compile(_ESCAPE, _FLAGS)
+UNFINISHED = re.compile(rf"{_HALF_ESCAPE}(?:\Z|{_GROWING})", _FLAGS)
 """The beginning of an escape, at the very end of what has arrived."""
-HALF_BEFORE_OPENER = re.compile(rf"{_HALF_ESCAPE}(?={_OPENER})", re.IGNORECASE)
+HALF_BEFORE_OPENER = re.compile(rf"{_HALF_ESCAPE}(?={_OPENER})", _FLAGS)
 """The beginning of an escape, with a `<` where its end should be."""
-OPENER = re.compile(rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|{_BEFORE})", re.IGNORECASE)
+OPENER = re.compile(rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|{_BEFORE})", _FLAGS)
 """A unit that stands for `<`, unless what follows shows at once that it begins no tag; or half of one before one."""
 OPENER_OR_HALF = re.compile(
     rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|(?P<half>(?:{_HALF_LESS_THAN})(?:\Z|{_GROWING}))|{_BEFORE})",
-    re.IGNORECASE,
+    _FLAGS,
 )
 FILLER = re.compile(r"\s+")
-PLAIN = re.compile(r"(?P<lead>[\s/]*+)memory[\s_-]*+context", re.IGNORECASE)
+PLAIN = re.compile(r"(?P<lead>[\s/]*+)memory[\s_-]*+context", _FLAGS)
 """The head after its `<` in plain ASCII and in one piece: nearly every real tag. Stepping through it finds the same."""
-PLAIN_HEAD = re.compile(rf"{PLAIN.pattern}(?=[\s/<>])", re.IGNORECASE)
+PLAIN_HEAD = re.compile(rf"{PLAIN.pattern}(?=[\s/<>])", _FLAGS)
 
 
 class Step(Enum):
