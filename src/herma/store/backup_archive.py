@@ -1,0 +1,206 @@
+"""The file that a backup is: a tar file compressed with zstd, whose first member says what the others must be."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from herma.errors import ForeignStore, StoreError
+from herma.store.sqlite.opening import VERSION
+from herma.store.sqlite.salvage_file import sync_folder
+
+FORMAT = 1
+SUFFIX = ".tar.zst"
+MANIFEST = "manifest.json"
+FOLDERS = ("memories", "skills")
+FILES = ("config.yaml", "SOUL.md")
+SECRETS = (".env",)
+DATABASE = "herma.db"
+_MOST_MANIFEST = 64 * 2**20
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup holds. `kept`: it was given a name, and is never pruned. `damage`: what was wrong already then."""
+
+    format: int
+    herma: str
+    created: float
+    name: str = ""
+    kept: bool = False
+    database: int = 0
+    store_id: str = ""
+    epoch: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    files: dict[str, tuple[int, str]] = field(default_factory=dict)
+    secrets: bool = False
+    skipped: tuple[str, ...] = ()
+    damage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup file. `manifest` is None when it cannot be read, and `trouble` says why; `verified` is when, if ever."""
+
+    path: Path
+    size: int
+    manifest: Manifest | None
+    trouble: str = ""
+    verified: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.name.removesuffix(SUFFIX)
+
+
+def look_at(path: Path) -> Backup:
+    """What a backup says about itself, without reading all of it."""
+    try:
+        status = path.stat()
+        with members(path) as each:
+            manifest = _manifest(*next(each, (None, None)))
+    except (OSError, StoreError, ValueError) as exc:
+        return Backup(path, path.stat().st_size if path.exists() else 0, None, str(exc))
+    return Backup(path, status.st_size, manifest, verified=_marked(path, status))
+
+
+def unpack(backup: Backup, stage: Path, progress: Progress | None = None) -> None:
+    """Extract what the manifest names into an empty folder, checking each name and each hash. Nothing else gets out."""
+    manifest = backup.manifest
+    if manifest is None:
+        raise ForeignStore(f"{backup.path} is not a backup: {backup.trouble}.", hint="`herma backup list` shows them.")
+    left, done = dict(manifest.files), 0
+    total = sum(size for size, _ in left.values())
+    with members(backup.path) as each:
+        next(each, None)
+        for member, stream in each:
+            refuse_unsafe(member)
+            if member.name not in left or stream is None:
+                raise StoreError(f"{member.name} is not in the manifest, or is there twice.")
+            size, digest = left.pop(member.name)
+            goal = stage / member.name
+            goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if member.size != size or _copy(stream, goal, size) != digest:
+                raise StoreError(f"{member.name} is not what it was when the backup was made.")
+            done += size
+            if progress:
+                progress(done, total)
+    if left:
+        raise StoreError(f"{next(iter(left))} is missing.")
+
+
+def refuse_unsafe(member: tarfile.TarInfo) -> None:
+    """Only ordinary files, and only below the folders and under the names that a backup has."""
+    path = PurePosixPath(member.name)
+    strange = "\\" in member.name or ":" in member.name or "\0" in member.name or str(path) != member.name
+    if not member.isreg() or path.is_absolute() or ".." in path.parts or strange:
+        raise StoreError(f"{member.name!r} in the backup is not an ordinary file below the home.")
+    alone = len(path.parts) == 1 and path.name in (*FILES, *SECRETS, DATABASE)
+    if not alone and not (len(path.parts) > 1 and path.parts[0] in FOLDERS):
+        raise StoreError(f"{member.name!r} does not belong in a backup.")
+
+
+@contextmanager
+def members(path: Path) -> Iterator[Iterator[tuple[tarfile.TarInfo, Any]]]:
+    """What is in a backup file, in order, each with its content."""
+    import zstandard
+
+    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as plain:
+        try:
+            with tarfile.open(fileobj=plain, mode="r|") as archive:
+                yield ((member, archive.extractfile(member) if member.isreg() else None) for member in archive)
+        except (tarfile.TarError, zstandard.ZstdError, EOFError) as exc:
+            raise StoreError(f"{path} is damaged or not a backup ({exc}).") from exc
+
+
+def _copy(stream: BinaryIO, goal: Path, size: int) -> str:
+    """Write what a stream holds to a new file, never more than `size`. → its SHA-256."""
+    digest = sha256()
+    with goal.open("xb") as file:
+        while size > 0 and (chunk := stream.read(min(size, 2**20))):
+            digest.update(chunk)
+            file.write(chunk)
+            size -= len(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    goal.chmod(0o600)
+    return digest.hexdigest()
+
+
+def _manifest(member: tarfile.TarInfo | None, stream: Any) -> Manifest:
+    if member is None or member.name != MANIFEST or stream is None or member.size > _MOST_MANIFEST:
+        raise StoreError("it has no manifest")
+    fields = json.loads(stream.read())
+    if not isinstance(fields, dict) or not isinstance(fields.get("format"), int) or "herma" not in fields:
+        raise StoreError("its manifest is not ours")
+    if fields["format"] > FORMAT or int(fields.get("database") or 0) > VERSION:
+        raise StoreError(f"it was made by a newer Herma ({fields['herma']}); upgrade first")
+    known = {name: value for name, value in fields.items() if name in Manifest.__dataclass_fields__}
+    files = {str(name): (int(size), str(digest)) for name, (size, digest) in dict(known.get("files", {})).items()}
+    return Manifest(**{**known, "files": files, "skipped": tuple(known.get("skipped", ()))})
+
+
+def write_archive(path: Path, manifest: Manifest, stage: Path) -> None:
+    import zstandard
+
+    temporary = path.with_name(f".{path.name}.tmp.part")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        with open(handle, "wb") as file:  # noqa: PTH123  the path is open already
+            with (
+                zstandard.ZstdCompressor(level=6).stream_writer(file, closefd=False) as packed,
+                tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+            ):
+                text = json.dumps(asdict(manifest), ensure_ascii=False, indent=1).encode()
+                archive.addfile(_member(MANIFEST, len(text), manifest.created), io.BytesIO(text))
+                for name, (size, _) in manifest.files.items():
+                    with (stage / name).open("rb") as content:
+                        archive.addfile(_member(name, size, manifest.created), content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _member(name: str, size: int, at: float) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size, member.mtime, member.mode = size, int(at), 0o600
+    return member
+
+
+# ── what is remembered about one: when it was last found to be good ──
+
+
+def mark_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.verified")
+
+
+def mark(path: Path) -> None:
+    """Remember that this very file was read and found to be good. A folder that cannot be written forgets it."""
+    status = path.stat()
+    text = json.dumps({"size": status.st_size, "changed": status.st_mtime_ns, "at": time.time()})
+    try:
+        mark_of(path).write_text(text, encoding="utf-8")
+    except OSError:
+        return
+
+
+def _marked(path: Path, status: os.stat_result) -> float | None:
+    try:
+        known = json.loads(mark_of(path).read_text(encoding="utf-8"))
+        same = (known["size"], known["changed"]) == (status.st_size, status.st_mtime_ns)
+        return float(known["at"]) if same else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,61 @@
+-- without_session --
+-- Sessions that messages name and that were not found, with what their messages tell about them.
+SELECT session, min(timestamp), max(timestamp) FROM messages
+ WHERE session NOT IN (SELECT key FROM sessions)
+ GROUP BY session;
+
+-- stand_in --
+-- A session of which only its number was found, or what an index says.
+INSERT INTO sessions (key, id, source, profile, project, user, chat, reason, conversation, started, last_active)
+VALUES (:key, :id, 'recovered', '', '', '', '', 'new', :id, :started, :last_active);
+
+-- lost_prompts --
+UPDATE sessions SET prompt = NULL WHERE prompt NOT IN (SELECT id FROM payloads);
+
+-- lost_undone --
+UPDATE curated_changes SET undoes = NULL WHERE undoes NOT IN (SELECT id FROM curated_changes);
+
+-- purged --
+-- Rows that were deleted for good, found again on pages that were not overwritten yet: they stay deleted.
+DELETE FROM messages WHERE id BETWEEN :first AND :last;
+
+-- in_pieces --
+-- Messages with values that are put together from pieces.
+SELECT id, content, parts, tool_calls, reasoning, sent, sent_parts, extra
+  FROM messages
+ WHERE id > :after
+   AND 'blob' IN (typeof(content), typeof(parts), typeof(tool_calls), typeof(reasoning), typeof(sent),
+                  typeof(sent_parts), typeof(extra))
+ ORDER BY id LIMIT 500;
+
+-- payload_ids --
+SELECT id FROM payloads;
+
+-- use --
+INSERT OR IGNORE INTO payload_uses (payload, message) VALUES (?, ?);
+
+-- unused --
+SELECT count(*) FROM payloads p
+ WHERE NOT EXISTS (SELECT 1 FROM payload_uses u WHERE u.payload = p.id)
+   AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.prompt = p.id);
+
+-- recount --
+UPDATE sessions
+   SET message_count = (SELECT count(*) FROM messages m WHERE m.session = sessions.key AND m.hidden = '');
+
+-- counted --
+SELECT key, id, message_count FROM sessions;
+
+-- message_ids --
+SELECT id FROM messages ORDER BY id;
+
+-- change --
+INSERT INTO changes (gone, first_id, count) VALUES (0, ?, ?);
+
+-- sequence --
+-- Numbers that were given out once are not given out again.
+INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?);
+
+-- untitled --
+-- A title is unique; of two rows that have the same one, only the first keeps it.
+SELECT 1 FROM sessions WHERE title = ? AND profile = ? AND user = ? AND deleted IS NULL;

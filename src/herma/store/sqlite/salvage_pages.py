@@ -1,0 +1,293 @@
+"""The pages of a database file, read without SQLite: it stops at the first damaged page, and this must not.
+
+The format is the published one: https://sqlite.org/fileformat2.html. Nothing here trusts a number that it read; what
+does not fit is `Unreadable`, and costs the page or the row that it stands in, nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
+_SIZES = {512 << shift for shift in range(8)}
+_FIXED = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
+_FRAME = 24
+
+Value: TypeAlias = int | float | str | bytes | None
+
+
+class Unreadable(Exception):
+    """These bytes are not what they should be."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One row as it lies in the file. Of a row whose chain of pages breaks off, the values up to there: `cut`."""
+
+    values: list[Value]
+    rowid: int = 0
+    cut: bool = False
+    garbled: bool = False
+    pages: list[int] = field(default_factory=list)
+
+
+class PageFile:
+    """A database file together with its write-ahead log."""
+
+    def __init__(self, path: Path, log: Path | None = None) -> None:
+        self._file = path.open("rb")
+        self._length = path.stat().st_size
+        head = self._file.read(100)
+        self._newest: dict[int, bytes] = {}
+        self.lost_frames = 0
+        data = log.read_bytes() if log is not None and log.exists() else b""
+        self.size = _page_size(head, data) or self._likeliest_size()
+        self.reserved = head[20] if len(head) > 20 and head[20] <= 32 else 0
+        if len(data) >= 32:
+            self._newest, self.lost_frames = committed_pages(data, self.size)
+        self.count = max([-(-self._length // self.size), *self._newest])
+        self.header_ok = self.page(1)[:16] == b"SQLite format 3\0" and _declared_size(self.page(1)) == self.size
+
+    def page(self, number: int) -> bytes:
+        """The newest committed content of a page; zeros for what the file no longer has."""
+        if number in self._newest:
+            return self._newest[number]
+        if not 1 <= number <= self.count:
+            raise Unreadable(f"there is no page {number}")
+        try:
+            self._file.seek((number - 1) * self.size)
+            data = self._file.read(self.size)
+        except OSError as exc:  # a bad sector
+            raise Unreadable(f"page {number}: {exc}") from exc
+        return data.ljust(self.size, b"\0")
+
+    def _likeliest_size(self) -> int:
+        """Without a header: the size at which most pages begin like one of a table."""
+        scores: dict[int, float] = {}
+        for size in sorted(_SIZES, reverse=True):
+            begin = range(size, self._length, max(size, self._length // 2000 // size * size))
+            hits = 0
+            for at in begin:
+                self._file.seek(at)
+                head = self._file.read(8)
+                start = int.from_bytes(head[5:7], "big")
+                hits += (
+                    head[:1] in (b"\x05", b"\x0d") and 8 < start < size and 0 < int.from_bytes(head[3:5], "big") < size
+                )
+            scores[size] = hits / max(1, len(begin))
+        return max(scores, key=lambda size: scores[size])
+
+    def free(self) -> set[int]:
+        """Pages that hold nothing any more, as far as their list can be read. What stands in them was deleted."""
+        found: set[int] = set()
+        trunk = int.from_bytes(self.page(1)[32:36], "big") if self.header_ok else 0
+        while 1 < trunk <= self.count and trunk not in found:
+            found.add(trunk)
+            data = self.page(trunk)
+            following, leaves = struct.unpack_from(">II", data)
+            if leaves > self.size // 4 - 2:
+                break
+            found.update(n for n in struct.unpack_from(f">{leaves}I", data, 8) if 1 < n <= self.count)
+            trunk = following
+        return found
+
+    def close(self) -> None:
+        self._file.close()
+
+    # ── b-trees ──
+
+    def kind(self, number: int) -> int:
+        return self.page(number)[100 if number == 1 else 0]
+
+    def children(self, number: int) -> list[tuple[int, int | None]]:
+        """The pages below an interior page, in order; of a table, with the largest key that each may hold."""
+        data, base, cells = self._cells(number, 12)
+        is_table = data[base] == TABLE_INTERIOR
+        found: list[tuple[int, int | None]] = []
+        for at in cells:
+            key = _signed(varint(data, at + 4)[0]) if is_table else None
+            found.append((int.from_bytes(data[at : at + 4], "big"), key))
+        return [*found, (int.from_bytes(data[base + 8 : base + 12], "big"), None)]
+
+    def rows(self, number: int, kind: int = 0) -> Iterator[Record | Unreadable]:
+        """What a leaf of a table, or any page of an index, holds; a row that makes no sense comes as the reason.
+
+        `kind` is what the page is taken for, whatever it says itself.
+        """
+        kind = kind or self.kind(number)
+        data, _, cells = self._cells(number, 8 if kind in (TABLE_LEAF, INDEX_LEAF) else 12)
+        for at in cells:
+            try:
+                yield self._row(data, at + (4 if kind == INDEX_INTERIOR else 0), kind == TABLE_LEAF, number)
+            except (Unreadable, IndexError, struct.error) as exc:
+                yield Unreadable(str(exc))
+
+    def _cells(self, number: int, header: int) -> tuple[bytes, int, list[int]]:
+        data = self.page(number)
+        base = 100 if number == 1 else 0
+        count = int.from_bytes(data[base + 3 : base + 5], "big")
+        start = base + header
+        if start + 2 * count > self.size - self.reserved:
+            raise Unreadable(f"page {number} cannot hold {count} rows")
+        return data, base, [at for at in struct.unpack_from(f">{count}H", data, start) if at >= start + 2 * count]
+
+    def _row(self, data: bytes, at: int, is_table: bool, number: int) -> Record:
+        length, at = varint(data, at)
+        rowid = 0
+        if is_table:
+            number_, at = varint(data, at)
+            rowid = _signed(number_)
+        if not 2 <= length <= self.count * self.size:
+            raise Unreadable(f"page {number}: a row of {length} bytes")
+        payload, pages, cut = self._payload(data, at, length, is_table)
+        values, whole, garbled = parse_record(payload, cut)
+        return Record(values, rowid, not whole, garbled, [number, *pages])
+
+    def _payload(self, data: bytes, at: int, length: int, is_table: bool) -> tuple[bytes, list[int], bool]:
+        """The bytes of a row, from its page and from the chain that goes on. → and whether the chain breaks off."""
+        usable = self.size - self.reserved
+        most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
+        if length <= most:
+            if at + length > usable:
+                raise Unreadable("a row reaches beyond its page")
+            return data[at : at + length], [], False
+        least = (usable - 12) * 32 // 255 - 23
+        local = least + (length - least) % (usable - 4)
+        local = local if local <= most else least
+        if at + local + 4 > usable:
+            raise Unreadable("a row reaches beyond its page")
+        parts, left = [data[at : at + local]], length - local
+        following = int.from_bytes(data[at + local : at + local + 4], "big")
+        pages: list[int] = []
+        while left > 0:
+            if not 1 < following <= self.count or following in pages:
+                return b"".join(parts), pages, True
+            page = self.page(following)
+            pages.append(following)
+            parts.append(page[4 : 4 + min(left, usable - 4)])
+            left -= usable - 4
+            following = int.from_bytes(page[:4], "big")
+        return b"".join(parts), pages, following != 0
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of one to nine bytes. → it, and where it ends."""
+    value = 0
+    for offset in range(8):
+        byte = data[at + offset]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, at + offset + 1
+    return value << 8 | data[at + 8], at + 9
+
+
+def _signed(value: int) -> int:
+    return value - ((value >> 63) << 64)
+
+
+def parse_record(payload: bytes, cut: bool = False) -> tuple[list[Value], bool, bool]:
+    """The values of a row; → and whether they are all there; and whether text had to be mended."""
+    header, at = varint(payload, 0)
+    if not at <= header <= len(payload):
+        raise Unreadable("a row's head is too long")
+    body, garbled = header, False
+    values: list[Value] = []
+    while at < header:
+        kind, at = varint(payload, at)
+        if kind in (10, 11) or at > header:
+            raise Unreadable("a row with an unknown type")
+        size = _FIXED[kind] if kind < 10 else (kind - 12) // 2
+        raw = payload[body : body + size]
+        if len(raw) < size:
+            if not cut:
+                raise Unreadable("a row's head does not fit its length")
+            if kind >= 13 and kind % 2 and raw:
+                values.append(raw.decode("utf-8", "ignore"))
+            return values, False, garbled
+        value, mended = _value(kind, raw)
+        values.append(value)
+        garbled = garbled or mended
+        body += size
+    if body != len(payload) and not cut:
+        raise Unreadable("a row's head does not fit its length")
+    return values, True, garbled or cut
+
+
+def _value(kind: int, raw: bytes) -> tuple[Value, bool]:
+    if kind == 0:
+        return None, False
+    if kind == 7:
+        return float(struct.unpack(">d", raw)[0]), False
+    if kind < 10:
+        return (kind - 8 if kind >= 8 else int.from_bytes(raw, "big", signed=True)), False
+    if kind % 2 == 0:
+        return raw, False
+    try:
+        return raw.decode(), False
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "replace"), True
+
+
+def _declared_size(head: bytes) -> int:
+    size = int.from_bytes(head[16:18], "big")
+    return 65536 if size == 1 else size
+
+
+def _page_size(head: bytes, log: bytes) -> int:
+    """As the log says, or the file; 0 when neither does."""
+    if len(log) >= 32 and int.from_bytes(log[:4], "big") & ~1 == 0x377F0682:
+        size = int.from_bytes(log[8:12], "big")
+        if size in _SIZES:
+            return size
+    size = _declared_size(head)
+    return size if size in _SIZES and head[:16] == b"SQLite format 3\0" else 0
+
+
+# ── the write-ahead log ──
+
+
+def committed_pages(log: bytes, size: int) -> tuple[dict[int, bytes], int]:
+    """The newest content of each page in the log's finished transactions. → and how many frames could not be used.
+
+    Checksums run through the whole log. Where one does not fit, the next frame tells whether the damage is that one's
+    only: its checksum goes on from the stored one.
+    """
+    if int.from_bytes(log[:4], "big") & ~1 != 0x377F0682:
+        return {}, len(log) // (size + _FRAME)
+    order = ">" if log[3] & 1 else "<"
+    state = _sum(order, log[:24], (0, 0))
+    if state != struct.unpack(">II", log[24:32]):
+        return {}, (len(log) - 32) // (size + _FRAME)
+    salts = log[16:24]
+    done: dict[int, bytes] = {}
+    open_: dict[int, bytes] = {}
+    lost, suspect = 0, 0
+    for at in range(32, len(log) - size - _FRAME + 1, size + _FRAME):
+        head, page = log[at : at + _FRAME], log[at + _FRAME : at + _FRAME + size]
+        if head[8:16] != salts:
+            break  # from before the log began anew
+        stored: tuple[int, int] = struct.unpack(">II", head[16:24])
+        fits = _sum(order, page, _sum(order, head[:8], state)) == stored
+        state = stored
+        if not fits:
+            suspect += 1
+            continue
+        lost, suspect = lost + suspect, 0
+        number, commit = struct.unpack(">II", head[:8])
+        open_[number] = page
+        if commit:
+            done |= open_
+            open_ = {}
+    return done, lost + suspect
+
+
+def _sum(order: str, data: bytes, state: tuple[int, int]) -> tuple[int, int]:
+    first, second = state
+    for one, two in struct.iter_unpack(f"{order}II", data):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + two + first) & 0xFFFFFFFF
+    return first, second
