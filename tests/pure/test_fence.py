@@ -19,6 +19,7 @@ SPELLINGS = [
     ('<memory-context a="b>c">', "</memory-context>"),
     ("＜memory-context＞", "＜／memory-context＞"),
     ("‹memory-context›", "‹/memory-context›"),
+    ("\u2329memory-context\u232a", "\u3008/memory-context\u3009"),
     ("⟨memory‑context⟩", "⟨/memory—context⟩"),
     ("<mеmоrу-соntехt>", "</mеmоrу-соntехt>"),
     ("<ｍｅｍｏｒｙ－ｃｏｎｔｅｘｔ>", "</ｍｅｍｏｒｙ－ｃｏｎｔｅｘｔ>"),

@@ -19,8 +19,8 @@ TAG = "memory-context"
 LONGEST_ESCAPE = 24
 """No escape is longer, so no more than this is ever held back for the sake of an unfinished one."""
 
-_OPENERS = "<＜﹤‹〈〈⟨❮❰⧼˂ᐸ"
-_CLOSERS = ">＞﹥›〉〉⟩❯❱⧽˃ᐳ"
+_OPENERS = "<＜﹤‹〈\u2329⟨❮❰⧼˂ᐸ"
+_CLOSERS = ">＞﹥›〉\u232a⟩❯❱⧽˃ᐳ"
 _SLASHES = "/／⁄∕⧸╱"
 _DASHES = "-‐‑‒–—―−﹣－ー_＿"
 # Letters of the name whose imitations the general table reads as other letters, or does not know.
@@ -118,7 +118,7 @@ def folded(char: str) -> str:
     if unicodedata.category(char) in ("Cf", "Mn", "Me", "Cc"):
         return ""
     plain = fold(char, lookalikes=True).text
-    return plain if len(plain) == 1 else "?"
+    return plain if len(plain) == 1 and plain not in "<>" else "?"
 
 
 def unit_at(text: str, at: int) -> tuple[str, int]:
