@@ -360,6 +360,24 @@ def test_the_index_is_what_building_it_gives(
     assert settled(folder, feed) == settled(anew, feed)
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.text(), min_size=1, max_size=30))
+def test_any_text_is_indexed_as_it_is_checked(tmp_path_factory: pytest.TempPathFactory, given_texts: list[str]) -> None:
+    feed, files = Feed(first=SHARD - 10), SqliteIndexFiles(tmp_path_factory.mktemp("index"))
+    feed.append(*given_texts)
+    index = Index(files, feed)
+    assert index.wait(30)
+    while files.current().tidy():
+        pass
+    for thorough in (True, False):
+        assert files.current().check(index._follower.rows, thorough=thorough) == ""
+    for text in given_texts:
+        index.find(Terms(any_of=((text,),), prefix=frozenset({text})), 5)
+        index.find(Terms(any_of=((text,),), all_of=(((text, text),),), none_of=((text,),)), 5)
+        index.vocabulary(text, 5)
+    index.close()
+
+
 def test_a_folder_that_cannot_be_written_is_no_failure_of_the_search(feed: Feed, tmp_path: Path) -> None:
     missing = tmp_path / "not" / "there"
     index = Index(SqliteIndexFiles(missing), feed)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from herma.errors import StoreBusy, StoreError
+from herma.errors import HermaError, StoreBusy
 from herma.ports import IndexUnusable
 
 QUIET = 0.2
@@ -75,7 +75,7 @@ class Background:
             except StoreBusy:
                 self._stopping.wait(_RETRY)
                 self.begin(check=check)
-            except (StoreError, IndexUnusable) as error:
+            except (HermaError, IndexUnusable) as error:
                 self.trouble = str(error)
 
     def _wait(self) -> bool:

@@ -5,6 +5,7 @@ Nothing here can lose a message: whatever happens to the stored index, it is der
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,12 +54,21 @@ class Verified:
 class Index:
     """Implements `TextIndex`."""
 
-    def __init__(self, files: IndexFiles, feed: ChangeFeed, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        files: IndexFiles,
+        feed: ChangeFeed,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
         self._files = files
         self._feed = feed
         self._clock = clock
+        self._alive = alive
+        self._process = os.getpid()
         self._follower = Follower(files, feed)
-        self._background = Background(self._follower.in_slices, self._verify_quietly)
+        self._background = Background(self._follower.in_slices, self._glance)
         self._suspected: float | None = None
         self._trouble = ""
 
@@ -66,12 +76,14 @@ class Index:
 
     def find(self, terms: Terms, limit: int) -> Found:
         """The best `limit` messages for these terms among what is indexed."""
+        self._alive()
         wanted = sieve(terms)
         nothing = Found((), 0, exhausted=False, notes=("The index is being rebuilt.",))
         return self._asking(lambda: self._files.current().find(wanted, limit), nothing)
 
     def vocabulary(self, part: str, limit: int = 20) -> Sequence[str]:
         """Words (stems) that contain `part`, commonest first; only the newest part of the index is looked at."""
+        self._alive()
         part = clean(part).strip().lower()
         if not part:
             return ()
@@ -79,6 +91,7 @@ class Index:
 
     def catch_up(self, at_most: int = SEARCH_INDEXES) -> int:
         """Index what is new if that is at most so many messages. → how many messages are still missing."""
+        self._alive()
         lag = self._follower.lag(at_most)
         if lag == 0:
             return 0
@@ -92,6 +105,7 @@ class Index:
 
     def missing(self, limit: int = 500) -> Sequence[int]:
         """The newest messages that are not indexed yet, newest first."""
+        self._alive()
         return self._follower.newest_missing(limit)
 
     def suspect(self) -> None:
@@ -105,10 +119,12 @@ class Index:
 
     def written(self, messages: int = 1) -> None:
         """Messages were committed: they are indexed in the background when writing pauses."""
+        self._alive()
         self._background.written(messages)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until everything is indexed. → False when time was up first, or the index cannot be written."""
+        self._alive()
         deadline = self._clock() + (_WAIT * 60 if timeout is None else timeout)
         while self._follower.lag(SEARCH_INDEXES) and (left := deadline - self._clock()) > 0:
             self._try_catching_up(min(left, 1.0), stop=lambda: self._clock() > deadline)
@@ -118,22 +134,16 @@ class Index:
 
     def rebuild(self, progress: Progress = silent) -> None:
         """Build the index from the transcript, in the caller's time. Searches go on with the old one."""
+        self._alive()
         self._follower.rebuild(_WAIT, progress)
 
     def verify(self) -> Verified:
-        """Compare the index with the transcript; build it anew if they differ."""
-        try:
-            trouble = self._difference()
-            if trouble:
-                self._try_catching_up(_WAIT)  # the transcript may have changed meanwhile
-                trouble = self._difference()
-        except IndexUnusable as error:
-            trouble = str(error)
-        if trouble:
-            self.rebuild()
-        return Verified(trouble, rebuilt=bool(trouble))
+        """Compare the index with the transcript, message by message; build it anew if they differ."""
+        self._alive()
+        return self._check(thorough=True)
 
     def status(self) -> IndexStatus:
+        self._alive()
         state = self._follower.state()
         trouble = self._trouble or self._background.trouble
         lag = self._follower.lag(SEARCH_INDEXES)
@@ -141,13 +151,15 @@ class Index:
 
     def drop(self) -> None:
         """Delete the stored index. The next search builds a new one."""
+        self._alive()
         with self._files.hold(_WAIT):
             self._files.drop()
 
     def close(self) -> None:
         """Stop indexing after the slice at hand, and let go of the files."""
-        self._background.close(_CLOSE)
-        self._files.close()
+        if self._process == os.getpid():  # a forked child has neither the thread nor the right to the files
+            self._background.close(_CLOSE)
+            self._files.close()
 
     def _asking(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
         """Ask the stored index; a damaged one is built anew, at once when that is quick."""
@@ -176,13 +188,26 @@ class Index:
         except StoreError as error:
             self._trouble = str(error)
 
-    def _difference(self) -> str:
-        with self._files.hold(_WAIT):
-            trouble = self._files.current().check(self._follower.rows)
-            if not trouble and self._follower.lag(0) == 0:
-                trouble = "" if self._follower.state().messages == self._feed.message_count() else "counts differ"
-            return trouble
+    def _check(self, *, thorough: bool) -> Verified:
+        try:
+            trouble = self._difference(thorough=thorough)
+            if trouble:  # or the transcript changed meanwhile
+                self._try_catching_up(_WAIT)
+                with self._files.hold(_WAIT):
+                    trouble = self._difference(thorough=thorough)
+        except IndexUnusable as error:
+            trouble = str(error)
+        if trouble:
+            self._follower.rebuild(_WAIT)
+        return Verified(trouble, rebuilt=bool(trouble))
 
-    def _verify_quietly(self, stop: Callable[[], bool]) -> None:
-        if not stop():
-            self.verify()
+    def _difference(self, *, thorough: bool) -> str:
+        trouble = self._files.current().check(self._follower.rows, thorough=thorough)
+        if not trouble and self._follower.lag(0) == 0 and self._follower.state().messages != self._feed.message_count():
+            return "counts differ"
+        return trouble
+
+    def _glance(self, stop: Callable[[], bool]) -> None:
+        """A check that is over in a moment, for suspicions: most of them only mean that there was nothing to find."""
+        if not stop() and self._follower.position(self._feed.position()) is not None:
+            self._check(thorough=False)

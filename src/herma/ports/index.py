@@ -133,8 +133,10 @@ class IndexTables(Protocol):
 
     def digests(self, message_ids: Sequence[int]) -> Mapping[int, int]: ...
 
-    def check(self, rows: Callable[[Sequence[int]], Sequence[IndexRow]]) -> str:
-        """Compare what is stored with what these rows give. → what is wrong, in a few words; empty when nothing is."""
+    def check(self, rows: Callable[[Sequence[int]], Sequence[IndexRow]], *, thorough: bool) -> str:
+        """Compare what is stored with what these rows give: everything, or a sample in a moment. → what is wrong, in a
+        few words; empty when nothing is.
+        """
         ...
 
 

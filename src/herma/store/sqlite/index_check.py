@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -10,10 +12,13 @@ import apsw
 from herma.ports import IndexRow
 from herma.store.sqlite.index_connection import Connections, fetch, meta
 from herma.store.sqlite.index_weights import LAST, SHARD_BITS, WEIGHED
+from herma.store.sqlite.index_words import tokenizer
 from herma.store.sqlite.queries import queries
 
 Rows = Callable[[Sequence[int]], Sequence[IndexRow]]
 _BATCH = 256
+_SAMPLE = 200
+_WORDS = 12
 
 
 def compare(connections: Connections, rows: Rows) -> str:
@@ -52,6 +57,44 @@ def _compare_shard(connections: Connections, shard: int, checksum: int | None, r
     expected = words_checksum(again, 0) if again is not None else checksum
     with connections.reading(afresh=True) as connection:
         return "" if words_checksum(connection, shard) == expected else "words differ"
+
+
+def sample(connections: Connections, rows: Rows) -> str:
+    """A few messages anywhere, found by their own words, and one full shard."""
+    with connections.reading(afresh=True) as connection:
+        meta(connection)
+        shards = fetch(connection, "SELECT id, stage, checksum FROM shards WHERE messages > 0")
+        ids = {message for shard, _, _ in shards for message in _some(connection, shard, 1 + _SAMPLE // len(shards))}
+        stored = dict(fetch(connection, queries("index")["known"], (json.dumps(sorted(ids)),)))
+        given = rows(sorted(ids))
+        if {row.id: row.digest for row in given} != stored:
+            return "messages differ"
+        if not all(_finds(connection, row) for row in given):
+            return "words differ"
+        full = [(shard, checksum) for shard, stage, checksum in shards if stage == WEIGHED]
+        if full:
+            shard, checksum = secrets.choice(full)
+            return "" if words_checksum(connection, shard) == checksum else "words differ"
+    return ""
+
+
+def _some(connection: apsw.Connection, shard: int, count: int) -> list[int]:
+    start = (shard << SHARD_BITS) + secrets.randbelow(LAST + 1)
+    after = fetch(connection, "SELECT id FROM docs WHERE id >= ? ORDER BY id LIMIT ?", (start, count))
+    before = fetch(connection, "SELECT id FROM docs WHERE id < ? ORDER BY id DESC LIMIT ?", (start, count))
+    return [row[0] for row in (*after, *before)]
+
+
+def _finds(connection: apsw.Connection, row: IndexRow) -> bool:
+    """Whether a message is found by its first words."""
+    tokens = tokenizer(connection)
+    words = [word.replace('"', " ") for word in row.text.split()[:_WORDS]]
+    phrases = [f'"{word}"' for word in words if tokens(word)]
+    if not phrases:
+        return True
+    shard = row.id >> SHARD_BITS
+    sql = f"SELECT 1 FROM shard_{shard} WHERE shard_{shard} MATCH ? AND rowid = ?"
+    return bool(fetch(connection, sql, (" AND ".join(phrases), row.id & LAST)))
 
 
 def words_checksum(connection: apsw.Connection, shard: int) -> int:

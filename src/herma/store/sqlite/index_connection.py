@@ -49,6 +49,7 @@ class Connections:
         self._idle: list[apsw.Connection] = []
         self._writer: apsw.Connection | None = None
         self._mutex = threading.Lock()
+        self._writing = threading.Lock()
         self._closed = False
 
     @contextmanager
@@ -67,7 +68,7 @@ class Connections:
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
         """One transaction. The caller holds the lock of the home's index."""
-        with guarded(self.path):
+        with self._writing, guarded(self.path):
             if self._writer is None:
                 self._writer = _connect(self.path, apsw.SQLITE_OPEN_READWRITE)
             connection = self._writer
@@ -84,9 +85,12 @@ class Connections:
         with self._mutex:
             self._closed = True
             idle, self._idle = self._idle, []
-        for connection in [*idle, *([self._writer] if self._writer else [])]:
+        for connection in idle:
             connection.close(True)
-        self._writer = None
+        with self._writing:  # a slice may be at work in another thread
+            if self._writer is not None:
+                self._writer.close(True)
+            self._writer = None
 
     def _put_back(self, connection: apsw.Connection) -> None:
         if connection.in_transaction:

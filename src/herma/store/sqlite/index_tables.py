@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 
 from herma.ports import Found, IndexRow, IndexState, Position, Sieve
-from herma.store.sqlite.index_check import compare
+from herma.store.sqlite.index_check import compare, sample
 from herma.store.sqlite.index_connection import Connections, fetch, meta
 from herma.store.sqlite.index_search import search
 from herma.store.sqlite.index_weights import LAST, SHARD_BITS, WEIGHING, Weigher
@@ -91,8 +91,8 @@ class SqliteIndexTables:
         with self._connections.reading() as connection:
             return dict(fetch(connection, self._sql["known"], (json.dumps([*message_ids]),)))
 
-    def check(self, rows: Callable[[Sequence[int]], Sequence[IndexRow]]) -> str:
-        return compare(self._connections, rows)
+    def check(self, rows: Callable[[Sequence[int]], Sequence[IndexRow]], *, thorough: bool) -> str:
+        return compare(self._connections, rows) if thorough else sample(self._connections, rows)
 
     def close(self) -> None:
         self._connections.close()

@@ -7,7 +7,7 @@ rare words, phrases, beginnings, and the shards that are still filling.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import apsw
@@ -59,7 +59,7 @@ class Words:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._sql = queries("index")
-        self._tokenizer = connection.fts5_tokenizer("porter", _TOKENIZER)
+        self._tokens = tokenizer(connection)
         rows = fetch(connection, self._sql["shards"])
         self.shards = [Shard(number, messages, stage) for number, messages, stage in rows if messages]
         self.total = sum(shard.messages for shard in self.shards)
@@ -115,10 +115,6 @@ class Words:
         blobs = fetch(self._connection, self._sql["strong"], (size, shard, word.term))
         return decode(blobs[0][0]) if blobs else ()
 
-    def _tokens(self, text: str) -> list[str]:
-        flags = {"include_offsets": False, "include_colocated": False}
-        return [str(token) for token in self._tokenizer(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags)]
-
     def _endings(self, begun: str) -> list[str]:
         """Words whose stem is shorter than the beginning that was typed: for `compressio`, `compressions`."""
         whole = {begun + ending[i:] for ending in _ENDINGS for i in range(1, len(ending)) if begun.endswith(ending[:i])}
@@ -168,6 +164,13 @@ class Words:
             found.update((message, max(found[message], scored[message])) for message in found.keys() & scored)
             scored.update(found)
         return len(scored) - before
+
+
+def tokenizer(connection: apsw.Connection) -> Callable[[str], list[str]]:
+    """How FTS5 divides and stems text."""
+    divide = connection.fts5_tokenizer("porter", _TOKENIZER)
+    flags = {"include_offsets": False, "include_colocated": False}
+    return lambda text: [str(token) for token in divide(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags)]
 
 
 def _quoted(text: str, begun: bool) -> str:
