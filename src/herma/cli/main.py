@@ -37,6 +37,11 @@ COMMANDS: dict[str, Lazy] = {
         "herma.cli.memory:memory",
         "See and change what agents remember: MEMORY.md (notes) and USER.md (the user's profile).",
     ),
+    "search": Lazy("herma.cli.search:search", "Find what was said in past sessions, in any language."),
+    "sessions": Lazy("herma.cli.sessions:sessions", "See, find, move and clear out past sessions."),
+    "index": Lazy("herma.cli.index:index", "Look after the search index, which is made from the transcripts."),
+    "doctor": Lazy("herma.cli.doctor:doctor", "Look whether everything is all right, and repair what is not."),
+    "backup": Lazy("herma.cli.backup:backup", "Make, check and restore backups of everything."),
     "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it."),
 }
 

@@ -1,0 +1,139 @@
+"""`herma index`: the derived search index. It can be dropped at any time; transcripts are not in it."""
+
+from __future__ import annotations
+
+import click
+
+from herma.cli.frame import HermaGroup, yes_option
+from herma.cli.sessions.desk import Desk, with_sessions
+from herma.cli.sessions.wording import count, size
+from herma.index import IndexStatus
+
+
+@click.group(cls=HermaGroup)
+def index() -> None:
+    """Look after the search index. It is made from the transcripts, and holds nothing that is not in them.
+
+    Searching keeps it up to date by itself; none of this is needed in everyday use.
+
+    \b
+    Examples:
+      herma index status
+      herma index verify
+      herma index rebuild
+    """
+
+
+@index.command()
+@with_sessions
+def status(desk: Desk) -> None:
+    """Show how far the index is, and how large.
+
+    \b
+    Examples:
+      herma index status
+      herma index status --json
+    """
+    found = desk.h.index.status()
+    stored = _stored(desk)
+    if desk.context.json:
+        path = desk.h.home / "index.db"
+        desk.context.print_json(
+            {
+                "ok": not found.trouble,
+                "file": path,
+                "there": path.exists(),
+                "messages": found.messages,
+                "stored_messages": stored,
+                "lag": found.lag,
+                "size": found.size,
+                "rebuilding": found.rebuilding,
+                "trouble": found.trouble or None,
+            }
+        )
+        return
+    desk.context.line(_described(found, stored))
+    if found.rebuilding:
+        desk.context.line("It is being built anew; searches go on meanwhile.")
+    if found.trouble:
+        desk.context.line(f"! {found.trouble}")
+        desk.context.line(f"To build it anew: {desk.command('index', 'rebuild')}")
+    elif found.lag:
+        desk.context.line(f"The next search indexes them, or do it now: {desk.command('index', 'rebuild')}")
+
+
+def _stored(desk: Desk) -> int:
+    total = desk.transcripts.stats()
+    return total.messages + total.hidden_messages
+
+
+def _described(found: IndexStatus, stored: int) -> str:
+    if not stored and not found.messages:
+        return "There are no messages yet, so there is nothing to index."
+    if not found.messages:
+        return f"There is no index yet; {count(stored, 'message')} to be indexed."
+    behind = f", {count(found.lag, 'message')} behind" if found.lag else ", up to date"
+    return f"{count(found.messages, 'message')} indexed{behind}, {size(found.size)}."
+
+
+@index.command()
+@with_sessions
+def rebuild(desk: Desk) -> None:
+    """Build the index anew from the transcripts. Searches go on with the old one meanwhile.
+
+    \b
+    Examples:
+      herma index rebuild
+    """
+    with desk.context.progress("Indexing messages", _stored(desk)) as report:
+        desk.h.index.rebuild(report)
+    found = desk.h.index.status()
+    if desk.context.json:
+        desk.context.print_json({"ok": True, "messages": found.messages, "lag": found.lag, "size": found.size})
+    desk.context.line(f"Built anew: {_described(found, _stored(desk))}")
+
+
+@index.command()
+@with_sessions
+def verify(desk: Desk) -> None:
+    """Compare the index with the transcripts; build it anew if they differ.
+
+    \b
+    Examples:
+      herma index verify
+      herma index verify --json
+    """
+    if not desk.context.json:
+        desk.context.line(f"Comparing {count(_stored(desk), 'message')} with the index …")
+    found = desk.h.index.verify()
+    if desk.context.json:
+        desk.context.print_json({"ok": True, "trouble": found.trouble or None, "rebuilt": found.rebuilt})
+        return
+    if found.trouble:
+        desk.context.line(f"They differed ({found.trouble}), so it was built anew.")
+    else:
+        desk.context.line("The index is what the transcripts say.")
+
+
+@index.command()
+@yes_option
+@with_sessions
+def drop(desk: Desk) -> None:
+    """Delete the index. Nothing is lost: the next search builds a new one.
+
+    \b
+    Examples:
+      herma index drop --yes
+    """
+    path = desk.h.home / "index.db"
+    there = path.exists()
+    if there and not desk.context.confirm("Delete the index? The next search builds it again, which may take a while."):
+        if desk.context.json:
+            desk.context.print_json({"ok": False, "outcome": "Declined", "message": "Nothing was deleted."})
+        desk.context.line("Nothing was deleted.")
+        desk.context.exit(1)
+    if there:
+        desk.h.index.drop()
+    if desk.context.json:
+        desk.context.print_json({"ok": True, "dropped": there})
+    desk.context.line("The index is deleted." if there else "There is no index.")

@@ -1,0 +1,103 @@
+"""`herma sessions list`: one line per conversation."""
+
+from __future__ import annotations
+
+import click
+
+from herma.cli.sessions.desk import Desk, limit_option, sessions, with_sessions
+from herma.cli.sessions.wording import count, flags, name_of, session_json, when
+from herma.transcript.retention import DAY, GRACE_DAYS
+from herma.types import SessionFilter, SessionInfo
+
+
+@sessions.command("list")
+@limit_option
+@click.option("--source", metavar="NAME", help="Only sessions from there: cli, telegram, cron, …")
+@click.option("--project", metavar="NAME", help="Only sessions of this project, or below this folder.")
+@click.option("--search", metavar="TEXT", help="Only those with this in their title or id.")
+@click.option("--archived", is_flag=True, help="Only those that were archived.")
+@click.option("--deleted", is_flag=True, help="Those that were deleted and can still be brought back.")
+@click.option("--all", "everything", is_flag=True, help="Archived ones and those of subagents too.")
+@with_sessions
+def list_(
+    desk: Desk,
+    limit: int,
+    source: str | None,
+    project: str | None,
+    search: str | None,
+    archived: bool,
+    deleted: bool,
+    everything: bool,
+) -> None:
+    """List conversations, the last active first. What was said is found by `herma search`.
+
+    \b
+    Examples:
+      herma sessions list
+      herma sessions list --source cli --limit 50
+      herma sessions list --search login
+      herma sessions list --deleted
+    """
+    if deleted:
+        _deleted(desk)
+        return
+    which = SessionFilter(
+        source=source,
+        project=project,
+        search=search,
+        archived=True if archived else None if everything else False,
+        delegated=None if everything or archived else False,
+    )
+    found = desk.transcripts.list(which, limit=limit + 1)
+    more, found = len(found) > limit, found[:limit]
+    if desk.context.json:
+        desk.context.print_json({"ok": True, "sessions": [session_json(one) for one in found], "more": more})
+        return
+    table(desk, found)
+    if not found:
+        _nothing(desk, filtered=which != SessionFilter(archived=False, delegated=False))
+    if more:
+        desk.context.line(f"There are more: {desk.command('sessions', 'list', '--limit', str(limit * 5))}")
+
+
+def table(desk: Desk, found: list[SessionInfo]) -> None:
+    """Conversations or sessions, one line each; columns that say nothing are left out."""
+    if not found:
+        return
+    columns = ["id", "last active", "source", "messages"]
+    rows = [[one.id, when(one.last_active), one.source, f"{one.message_count:>8,}"] for one in found]
+    for title, values in (("project", [one.scope.project for one in found]), ("", [flags(one) for one in found])):
+        if any(values):
+            columns.append(title)
+            rows = [[*row, value] for row, value in zip(rows, values, strict=True)]
+    columns.append("title or first words")
+    desk.context.table(columns, [[*row, name_of(one)] for row, one in zip(rows, found, strict=True)])
+
+
+def _nothing(desk: Desk, *, filtered: bool) -> None:
+    stats = desk.transcripts.stats()
+    if not stats.sessions:
+        desk.context.line("No sessions yet. They appear here when an agent works with this home.")
+    elif filtered:
+        desk.context.line(f"None of the {count(stats.conversations, 'conversation')} fits what you asked for.")
+    if stats.sessions and not filtered:
+        every = desk.command("sessions", "list", "--all")
+        desk.context.line(f"All {count(stats.conversations, 'conversation')} are archived or a subagent's: {every}")
+
+
+def _deleted(desk: Desk) -> None:
+    """What waits to be purged, with the day until which it can be brought back."""
+    found = desk.transcripts.deleted()
+    if desk.context.json:
+        listed = [session_json(one) for one in found]
+        desk.context.print_json({"ok": True, "sessions": listed, "more": False})
+        return
+    if not found:
+        desk.context.line("Nothing is deleted.")
+        return
+    rows = [
+        (one.id, when(one.deleted), when((one.deleted or 0) + GRACE_DAYS * DAY), one.message_count, name_of(one))
+        for one in found
+    ]
+    desk.context.table(["id", "deleted", "gone for good", "messages", "title or first words"], rows)
+    desk.context.line(f"To bring one back: {desk.command('sessions', 'undelete', found[0].id)}")

@@ -1,0 +1,109 @@
+"""How sessions are put into words for people, and into JSON for programs. Pure."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from herma.transcript.wire import to_wire
+from herma.types import Message, SessionInfo
+
+Json = dict[str, Any]
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """`1 session`, `2 sessions`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size(number: float) -> str:
+    """Bytes as people say them: `640 bytes`, `12.4 MB`."""
+    if number < 1000:
+        return count(int(number), "byte")
+    for unit in ("kB", "MB", "GB"):
+        number /= 1000
+        if number < 1000:
+            return f"{number:.1f} {unit}"
+    return f"{number / 1000:.1f} TB"
+
+
+def when(at: float | None) -> str:
+    """Local time to the minute; `-` where there is none, seconds where no calendar has it."""
+    if at is None:
+        return "-"
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    except (ValueError, OverflowError, OSError):
+        return f"{at:.0f}"
+
+
+def iso(at: float | None) -> str | None:
+    if at is None:
+        return None
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def one_line(text: str, width: int) -> str:
+    """The beginning of a text on one line."""
+    line = " ".join(text[: width * 4].split())
+    return line if len(line) <= width and len(text) <= width * 4 else line[: width - 1].rstrip() + "…"
+
+
+def name_of(session: SessionInfo, width: int = 72) -> str:
+    """What people know a conversation by: its title, or how it begins."""
+    if session.title:
+        return session.title
+    return one_line(session.preview, width) if session.preview else "(empty)" if not session.message_count else "-"
+
+
+def flags(session: SessionInfo) -> str:
+    """What is special about it."""
+    found = ["archived"] if session.archived else []
+    if session.reason in ("branch", "delegation"):
+        found.append(session.reason)
+    return ", ".join(found)
+
+
+# ── JSON ──
+
+
+def session_json(session: SessionInfo) -> Json:
+    return {
+        "id": session.id,
+        "title": session.title,
+        "source": session.source,
+        "project": session.scope.project or None,
+        "user": session.scope.user or None,
+        "chat": session.scope.chat or None,
+        "model": session.model,
+        "started": iso(session.started),
+        "last_active": iso(session.last_active),
+        "ended": iso(session.ended),
+        "end_reason": session.end_reason,
+        "conversation": session.conversation,
+        "parent": session.parent,
+        "reason": session.reason,
+        "archived": session.archived,
+        "deleted": iso(session.deleted),
+        "messages": session.message_count,
+        "tool_calls": session.tool_call_count,
+        "usage": asdict(session.usage),
+        "preview": session.preview,
+    }
+
+
+def message_json(message: Message) -> Json:
+    """Everything that is kept of a message, under the names that models use."""
+    kept = to_wire(message, kept=True)
+    return {
+        "id": message.id,
+        "session": message.session_id,
+        **kept,
+        "timestamp": iso(message.timestamp),
+        "hidden": message.hidden or None,
+    }
