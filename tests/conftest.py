@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from herma.cli.person import AGENT_MARKERS
+from herma.testing.prefix import watch_prefixes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 TERMINAL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "_HERMA_COMPLETE")
@@ -25,6 +27,13 @@ def user_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("USERPROFILE", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def prefixes() -> Iterator[None]:
+    """In every session of every test, what was sent to the model is never changed afterwards."""
+    with watch_prefixes():
+        yield
 
 
 @pytest.fixture

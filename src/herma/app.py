@@ -138,6 +138,12 @@ class Herma:
         )
         return self._opener.resume(resume, wish) if resume else self._opener.new(wish)
 
+    def branch(self, session_id: str, *, after: int | None = None, source: str = "library") -> Session:
+        """A conversation of its own that begins like another, up to and including the message `after`."""
+        self._check_alive()
+        wish = Wish(source=source, scope=Scope(self.settings.profile), identity=read_soul(self.home))
+        return self._opener.branch(session_id, wish, after=after)
+
     def close(self) -> None:
         """Let go of the databases. Closing twice does no harm."""
         self._closed = True

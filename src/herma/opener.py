@@ -132,6 +132,7 @@ class Opener:
             transcripts=self._transcripts,
             tools=self._tools,
             clock=self._clock,
+            replayed=self._history,
             live_updates=self._live_updates,
             result_tokens=self._result_tokens,
             warnings=prompt.warnings,

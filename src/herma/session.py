@@ -39,6 +39,7 @@ class Parts:
     transcripts: Transcripts
     tools: Tools
     clock: Callable[[], float]
+    replayed: Callable[[SessionInfo], list[Message]]
     live_updates: bool = True
     result_tokens: int = 500
     warnings: tuple[str, ...] = ()
@@ -111,6 +112,10 @@ class Session:
     def messages(self) -> tuple[Message, ...]:
         """The conversation as it stands, hidden messages left out."""
         return tuple(self._history)
+
+    def stored_messages(self) -> list[Message]:
+        """The conversation read back from the transcript: what a resumed session would send."""
+        return self._parts.replayed(self.info) if self._stored else []
 
     def begin_with(self, messages: Sequence[Message]) -> None:
         """Take over the beginning of another conversation."""

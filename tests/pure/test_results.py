@@ -75,9 +75,9 @@ def test_colours_and_progress_bars_are_removed() -> None:
 
 
 def test_identical_results_become_references() -> None:
-    first = compress_result(LOG, reference=7)
-    again = compress_result(LOG, reference=9, seen={digest(LOG): 7})
-    assert "message 7" in again.text
+    first = compress_result(LOG, reference="7")
+    again = compress_result(LOG, reference="9", seen={digest(LOG): "7"})
+    assert 'tool_call_id "7"' in again.text
     assert "session_search" in again.text
     assert again.kept < 40 < first.kept
     assert compress_result("ok", seen={digest("ok"): 7}).text == "ok"
@@ -93,7 +93,7 @@ def test_logs_keep_head_tail_and_errors() -> None:
         "ValueError: nope",
     ]
     lines[320] = "2026-03-01 10:00:00 INFO finished with 0 errors"
-    result = compress_result("\n".join(lines), limit_tokens=4_000, reference=88)
+    result = compress_result("\n".join(lines), limit_tokens=4_000, reference="88")
     shown = result.text.splitlines()
     assert shown[:25] == lines[:25]
     assert shown[-11:-1] == lines[-10:]
@@ -104,7 +104,7 @@ def test_logs_keep_head_tail_and_errors() -> None:
     assert not any("0 errors" in line for line in shown)
     assert any("lines left out" in line for line in shown)
     assert shown[-1].startswith("[Shortened from about ")
-    assert "session_search around message 88" in shown[-1]
+    assert 'session_search with tool_call_id "88"' in shown[-1]
 
 
 def test_code_over_fifty_lines_is_shortened_even_if_it_fits() -> None:
@@ -125,7 +125,7 @@ def test_errors_survive_a_tight_limit() -> None:
 
 
 def test_tables_keep_their_shape() -> None:
-    text = compress_result(CSV, reference=5).text
+    text = compress_result(CSV, reference="5").text
     assert "[csv table: 300 rows × 3 columns]" in text
     assert "columns: name, latency, share" in text
     latencies = [(at * 37) % 1009 for at in range(300)]
@@ -160,7 +160,7 @@ def test_the_rest_is_cut_in_the_middle() -> None:
     result = compress_result(text, reference="12")
     assert result.text.startswith("Begin. ")
     assert result.text.endswith("The end.")
-    assert "session_search around message 12" in result.text
+    assert 'session_search with tool_call_id "12"' in result.text
     assert result.how == "cut in the middle"
     assert result.dropped > 4_000
 
@@ -184,18 +184,18 @@ TEXTS = st.text(max_size=300) | st.lists(PIECES, max_size=200).map("".join) | PI
 @given(
     TEXTS,
     st.integers(0, 600),
-    st.sampled_from([None, 3, "abc"]),
+    st.sampled_from([None, "3", "abc"]),
     st.sampled_from([None, "json", "log", "code", "table", "text"]),
 )
-def test_the_limit_holds(text: str, limit: int, reference: int | str | None, kind: Kind | None) -> None:
+def test_the_limit_holds(text: str, limit: int, reference: str | None, kind: Kind | None) -> None:
     result = compress_result(
-        text, limit_tokens=limit, reference=reference, kind=kind, seen={digest("a,b,c\n" * 300): 1}
+        text, limit_tokens=limit, reference=reference, kind=kind, seen={digest("a,b,c\n" * 300): "1"}
     )
     assert estimate(result.text) <= limit
     assert len(result.text) <= len(text)
     assert result.kept == estimate(result.text)
     assert result == compress_result(
-        text, limit_tokens=limit, reference=reference, kind=kind, seen={digest("a,b,c\n" * 300): 1}
+        text, limit_tokens=limit, reference=reference, kind=kind, seen={digest("a,b,c\n" * 300): "1"}
     )
 
 

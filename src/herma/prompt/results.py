@@ -77,14 +77,14 @@ def compress_result(
     *,
     limit_tokens: int = LIMIT,
     kind: Kind | None = None,
-    reference: str | int | None = None,
-    seen: Mapping[str, str | int] = MappingProxyType({}),
+    reference: str | None = None,
+    seen: Mapping[str, str] = MappingProxyType({}),
     count: Callable[[str], int] = estimate,
 ) -> Compressed:
     """At most `limit_tokens` of `text`, and never more characters than it has.
 
-    `seen` maps the digests of earlier results to the messages that hold them; `reference` is the message that holds
-    this one in full.
+    `reference` is the id of the tool call that this is the result of; `seen` maps the digests of earlier results to
+    theirs.
     """
     clean = _ANSI.sub("", text) if "\x1b" in text else text
     clean = _OVERWRITTEN.sub("", clean) if "\r" in clean else clean
@@ -92,7 +92,7 @@ def compress_result(
     fits = _fits(len(text), limit_tokens, count)
     earlier = seen.get(digest(text))
     if earlier is not None:
-        same = f"[The same result as in message {earlier}; session_search around message {earlier} shows it.]"
+        same = f"[The same result as that of {_call(earlier)}; session_search with {_call(earlier)} shows it in full.]"
         if fits(same) and len(same) < len(clean):
             return _done(same, total, count, "the same as an earlier result")
     kind = kind or kind_of(clean)
@@ -118,10 +118,14 @@ def _done(text: str, total: int, count: Callable[[str], int], how: str) -> Compr
     return Compressed(text, kept, max(0, total - kept), how)
 
 
-def _note(total: int, reference: str | int | None) -> str:
+def _note(total: int, reference: str | None) -> str:
     if reference is None:
         return f"[Shortened from about {total:,} tokens; the transcript has it in full: session_search finds it.]"
-    return f"[Shortened from about {total:,} tokens; session_search around message {reference} shows it in full.]"
+    return f"[Shortened from about {total:,} tokens; session_search with {_call(reference)} shows it in full.]"
+
+
+def _call(reference: str) -> str:
+    return f'tool_call_id "{reference}"'
 
 
 def _shorter(text: str, kind: Kind) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@
 {query}                              discover: the best matches, each in its surroundings
 {session_id, around_message_id}      scroll: more of a conversation around a message
 {session_id}                         read: a whole session
+{tool_call_id}                       result: what a tool of this conversation returned, in full
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from herma.recall.search import Searcher, Sort
 from herma.recall.window import BRIEF, FULL, WINDOW, View, around, fit, lines, with_bookends
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, unknown, when
+from herma.tools.whole_result import whole_result
 from herma.transcript import Transcripts
 from herma.types import Hit, Message, Scope, SessionFilter, SessionInfo
 
@@ -47,6 +49,8 @@ _PROPERTIES = {
     "session_id": ("string", "A session to read, or to scroll in."),
     "around_message_id": ("integer", "With session_id: the message whose surroundings to show."),
     "window": ("integer", f"Messages on each side of it, 1 to {WIDEST}; {WINDOW} if left out."),
+    "tool_call_id": ("string", "A tool call of this conversation whose shortened result you need in full."),
+    "offset": ("integer", "With tool_call_id: where to go on in a long result."),
     "role_filter": ("string", "Only messages of these roles, with commas between."),
     "explain": ("boolean", "Say why each result is there."),
 }
@@ -73,6 +77,9 @@ class _Desk:
     def run(self, arguments: Json, context: ToolContext) -> Json:
         session_id = _text(arguments.get("session_id"))
         anchor = arguments.get("around_message_id")
+        if call_id := _text(arguments.get("tool_call_id")):
+            offset = _number(arguments.get("offset")) or 0
+            return whole_result(self._transcripts, session_id or context.author.session, call_id, offset)
         if session_id and anchor not in (None, ""):
             return self._scroll(session_id, _number(anchor), arguments, context)
         if session_id:

@@ -1,0 +1,70 @@
+"""A check for whole test suites: in every session, what was sent to the model is never changed afterwards.
+
+    @pytest.fixture(autouse=True)
+    def prefixes():
+        with watch_prefixes():
+            yield
+
+Rewinding shortens a conversation; it is the only move besides growing that a session makes by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from herma.prompt.fence import sanitize
+from herma.session import Session
+from herma.transcript.replay import as_sent
+from herma.transcript.wire import text_of
+
+
+@contextmanager
+def watch_prefixes() -> Iterator[None]:
+    """Check every request of every session inside the block. `AssertionError` at the first that breaks a rule."""
+    sent: WeakKeyDictionary[Session, list[str]] = WeakKeyDictionary()
+    before_model, rewind = Session.before_model, Session.rewind
+
+    def watched(session: Session, *args: Any, **options: Any) -> Any:
+        request = before_model(session, *args, **options)
+        now = [_canonical(message) for message in request]
+        earlier = sent.get(session, [])
+        for index, (was, is_) in enumerate(zip(earlier, now, strict=False)):
+            assert was == is_, (
+                f"message {index} of session {session.id} was changed after it had been sent:\n{was}\n{is_}"
+            )
+        assert len(now) >= len(earlier), f"session {session.id} lost messages that had been sent"
+        sent[session] = now
+        check_stored(session, request)
+        return request
+
+    def rewound(session: Session, turns: int = 1) -> str:
+        text = rewind(session, turns)
+        sent[session] = sent.get(session, [])[: len(session.messages) + 1]
+        return text
+
+    setattr(Session, "before_model", watched)  # noqa: B010  a patch, and meant to be one
+    setattr(Session, "rewind", rewound)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(Session, "before_model", before_model)  # noqa: B010
+        setattr(Session, "rewind", rewind)  # noqa: B010
+
+
+def check_stored(session: Session, request: list[dict[str, Any]]) -> None:
+    """Everything sent can be derived from what is stored, and no stored content holds a fence."""
+    kept = session.stored_messages()
+    assert [_canonical(as_sent(message)) for message in kept] == [_canonical(message) for message in request[1:]], (
+        f"session {session.id} sent something that its transcript does not hold"
+    )
+    for message in kept:
+        text = text_of(message.content)
+        assert sanitize(text) == text, f"message {message.id} is stored with a fence in it"
+
+
+def _canonical(message: dict[str, Any]) -> str:
+    return json.dumps(message, sort_keys=True, ensure_ascii=False)
