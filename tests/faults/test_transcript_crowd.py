@@ -1,0 +1,302 @@
+"""Many writers on one transcript: threads that share commits, processes that share the file."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from herma import Herma
+from herma.errors import StoreBusy, StoreError, UsageError
+from herma.store.sqlite.database import Database
+
+THREADS = 8
+WRITES = 60
+
+
+@pytest.fixture
+def database(home: Path) -> Iterator[Database]:
+    with closing(Database(home / "herma.db", busy_timeout=5)) as opened:
+        yield opened
+
+
+def put(key: str) -> Callable[[apsw.Connection], str]:
+    def work(connection: apsw.Connection) -> str:
+        connection.execute("INSERT INTO meta (key, value) VALUES (?, '')", (key,))
+        return key
+
+    return work
+
+
+def keys(database: Database) -> set[str]:
+    return {key for (key,) in database.rows("SELECT key FROM meta")}
+
+
+def together(*actions: Callable[[], object]) -> list[BaseException]:
+    """Run all at the same time. → what went wrong."""
+    wrong: list[BaseException] = []
+    start = threading.Barrier(len(actions))
+
+    def run(action: Callable[[], object]) -> None:
+        start.wait()
+        try:
+            action()
+        except BaseException as exc:  # noqa: BLE001  reported to the test
+            wrong.append(exc)
+
+    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    return wrong
+
+
+def test_every_thread_gets_its_own_result_and_everything_is_there(database: Database) -> None:
+    def writer(me: int) -> Callable[[], None]:
+        def run() -> None:
+            for number in range(WRITES):
+                assert database.write(put(f"{me}.{number}")) == f"{me}.{number}"
+                assert f"{me}.{number}" in keys(database)
+
+        return run
+
+    assert together(*[writer(me) for me in range(THREADS)]) == []
+    assert {f"{me}.{number}" for me in range(THREADS) for number in range(WRITES)} <= keys(database)
+
+
+def test_works_that_wait_share_a_transaction_and_one_bad_work_harms_nobody(database: Database) -> None:
+    """The leader is held inside its work until the others have queued up behind it."""
+    database.write(put("begun"))
+    queued = threading.Event()
+
+    def leader(connection: apsw.Connection) -> None:
+        assert queued.wait(20)
+        follower(connection, "leader")
+
+    def follower(connection: apsw.Connection, name: str) -> None:
+        put(name)(connection)
+        if name.startswith("bad"):
+            raise ValueError(name)
+
+    def submit(name: str) -> Callable[[], None]:
+        return lambda: database.write(lambda connection: follower(connection, name))
+
+    first = threading.Thread(target=database.write, args=(leader,))
+    first.start()
+    names = [f"good {n}" for n in range(6)] + [f"bad {n}" for n in range(3)]
+    wrong: list[str] = []
+
+    def one(name: str) -> None:
+        try:
+            submit(name)()
+        except ValueError as exc:
+            wrong.append(str(exc))
+
+    threads = [threading.Thread(target=one, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    while len(database._commits._queue) < len(names):
+        time.sleep(0.001)
+    begun = commits(database)
+    queued.set()
+    for thread in [first, *threads]:
+        thread.join(20)
+    assert sorted(wrong) == ["bad 0", "bad 1", "bad 2"]
+    assert {"leader", *names[:6]} <= keys(database)
+    assert not [key for key in keys(database) if key.startswith("bad")]
+    assert commits(database) == begun + 1
+
+
+def commits(database: Database) -> int:
+    """How often the file was committed to, as readers can tell."""
+    return int(database.rows("PRAGMA data_version")[0][0])
+
+
+def test_a_failing_leader_does_not_take_others_with_it(database: Database) -> None:
+    def bad() -> None:
+        with pytest.raises(ZeroDivisionError):
+            database.write(lambda _: 1 / 0)
+
+    assert together(*[bad if n % 2 else (lambda n=n: database.write(put(str(n)))) for n in range(16)]) == []
+    assert {str(n) for n in range(0, 16, 2)} <= keys(database)
+    assert not keys(database) & {str(n) for n in range(1, 16, 2)}
+
+
+def test_an_interrupted_leader_leaves_the_others_work_to_be_done_once(database: Database) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    def interrupted(connection: apsw.Connection) -> None:
+        put("interrupted")(connection)
+        entered.set()
+        assert go.wait(20)
+        raise KeyboardInterrupt
+
+    def lead() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            database.write(interrupted)
+
+    def follow(name: str) -> Callable[[], None]:
+        def run() -> None:
+            assert entered.wait(20)
+            database.write(put(name))
+
+        return run
+
+    def release() -> None:
+        while len(database._commits._queue) < 4:
+            time.sleep(0.001)
+        go.set()
+
+    assert together(lead, release, *[follow(f"f{n}") for n in range(4)]) == []
+    assert {f"f{n}" for n in range(4)} <= keys(database)
+    assert "interrupted" not in keys(database)
+
+
+def test_a_write_inside_a_write_is_refused_at_once(database: Database) -> None:
+    with pytest.raises(StoreError, match="inside another write"):
+        database.write(lambda _: database.write(put("x")))
+    database.write(put("y"))
+    assert "y" in keys(database)
+    assert "x" not in keys(database)
+
+
+def test_closing_waits_for_what_was_begun(home: Path) -> None:
+    database = Database(home / "herma.db")
+    entered = threading.Event()
+
+    def slow(connection: apsw.Connection) -> None:
+        entered.set()
+        time.sleep(0.1)
+        put("slow")(connection)
+
+    thread = threading.Thread(target=database.write, args=(slow,))
+    thread.start()
+    assert entered.wait(20)
+    database.close()
+    thread.join(20)
+    with pytest.raises(UsageError, match="closed"):
+        database.write(put("late"))
+    with closing(Database(home / "herma.db")) as again:
+        assert "slow" in keys(again)
+
+
+def test_readers_do_not_wait_for_a_writer(database: Database) -> None:
+    database.write(put("before"))
+
+    def work(connection: apsw.Connection) -> set[str]:
+        put("during")(connection)
+        return keys(database)
+
+    seen = database.write(work)
+    assert "before" in seen
+    assert "during" not in seen
+
+
+def test_a_busy_database_is_waited_for_until_the_deadline(home: Path) -> None:
+    with closing(Database(home / "herma.db", busy_timeout=0.2)) as database:
+        database.write(put("a"))
+        with closing(apsw.Connection(str(home / "herma.db"))) as other:  # the same library: locks are per process
+            other.execute("BEGIN IMMEDIATE")
+            wrong = together(*[lambda n=n: database.write(put(f"w{n}")) for n in range(3)])
+            assert [type(exc) for exc in wrong] == [StoreBusy] * 3
+            assert "a" in keys(database)
+            other.execute("ROLLBACK")
+        database.write(put("b"))
+        assert {"a", "b"} == keys(database) & {"a", "b", "w0", "w1", "w2"}
+
+
+# ── processes ──
+
+
+def appender(home: str, me: int, count: int) -> list[tuple[str, int, str]]:
+    """Append turns; → what was acknowledged."""
+    told = []
+    with Herma.open(home) as h:
+        session = h.transcripts.start("crowd", title="Same name")
+        for number in range(count):
+            texts = [f"{me}.{number}.{part}" for part in range(3)]
+            ids = h.transcripts.append(session, [{"role": "user", "content": text} for text in texts])
+            told += [(session, id_, text) for id_, text in zip(ids, texts, strict=True)]
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+def test_four_processes_append_to_one_home(home: Path, how: str) -> None:
+    with multiprocessing.get_context(how).Pool(4) as pool:
+        results = pool.starmap(appender, [(str(home), me, 40) for me in range(4)])
+    told = [one for result in results for one in result]
+    with Herma.open(home) as h:
+        there = [
+            (message.session_id, message.id, message.content)
+            for line in h.transcripts.list(limit=9)
+            for message in h.transcripts.messages(line.id)
+        ]
+        assert sorted(there) == sorted(told)
+        assert len({line.title for line in h.transcripts.list()}) == 4
+        assert h.transcripts.stats().messages == len(told)
+    with closing(sqlite3.connect(home / "herma.db")) as database:
+        assert database.execute("SELECT sum(count) FROM changes").fetchone() == (len(told),)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_is_refused_and_harms_nothing(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, [{"role": "user", "content": "before"}])
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            refused = 0
+            for call in (lambda: h.transcripts.append(session, [{"role": "user", "content": "x"}]), h.transcripts.list):
+                try:
+                    call()
+                except UsageError:
+                    refused += 1
+            h.close()
+            os.write(writer, str(refused).encode())
+            os.close(writer)
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            assert pipe.read() == "2"
+        os.waitpid(child, 0)
+        h.transcripts.append(session, [{"role": "user", "content": "after"}])
+        assert [one.content for one in h.transcripts.messages(session)] == ["before", "after"]
+
+
+FORK_AND_LEAVE = """
+import os, sys
+from herma import Herma
+h = Herma.open(sys.argv[1])
+session = h.transcripts.start("cli", session_id="s")
+h.transcripts.append(session, [{"role": "user", "content": "before"}])
+if os.fork() == 0:
+    del h
+    sys.exit(0)  # an orderly end, with everything that is torn down then
+os.wait()
+h.transcripts.append(session, [{"role": "user", "content": "after"}])
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_that_ends_orderly_takes_nothing_with_it(home: Path) -> None:
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", FORK_AND_LEAVE, str(home)], timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    with Herma.open(home) as h:
+        assert [one.content for one in h.transcripts.messages("s")] == ["before", "after"]

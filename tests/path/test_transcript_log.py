@@ -1,0 +1,354 @@
+"""Transcripts as their users have them: one home, real files, what happens to sessions from beginning to end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from herma import Herma
+from herma.errors import UsageError
+from herma.testing import FixedClock
+from herma.transcript import Transcripts, lineage
+from herma.types import Message, Scope, SessionFilter, SessionInfo, Usage
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
+    with Herma.open(home, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def log(h: Herma) -> Transcripts:
+    return h.transcripts
+
+
+def user(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **more}
+
+
+def test_a_session_from_beginning_to_end(log: Transcripts, clock: FixedClock) -> None:
+    session = log.start("cli", title=" Fix the login ", system_prompt="You are.", scope=Scope(project="/w"), model="m")
+    ids = log.append(session, [user("it fails", name="ann"), {"role": "assistant", "content": "Fixed."}])
+    log.record_usage(session, Usage(input=5, cost_usd=0.25))
+    clock.advance(60)
+    assert log.end(session, "done")
+    assert not log.end(session, "again")
+    info = log.get(session)
+    assert info is not None
+    assert (info.title, info.scope.project, info.model, info.reason) == ("Fix the login", "/w", "m", "new")
+    assert (info.message_count, info.usage.input, info.end_reason, info.ended) == (2, 5, "done", clock.now)
+    assert (info.preview, info.last_active, info.conversation) == ("it fails", clock.now - 60, session)
+    assert [message.id for message in log.messages(session)] == ids
+    assert log.messages(session)[0].extra == {"name": "ann"}
+    assert log.system_prompt(session) == "You are."
+    log.reopen(session)
+    assert log.end(session, "later")
+
+
+def test_bad_messages_write_nothing(log: Transcripts) -> None:
+    session = log.start("cli")
+    with pytest.raises(UsageError, match="Message 1"):
+        log.append(session, [user("fine"), {"role": "user", "content": 7}])
+    assert log.messages(session) == []
+
+
+def test_unknown_sessions_are_named(log: Transcripts) -> None:
+    log.start("cli")
+    for call in (
+        lambda: log.append("nope", [user("x")]),
+        lambda: log.messages("nope"),
+        lambda: log.end("nope", "x"),
+        lambda: log.reopen("nope"),
+        lambda: log.rename("nope", "x"),
+        lambda: log.archive("nope"),
+        lambda: log.delete("nope"),
+        lambda: log.tip("nope"),
+        lambda: log.record_usage("nope", Usage()),
+        lambda: log.restore_rewound("nope"),
+    ):
+        with pytest.raises(UsageError, match="'nope'"):
+            call()
+    with pytest.raises(UsageError, match="no deleted session"):
+        log.undelete("nope")
+
+
+@pytest.mark.parametrize("bad", ["", " ", "a\nb", " a", "x" * 201, "a\x00"])
+def test_ids_that_cannot_be(log: Transcripts, bad: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the id"):
+        log.start("cli", session_id=bad)
+
+
+def test_an_id_is_used_once(log: Transcripts) -> None:
+    assert log.start("cli", session_id="mine") == "mine"
+    with pytest.raises(UsageError, match="already"):
+        log.start("cli", session_id="mine")
+    log.delete("mine")
+    with pytest.raises(UsageError, match="already"):
+        log.start("cli", session_id="mine", title="Name")
+
+
+def test_wrong_beginnings(log: Transcripts) -> None:
+    with pytest.raises(UsageError, match="source"):
+        log.start(" ")
+    with pytest.raises(UsageError, match="no reason"):
+        log.start("cli", reason="boredom")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="at most 100"):
+        log.start("cli", title="x" * 101)
+
+
+def test_a_conversation_goes_on_and_keeps_its_name(log: Transcripts, clock: FixedClock) -> None:
+    first = log.start("cli", title="Name", scope=Scope(user="u"))
+    log.append(first, [user("one")])
+    clock.advance(1)
+    second = log.start("cli", parent=first, reason="compression")
+    third = log.start("cli", parent=second)
+    branch = log.start("cli", parent=second, reason="branch")
+    helper = log.start("cli", parent=second, reason="delegation")
+    log.append(second, [user("two")])
+    found = {id_: log.get(id_) for id_ in (second, third, branch, helper)}
+    assert [info.title for info in found.values() if info] == ["Name #2", "Name #3", "Name #4", None]
+    assert [info.reason for info in found.values() if info] == ["compression", "resume", "branch", "delegation"]
+    assert [info.conversation for info in found.values() if info] == [first, first, branch, helper]
+    assert {info.scope.user for info in found.values() if info} == {"u"}
+    assert log.conversation(third)[0].id == first
+    assert log.resume_target(first) == second
+    assert log.tip(first) in (second, third)
+    assert [line.conversation for line in log.list()] == [branch, first]
+    assert [line.conversation for line in log.list(delegated=None)][-1] == first
+    line = log.list()[1]
+    assert (line.started, line.message_count) == (clock.now - 1, 2)
+
+
+def test_titles_are_unique_but_may_move(log: Transcripts) -> None:
+    first = log.start("cli", title="Name")
+    assert [info.title for info in [log.get(log.start("cli", title="Name"))] if info] == ["Name #2"]
+    second = log.start("cli", parent=first, title="Other")
+    assert log.rename(second, " Name\u200b ") == "Name"
+    assert (info := log.get(first)) is not None
+    assert info.title is None
+    stranger = log.start("cli")
+    with pytest.raises(UsageError, match="Another conversation") as caught:
+        log.rename(stranger, "Name")
+    assert "Name #3" in caught.value.hint
+    assert log.rename(stranger, "  ") is None
+    assert log.next_title("Name") == "Name #3"
+    long = "x" * 100
+    titles = [(log.get(log.start("cli", title=long)) or SessionInfo("", "", Scope(), 0, "")).title for _ in range(12)]
+    assert len(set(titles)) == 12
+
+
+def test_sessions_are_found_by_id_beginning_and_title(log: Transcripts) -> None:
+    for session_id in ("2026_a1", "2026_b", "7"):
+        log.start("cli", session_id=session_id)
+    log.rename("7", "Name")
+    assert log.resolve("2026_a") == "2026_a1"
+    assert log.resolve("7") == log.resolve("Name") == "7"
+    assert log.resolve("x") is log.resolve("") is None
+    with pytest.raises(UsageError, match="Several"):
+        log.resolve("2026")
+
+
+def test_rewinding_hides_and_restores(log: Transcripts) -> None:
+    session = log.start("cli")
+    ids = log.append(session, [user("one"), {"role": "assistant", "content": "1"}, user("two"), user("three")])
+    for wrong in (ids[1], 999):
+        with pytest.raises(UsageError, match="no visible message of the user"):
+            log.rewind(session, wrong)
+    assert log.rewind(session, ids[2]) == 2
+    assert [message.id for message in log.messages(session)] == ids[:2]
+    assert [message.id for message in log.messages(session, include_hidden=True)] == ids
+    assert [message.id for message in log.around(ids[1], 5)] == ids[:2]
+    with pytest.raises(UsageError):
+        log.rewind(session, ids[3])
+    log.rewind(session, ids[0])
+    log.append(session, [user("anew")])
+    assert (info := log.get(session)) is not None
+    assert (info.preview, info.message_count) == ("anew", 1)
+    assert log.restore_rewound(session) == 4
+    assert [message.content for message in log.messages(session)] == ["one", "1", "two", "three", "anew"]
+
+
+def test_compacted_messages_leave_the_context_only(log: Transcripts) -> None:
+    session = log.start("cli")
+    ids = log.append(session, [user(str(n)) for n in range(5)])
+    assert log.compact(session, ids[1], ids[3]) == 3
+    assert [message.id for message in log.messages(session)] == [ids[0], ids[4]]
+    assert [message.id for message in log.around(ids[2], 1)] == ids[1:4]
+    assert [[one.id for one in end] for end in log.bookends(session, 1)] == [[ids[0]], [ids[4]]]
+    assert log.restore_compacted(session) == 3
+
+
+def test_archiving_takes_the_whole_conversation(log: Transcripts) -> None:
+    first = log.start("cli")
+    second = log.start("cli", parent=first)
+    assert log.archive(first) == 2
+    assert log.list() == []
+    assert [line.conversation for line in log.list(archived=True)] == [first]
+    assert log.archive(second, False) == 2
+    assert len(log.list()) == 1
+
+
+def test_deleting_can_be_taken_back_until_it_cannot(log: Transcripts, clock: FixedClock) -> None:
+    first = log.start("cli", title="Name")
+    ids = log.append(first, [user("one")])
+    second = log.start("cli", parent=first)
+    helper = log.start("cli", parent=second, reason="delegation")
+    deeper = log.start("cli", parent=helper, reason="delegation")
+    branch = log.start("cli", parent=second, reason="branch", title="Branch")
+    gone = log.delete(second)
+    assert {one.id for one in gone.sessions} == {first, second, helper, deeper}
+    assert (gone.messages, gone.until) == (1, clock.now + 7 * DAY)
+    assert [line.id for line in log.list(delegated=None)] == [branch]
+    assert log.around(ids[0]) == []
+    assert {one.id for one in log.deleted()} == {first, second, helper, deeper}
+    usurper = log.start("cli", title="Name")
+    clock.advance(6 * DAY)
+    assert log.purge_expired() == []
+    assert {one.id for one in log.undelete(first)} == {first, second, helper, deeper}
+    assert (info := log.get(first)) is not None
+    assert info.title == "Name #2"  # the name itself is somebody else's by now
+    assert [message.id for message in log.messages(first)] == ids
+    log.delete([first, usurper], whole=False)
+    assert log.get(second) is not None
+    clock.advance(7 * DAY + 1)
+    with pytest.raises(UsageError, match="no deleted session"):
+        log.undelete(first)
+    assert {one.id for one in log.purge_expired()} == {first, usurper}
+    assert log.deleted() == []
+    assert (info := log.get(second)) is not None
+    assert (info.parent, info.conversation) == (first, first)
+    assert [line.id for line in log.list()][-1] in (second, branch)
+
+
+def test_pruning_spares_what_is_open_or_recent(log: Transcripts, clock: FixedClock) -> None:
+    old = log.start("cli", title="old")
+    log.append(old, [user("x")])
+    log.end(old, "compression")
+    crashed = log.start("cron")
+    goes_on = log.start("cli", title="goes on")
+    log.end(goes_on, "compression")
+    clock.advance(100 * DAY)
+    log.append(log.start("cli", parent=goes_on), [user("still here")])
+    plan = log.prune(dry_run=True)
+    assert ([one.id for one in plan.sessions], plan.messages, plan.dry_run) == ([old], 1, True)
+    assert log.get(old) is not None
+    assert log.prune(SessionFilter(source="cron")).sessions == ()
+    assert [one.id for one in log.prune(SessionFilter(source="cron"), ended_only=False).sessions] == [crashed]
+    assert log.prune(older_than_days=101).sessions == ()
+    assert [one.id for one in log.prune().sessions] == [old]
+    assert log.get(old) is None
+    assert [one.id for one in log.undelete(old)] == [old]
+
+
+def test_bulk_writing_takes_the_times_of_the_messages(log: Transcripts) -> None:
+    session = log.start("import")
+    log.append(session, [user("a", timestamp=1000.0), user("b", timestamp=2000.0)])
+    assert (info := log.get(session)) is not None
+    assert (info.started, info.last_active) == (1000.0, 2000.0)
+
+
+def test_everything_is_there_after_reopening(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli")
+        ids = h.transcripts.append(session, [Message("user", "x" * 50_000)])
+    with Herma.open(home) as h:
+        assert [(one.id, one.content) for one in h.transcripts.messages(session)] == [(ids[0], "x" * 50_000)]
+        assert h.transcripts.stats().messages == 1
+
+
+def test_a_state_database_beside_ours_is_left_alone(home: Path) -> None:
+    state = home / "state.db"
+    state.write_bytes(b"SQLite format 3\x00 somebody else's")
+    before = (state.read_bytes(), state.stat().st_mtime_ns)
+    with Herma.open(home) as h:
+        h.transcripts.append(h.transcripts.start("cli"), [user("x")])
+    assert (state.read_bytes(), state.stat().st_mtime_ns) == before
+
+
+def test_a_closed_herma_says_so(home: Path) -> None:
+    with Herma.open(home) as h:
+        pass
+    for call in (
+        h.transcripts.list,
+        h.transcripts.stats,
+        lambda: h.transcripts.start("cli"),
+        lambda: h.transcripts.get("a"),
+    ):
+        with pytest.raises(UsageError, match="closed"):
+            call()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**9))
+def test_listing_is_what_counting_by_hand_gives(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """Sessions at random; the list is compared with a computation over all of them."""
+    dice = random.Random(seed)
+    clock = FixedClock()
+    home = tmp_path_factory.mktemp("home")
+    with closing(Herma.open(home, clock=clock)) as h:
+        log = h.transcripts
+        ids: list[str] = []
+        for _ in range(dice.randrange(1, 14)):
+            clock.advance(dice.randrange(0, 3))
+            parent = dice.choice([None, *ids])
+            reason: Any = dice.choice([None, "resume", "compression", "branch", "delegation"]) if parent else None
+            scope = Scope(project=dice.choice(["", "/w"]))
+            title = dice.choice([None, "Alpha", "Beta"])
+            ids.append(log.start(dice.choice(["cli", "cron"]), parent=parent, reason=reason, scope=scope, title=title))
+            for _ in range(dice.randrange(3)):
+                clock.advance(dice.randrange(0, 2))
+                log.append(dice.choice(ids), [user(f"at {clock.now}")])
+        log.archive(dice.choice(ids))
+        log.delete(dice.choice(ids))
+        chosen: dict[str, Any] = {
+            "source": dice.choice([None, "cli"]),
+            "project": dice.choice([None, "/w"]),
+            "archived": dice.choice([None, True, False]),
+            "search": dice.choice([None, "alp"]),
+            "delegated": dice.choice([None, False]),
+        }
+        listed = log.list(**chosen, limit=100)
+        infos = [info for id_ in ids if (info := log.get(id_))]
+    assert sorted(listed, key=lambda one: one.conversation) == sorted(
+        by_hand(infos, chosen), key=lambda one: one.conversation
+    )
+    assert [one.last_active for one in listed] == sorted((one.last_active for one in listed), reverse=True)
+
+
+def by_hand(infos: list[SessionInfo], chosen: dict[str, Any]) -> list[SessionInfo]:
+    conversations: dict[str, list[SessionInfo]] = {}
+    for info in infos:
+        conversations.setdefault(info.conversation, []).append(info)
+    return [
+        lineage.one_line(members)
+        for conversation, members in conversations.items()
+        if any(matches(one, chosen, members, conversation) for one in members)
+    ]
+
+
+def matches(one: SessionInfo, chosen: dict[str, Any], members: list[SessionInfo], conversation: str) -> bool:
+    root = next((member for member in members if member.id == conversation), None)
+    return all(
+        (
+            chosen["source"] in (None, one.source),
+            chosen["project"] in (None, one.scope.project),
+            chosen["archived"] in (None, one.archived),
+            chosen["search"] is None or chosen["search"] in (one.title or "").lower(),
+            chosen["delegated"] is None or root is None or root.reason != "delegation",
+        )
+    )
