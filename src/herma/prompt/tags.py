@@ -16,8 +16,6 @@ from functools import lru_cache
 from herma.safety.fold import fold
 
 TAG = "memory-context"
-LONGEST_ESCAPE = 24
-"""No escape is longer, so no more than this is ever held back for the sake of an unfinished one."""
 
 _OPENERS = "<＜﹤‹〈\u2329⟨❮❰⧼˂ᐸ"
 _CLOSERS = ">＞﹥›〉\u232a⟩❯❱⧽˃ᐳ"
