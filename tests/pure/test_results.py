@@ -80,7 +80,7 @@ def test_identical_results_become_references() -> None:
     assert 'tool_call_id "7"' in again.text
     assert "session_search" in again.text
     assert again.kept < 40 < first.kept
-    assert compress_result("ok", seen={digest("ok"): 7}).text == "ok"
+    assert compress_result("ok", seen={digest("ok"): "7"}).text == "ok"
 
 
 def test_logs_keep_head_tail_and_errors() -> None:
