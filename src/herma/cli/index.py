@@ -85,7 +85,7 @@ def rebuild(desk: Desk) -> None:
     Examples:
       herma index rebuild
     """
-    with desk.context.progress("Indexing messages", _stored(desk)) as report:
+    with desk.progress("Indexing messages", _stored(desk)) as report:
         desk.h.index.rebuild(report)
     found = desk.h.index.status()
     if desk.context.json:

@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
@@ -17,6 +18,8 @@ from herma.cli import output
 from herma.cli.frame import Context, HermaGroup, pass_context
 from herma.cli.sessions.wording import name_of, when
 from herma.errors import UsageError
+from herma.transcript.importing import UNFINISHED
+from herma.transcript.retention import DAY, GRACE_DAYS
 from herma.types import SessionFilter, SessionInfo
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from herma.transcript import Transcripts
 
 P = ParamSpec("P")
+_MANY = 5_000
+"""Messages from which on it takes a while."""
 _CANDIDATES = 8
 """Sessions that a refusal names at most."""
 _SPANS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "mo": 30.0, "m": 30.0, "y": 365.0}
@@ -75,6 +80,16 @@ class Desk:
         home = [word for name, value in chosen if value for word in (name, value)]
         return shlex.join(["herma", *words, *home])
 
+    def progress(self, label: str, total: int) -> AbstractContextManager[output.Report]:
+        """How far work on so many messages is; nothing is said about work that is done at once."""
+        return self.context.progress(label, total) if total > _MANY else nullcontext(_silent)
+
+    def deleted(self) -> list[SessionInfo]:
+        """What a person deleted and can bring back; not what an import is still writing, or what waits to be purged."""
+        expired = time.time() - GRACE_DAYS * DAY
+        waiting = self.transcripts.deleted()
+        return [one for one in waiting if one.end_reason != UNFINISHED and (one.deleted or 0.0) >= expired]
+
     def find(self, text: str) -> SessionInfo:
         """The session meant by an id, a title, or the beginning of either. `UsageError` that lists them if several."""
         if not text.strip():
@@ -111,13 +126,17 @@ class Desk:
             return UsageError(
                 f"There is no session {text!r}.", hint=_listed("These have it in their title or id:", like)
             )
-        deleted = [one for one in self.transcripts.deleted() if one.id.startswith(text) or one.title == text]
+        deleted = [one for one in self.deleted() if one.id.startswith(text) or one.title == text]
         if deleted:
             undelete = self.command("sessions", "undelete", deleted[0].id)
             return UsageError(f"Session {deleted[0].id} is deleted.", hint=f"To bring it back: {undelete}")
         search = self.command("search", text)
         lists = self.command("sessions", "list")
         return UsageError(f"There is no session {text!r}.", hint=f"`{lists}` shows them; `{search}` looks into them.")
+
+
+def _silent(done: int, total: int | None = None) -> None:
+    """Nobody waits."""
 
 
 def _listed(title: str, sessions: Sequence[SessionInfo]) -> str:

@@ -87,7 +87,7 @@ def _nothing(desk: Desk, *, filtered: bool) -> None:
 
 def _deleted(desk: Desk) -> None:
     """What waits to be purged, with the day until which it can be brought back."""
-    found = desk.transcripts.deleted()
+    found = desk.deleted()
     if desk.context.json:
         listed = [session_json(one) for one in found]
         desk.context.print_json({"ok": True, "sessions": listed, "more": False})

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _NAMED = 8
 """Sessions that a report names one by one."""
+_USUAL_LINE = 300
+"""Bytes of a line, to guess beforehand whether an import will take a while."""
 _SPOOL = 8 * 1024 * 1024
 
 
@@ -83,7 +85,7 @@ def _pieces(desk: Desk, found: list[SessionInfo], kind: str, redactor: Redactor 
 
     total = sum(one.message_count for one in found)
     done = 0
-    with desk.context.progress("Exporting messages", total) as report:
+    with desk.progress("Exporting messages", total) as report:
 
         def conversations() -> Iterator[pages.Conversation]:
             for one in exporting.told(desk.transcripts, found):
@@ -207,8 +209,10 @@ def _import(desk: Desk, name: str, dry_run: bool) -> ImportReport:
 
     importer = Importer(desk.transcripts)
     shown = "standard input" if name == "-" else name
-    with _opened(name) as file, desk.context.progress("Importing messages") as progress:
-        return importer.run(file, shown, dry_run=dry_run, progress=progress)
+    with _opened(name) as file:
+        lines = file.seek(0, os.SEEK_END) // _USUAL_LINE
+        with desk.progress("Importing messages", lines) as progress:
+            return importer.run(file, shown, dry_run=dry_run, progress=progress)
 
 
 def _opened(name: str) -> BinaryIO:

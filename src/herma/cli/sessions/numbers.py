@@ -53,7 +53,7 @@ def _measured(desk: Desk, lines: list[SessionInfo], total: int) -> dict[str, int
     done = 0
     if not lines:
         return found
-    with desk.context.progress("Measuring messages", total) as report:
+    with desk.progress("Measuring messages", total) as report:
         for line in lines:
             found[line.id] = 0
             for member in desk.transcripts.conversation(line.id):

@@ -13,6 +13,7 @@ from herma.cli.sessions.desk import Desk, dry_run_option, read_days, read_moment
 from herma.cli.sessions.look import table
 from herma.cli.sessions.wording import count, iso, name_of, session_json, when
 from herma.errors import UsageError
+from herma.transcript.export import chosen
 from herma.types import Deletion, SessionFilter, SessionInfo
 
 _SHOWN = 20
@@ -34,7 +35,7 @@ def delete(desk: Desk, session: tuple[str, ...], dry_run: bool) -> None:
       herma sessions undelete 20261231_2359
     """
     found = {one.conversation: one for one in desk.find_all(session)}
-    members = [member for one in found.values() for member in desk.transcripts.conversation(one.id)]
+    members = chosen(desk.transcripts, [one.id for one in found.values()])
     if dry_run:
         _report(desk, Deletion(tuple(members), sum(one.message_count for one in members), 0.0, dry_run=True))
         return
@@ -43,6 +44,7 @@ def delete(desk: Desk, session: tuple[str, ...], dry_run: bool) -> None:
     if not desk.context.confirm(f"Delete {what if len(found) > 1 else 'this conversation'}?"):
         _declined(desk)
     _report(desk, desk.transcripts.delete([one.id for one in found.values()]))
+    _purge(desk)
 
 
 @sessions.command(short_help="Bring deleted conversations back")
@@ -61,7 +63,7 @@ def undelete(desk: Desk, session: tuple[str, ...], everything: bool) -> None:
     if bool(session) == everything:
         hint = f"`{desk.command('sessions', 'list', '--deleted')}` shows what can be brought back."
         raise UsageError("Which sessions?" if not session else "IDs and --all contradict.", hint=hint)
-    waiting = desk.transcripts.deleted()
+    waiting = desk.deleted()
     wanted = [one.id for one in waiting] if everything else [_deleted(desk, text, waiting).id for text in session]
     back = desk.transcripts.undelete(wanted) if wanted else []
     if desk.context.json:
@@ -162,6 +164,7 @@ def prune(desk: Desk, /, older_than: float, also_open: bool, dry_run: bool, **fi
     shown = {one.id for one in found.sessions}
     still = [one.id for one in again.sessions if one.id in shown]  # only what was shown, and has been quiet since
     _report(desk, desk.transcripts.delete(still, whole=False))
+    _purge(desk)
 
 
 # ── what came of it ──
@@ -195,9 +198,19 @@ def _report(desk: Desk, done: Deletion, since: float | None = None, also_open: b
         return
     what = f"{count(len(done.sessions), 'session')} with {count(done.messages, 'message')}"
     desk.context.line(f"Deleted {what}.")
-    first = {one.conversation: one.id for one in reversed(done.sessions)}
+    first: dict[str, str] = {}
+    for one in sorted(done.sessions, key=lambda one: one.reason == "delegation"):
+        if one.reason != "delegation" or one.parent not in {other.id for other in done.sessions}:
+            first.setdefault(one.conversation, one.id)
     words = ["sessions", "undelete", *first.values()] if len(first) <= 5 else ["sessions", "list", "--deleted"]
     desk.context.line(f"Until {when(done.until)} they can be brought back: {desk.command(*words)}")
+
+
+def _purge(desk: Desk) -> None:
+    """Whoever clears out also takes out what was deleted long ago."""
+    gone = desk.transcripts.purge_expired()
+    if gone:
+        desk.context.line(f"Gone for good, because deleted longer ago: {count(len(gone), 'session')}.")
 
 
 def _nothing(desk: Desk, since: float | None, also_open: bool) -> None:
