@@ -1,0 +1,168 @@
+"""Disks that are full, folders that cannot be written, files that vanish: a clear error, and nothing more lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import warnings
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from herma import Herma, HermaWarning
+from herma.errors import StoreError
+from herma.store.sqlite import journal
+from herma.store.sqlite.database import Database
+
+WORDS = [{"role": "user", "content": "words"}]
+
+
+def incompressible(size: int) -> str:
+    return "".join(f"{byte:02x} " for byte in os.urandom(size // 3))
+
+
+def test_a_full_disk_is_said_and_what_was_there_stays(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli")
+        kept = h.transcripts.append(session, WORDS)
+        database: Database = h._database
+        database.write(lambda connection: connection.pragma("max_page_count", 30))
+
+        def fill() -> None:
+            for _ in range(100):
+                kept.extend(h.transcripts.append(session, [{"role": "tool", "content": incompressible(15_000)}] * 2))
+
+        with pytest.raises(StoreError, match="disk is full") as caught:
+            fill()
+        assert caught.value.hint
+        assert [one.id for one in h.transcripts.messages(session)] == kept
+        database.write(lambda connection: connection.pragma("max_page_count", 1_000_000))
+        kept += h.transcripts.append(session, WORDS)
+        assert [one.id for one in h.transcripts.messages(session)] == kept
+    with closing(sqlite3.connect(home / "herma.db")) as checked:
+        assert checked.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_full_disk_fails_all_who_share_the_commit_and_nobody_hangs(home: Path) -> None:
+    import threading
+
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli")
+        h._database.write(lambda connection: connection.pragma("max_page_count", 40))
+        kept: list[int] = []
+        wrong: list[Exception] = []
+
+        def write() -> None:
+            for _ in range(20):
+                try:
+                    kept.extend(h.transcripts.append(session, [{"role": "tool", "content": incompressible(12_000)}]))
+                except StoreError as exc:
+                    wrong.append(exc)
+
+        threads = [threading.Thread(target=write) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert wrong
+        assert sorted(kept) == [one.id for one in h.transcripts.messages(session)]
+
+
+def test_a_file_deleted_under_a_running_process_is_noticed(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, WORDS)
+        for name in ("herma.db", "herma.db-wal", "herma.db-shm"):
+            (home / name).unlink(missing_ok=True)
+        with pytest.raises(StoreError, match="was deleted while it was in use"):
+            h.transcripts.append(session, WORDS)
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, WORDS)
+    with Herma.open(home) as h:
+        assert len(h.transcripts.messages(session)) == 1
+
+
+def test_a_file_that_was_replaced_is_taken_up(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    with Herma.open(other) as h:
+        restored = h.transcripts.start("cli", session_id="restored")
+        h.transcripts.append(restored, WORDS)
+    with Herma.open(home) as h:
+        h.transcripts.append(h.transcripts.start("cli"), WORDS)
+        for name in ("herma.db-wal", "herma.db-shm"):
+            (home / name).unlink(missing_ok=True)
+        shutil.copy(other / "herma.db", home / "herma.db.new")
+        (home / "herma.db.new").replace(home / "herma.db")
+        assert [line.id for line in h.transcripts.list()] == ["restored"]
+        h.transcripts.append(restored, WORDS)
+        assert len(h.transcripts.messages(restored)) == 2
+
+
+READ_ONLY = """
+import os, sys
+from herma import Herma
+from herma.errors import StoreError
+os.setgid(65534); os.setuid(65534)
+with Herma.open(sys.argv[1]) as h:
+    assert len(h.transcripts.messages("s")) == 1, "cannot read"
+    assert h.transcripts.list()[0].id == "s"
+    try:
+        h.transcripts.append("s", [{"role": "user", "content": "x"}])
+    except StoreError as exc:
+        print(exc)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs a user who may become another")
+def test_a_home_that_cannot_be_written_can_be_read(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = Path("/tmp") / f"herma-read-only-{os.getpid()}"  # every folder above must be open to strangers
+    try:
+        with Herma.open(home) as h:
+            h.transcripts.append(h.transcripts.start("cli", session_id="s"), WORDS)
+        home.chmod(0o555)
+        (home / "herma.db").chmod(0o444)
+        before = (home / "herma.db").read_bytes()
+        python = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(home)], capture_output=True, text=True, timeout=60, check=False
+        )
+        if "PermissionError" in python.stderr:
+            pytest.skip("strangers cannot run this Python")
+        assert (python.returncode, "cannot be written" in python.stdout) == (0, True), python.stderr
+        assert (home / "herma.db").read_bytes() == before
+        assert [each.name for each in home.iterdir()] == ["herma.db"]
+    finally:
+        home.chmod(0o755)
+        shutil.rmtree(home)
+
+
+def test_where_a_write_ahead_log_is_not_safe_there_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "unsuited_mount", lambda path: "nfs4")
+    with Herma.open(home) as h:
+        with pytest.warns(HermaWarning, match="lies on nfs4") as caught:
+            session = h.transcripts.start("cli")
+        assert len(caught) == 1
+        h.transcripts.append(session, WORDS)
+        assert len(h.transcripts.messages(session)) == 1
+        assert h._database.write(lambda connection: connection.pragma("journal_mode")) == "delete"
+        assert h._database.write(lambda connection: connection.pragma("synchronous")) == 3
+    assert {each.name for each in home.iterdir()} == {"herma.db"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Herma.open(home) as h:  # said once
+            h.transcripts.append(session, WORDS)
+    monkeypatch.undo()
+    with Herma.open(home) as h:  # moved to a better place
+        h.transcripts.append(session, WORDS)
+        assert h._database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
+        assert len(h.transcripts.messages(session)) == 3
+
+
+def test_commits_are_flushed(home: Path) -> None:
+    with Herma.open(home) as h:
+        h.transcripts.start("cli")
+        assert h._database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
+        assert h._database.write(lambda connection: connection.pragma("synchronous")) == 2
