@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from herma import config
 from herma.curated import MemoryStore
@@ -31,6 +31,9 @@ from herma.tools.memory import memory_tool
 from herma.tools.session_search import session_search_tool
 from herma.transcript import Transcripts
 from herma.types import Scope, Target
+
+if TYPE_CHECKING:
+    from herma.doctor import Diagnosis
 
 
 class Herma:
@@ -143,6 +146,13 @@ class Herma:
         self._check_alive()
         wish = Wish(source=source, scope=Scope(self.settings.profile), identity=read_soul(self.home))
         return self._opener.branch(session_id, wish, after=after)
+
+    def doctor(self, *, full: bool = False, progress: Callable[[int, int], None] | None = None) -> Diagnosis:
+        """Look whether everything is all right, and what to type where it is not. Changes nothing."""
+        from herma.doctor import diagnose
+
+        self._check_alive()
+        return diagnose(self.home, self.settings, full=full, clock=self._clock, progress=progress)
 
     def close(self) -> None:
         """Let go of the databases. Closing twice does no harm."""

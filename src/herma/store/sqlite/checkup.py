@@ -209,3 +209,7 @@ def _paged(connection: apsw.Connection, sql: str, most: int | None) -> Iterator[
         count += len(rows)
         if most is not None and count >= most:
             return
+
+
+def sqlite_version() -> str:
+    return apsw.sqlite_lib_version()

@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -84,6 +85,13 @@ class Alone:
                 with (folder / beside.name).open("rb+") as copy:
                     os.fsync(copy.fileno())
         sync_folder(folder)
+
+    def digest(self) -> str:
+        """The SHA-256 of the file as it is."""
+        digest = sha256()
+        for chunk in read_through(self._file):
+            digest.update(chunk)
+        return digest.hexdigest()
 
     def replace(self, new: Path) -> None:
         """Put `new` in the place of the file; what belonged to the old one goes first, as it would be taken for its."""

@@ -1,0 +1,144 @@
+"""`herma.db` and `index.db`: whole, ours, and in step with each other?"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from herma.doctor.check import REPAIR, Check, size, some
+from herma.errors import StoreError
+from herma.ports import IndexUnusable
+from herma.store.sqlite import journal
+from herma.store.sqlite.checkup import Examination, examine, sqlite_version
+from herma.store.sqlite.index_files import SqliteIndexFiles
+from herma.store.sqlite.opening import VERSION
+
+_LARGE_LOG = 64 * 2**20
+_SOON = 3 * 86400
+
+
+def check_database(home: Path, *, now: float, full: bool, busy_timeout: float) -> Iterator[Check]:
+    path = home / "herma.db"
+    found = examine(path, now=now, full=full, busy_timeout=busy_timeout)
+    match found.state:
+        case "missing" | "empty":
+            yield Check("herma.db", "note", "There is no database yet; the first write makes it.")
+        case "damaged":
+            yield Check("herma.db", "problem", f"It is damaged: {found.why}. Do not delete it.", REPAIR)
+        case "foreign":
+            sentence = "The file of this name is not a Herma database; it is left as it is."
+            yield Check(
+                "herma.db", "problem", sentence, f"mv {shlex.quote(str(path))} elsewhere, or use another --home"
+            )
+        case "newer":
+            sentence = "It was written by a newer Herma; it is left as it is."
+            yield Check("herma.db", "problem", sentence, "pip install --upgrade herma")
+        case "unreadable":
+            yield Check("herma.db", "problem", f"It cannot be read: {found.why}", f"ls -l {shlex.quote(str(path))}")
+        case "ours":
+            yield from _content(found, full)
+            yield from _journal(path, found)
+            yield from _index(home, found)
+            yield from _inbox(found, now)
+
+
+def needs_salvage(found: Examination) -> bool:
+    """Whether rows have to be brought over into a new file."""
+    if found.state == "damaged":
+        return True
+    lacking = [line for line in found.schema if "not ours" not in line]
+    return found.state == "ours" and bool(found.trouble or found.orphans or found.payloads or found.feed or lacking)
+
+
+def _content(found: Examination, full: bool) -> Iterator[Check]:
+    if found.trouble:
+        sentence = f"It is damaged: {some([line.splitlines()[-1] for line in found.trouble])}. Do not delete it."
+        yield Check("herma.db", "problem", sentence, REPAIR)
+    else:
+        what = f"{found.sessions:,} sessions, {found.messages:,} messages; the integrity check found nothing."
+        yield Check("herma.db", "ok", what)
+    if found.without_log:
+        sentence = "Its newest changes are in a log that cannot be read in a read-only folder; they were not checked."
+        yield Check("log", "warning", sentence)
+    if found.orphans:
+        yield Check("references", "problem", f"Rows refer to others that are not there: {some(found.orphans)}.", REPAIR)
+    if found.version < VERSION:
+        sentence = f"Format {found.version}; the next write brings it to {VERSION}."
+        yield Check("format", "note", sentence)
+    lacking = [line for line in found.schema if "not ours" not in line]
+    if lacking:
+        yield Check("schema", "problem", f"{some(lacking)}.", REPAIR)
+    elif found.schema:
+        yield Check("schema", "warning", f"Somebody added to it: {some(found.schema)}.")
+    if found.feed:
+        yield Check("change feed", "problem", f"It has gaps: {some(found.feed)}.", REPAIR)
+    if found.payloads:
+        yield Check("stored texts", "problem", f"{some(found.payloads)}.", REPAIR)
+    elif found.payloads_seen:
+        which = "all" if full else "the newest"
+        more = "" if full else "herma doctor --full"
+        yield Check("stored texts", "ok", f"{found.payloads_seen} checked ({which}), none has changed.", more)
+    if found.lost_parents or found.cycles:
+        sentence = (
+            f"{found.lost_parents} sessions name a parent that is not here; {found.cycles} circles. It does no harm."
+        )
+        yield Check("conversations", "note", sentence)
+    if found.pages > 1000 and found.free_pages > found.pages // 2:
+        sentence = f"{size(found.free_pages * found.page_size)} of the file are free, to be used again."
+        yield Check("free pages", "note", sentence)
+
+
+def _journal(path: Path, found: Examination) -> Iterator[Check]:
+    mount = journal.unsuited_mount(path)
+    if mount and found.journal_mode == "wal":
+        sentence = f"It has a write-ahead log, but lies on {mount}, where that is not safe."
+        yield Check(
+            "journal", "problem", sentence, "Stop every other program that uses it, then run any herma command."
+        )
+    elif mount:
+        yield Check("journal", "note", f"It lies on {mount}; a folder on a local disk is faster.")
+    log = path.with_name(path.name + "-wal")
+    length = log.stat().st_size if log.exists() else 0
+    if length > _LARGE_LOG:
+        sentence = f"The write-ahead log has {size(length)}: some program has been reading for very long."
+        yield Check("log", "warning", sentence, "Stop programs that use this home and do nothing.")
+
+
+def _index(home: Path, found: Examination) -> Iterator[Check]:
+    if not found.seq:
+        return
+    by_itself = "it is built by itself when you search."
+    files = SqliteIndexFiles(home)
+    try:
+        state = files.current().state()
+    except IndexUnusable:
+        there = (home / "index.db").exists()
+        yield Check("index.db", "note", f"It is {'damaged' if there else 'not there'}; {by_itself}")
+        return
+    except StoreError as exc:
+        yield Check("index.db", "note", str(exc))
+        return
+    finally:
+        files.close()
+    position = state.position
+    if position is None or (position.store_id, position.epoch) != (found.store_id, found.epoch):
+        yield Check("index.db", "note", f"It belongs to another state of herma.db; {by_itself}")
+    elif position.seq > found.seq:
+        yield Check("index.db", "note", f"It is ahead of herma.db; {by_itself}")
+    else:
+        behind = f"{found.seq - position.seq:,} changes behind" if position.seq < found.seq else "up to date"
+        yield Check("index.db", "ok", f"{state.messages:,} messages, {size(state.size)}, {behind}.")
+
+
+def _inbox(found: Examination, now: float) -> Iterator[Check]:
+    if not found.waiting:
+        return
+    soon = found.next_expiry is not None and found.next_expiry - now < _SOON
+    ending = "; the first expires within three days" if soon else ""
+    sentence = f"{found.waiting} proposed memories wait for you{ending}."
+    yield Check("inbox", "warning" if soon else "note", sentence, "herma memory pending")
+
+
+def check_sqlite() -> Iterator[Check]:
+    yield Check("SQLite", "ok", f"Version {sqlite_version()}.")
