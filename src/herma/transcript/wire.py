@@ -25,16 +25,16 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXTS = ("tool_call_id", "tool_name", "reasoning", "told", "finish_reason")
 
 
-def from_wire(given: Mapping[str, Any] | Message) -> Message:
-    """A message to keep. ValueError, in a few words, for what cannot be one."""
+def from_wire(given: Mapping[str, Any] | Message, now: float = 0.0) -> Message:
+    """A message to keep, of the present time if it has none. ValueError, in a few words, for what cannot be one."""
     if isinstance(given, Message):
         message = given
     elif isinstance(given, Mapping):
-        message = _from_mapping(given)
+        message = _from_mapping(given, now)
     else:
         raise ValueError(f"is {_kind(given)}, not a message")  # noqa: TRY004  one kind of error for all that is wrong
     _check(message)
-    return _clean(message)
+    return _clean(message, now)
 
 
 def to_wire(message: Message, *, kept: bool = False) -> dict[str, Any]:
@@ -59,13 +59,12 @@ def all_from_wire(messages: Sequence[Mapping[str, Any] | Message], now: float) -
     converted = []
     for index, given in enumerate(messages):
         try:
-            message = from_wire(given)
+            converted.append(from_wire(given, now))
         except ValueError as exc:
             raise UsageError(
                 f"Message {index} {exc}; nothing was written.",
                 hint='A message looks like {"role": "user", "content": "…"}.',
             ) from exc
-        converted.append(message if message.timestamp else replace(message, timestamp=now))
     return converted
 
 
@@ -86,7 +85,7 @@ def preview_of(messages: Sequence[Message]) -> str:
     return ""
 
 
-def _from_mapping(given: Mapping[str, Any]) -> Message:
+def _from_mapping(given: Mapping[str, Any], now: float) -> Message:
     if not all(isinstance(name, str) for name in given):
         raise ValueError("has a field whose name is not text")
     fields: dict[str, Any] = {}
@@ -100,7 +99,7 @@ def _from_mapping(given: Mapping[str, Any]) -> Message:
         fields["tool_name"] = extra["name"]
     timestamp = extra.pop("timestamp", None)
     return Message(
-        role=extra.pop("role", None), timestamp=0.0 if timestamp is None else timestamp, extra=extra, **fields
+        role=extra.pop("role", None), timestamp=now if timestamp is None else timestamp, extra=extra, **fields
     )
 
 
@@ -136,7 +135,7 @@ def _check_content(name: str, content: object) -> None:
         raise ValueError(f"has a {name} that is {_kind(content)}, neither text nor a list of parts")
 
 
-def _clean(message: Message) -> Message:
+def _clean(message: Message, now: float) -> Message:
     """The same with lone surrogates replaced and nothing in it that JSON cannot hold."""
     changes: dict[str, Any] = {
         name: _SURROGATE.sub("\ufffd", value)
@@ -150,7 +149,9 @@ def _clean(message: Message) -> Message:
     }
     if "tool_calls" in structures:
         structures["tool_calls"] = tuple(structures["tool_calls"])
-    return replace(message, timestamp=float(message.timestamp), **changes, **structures)
+    if not message.timestamp or type(message.timestamp) is not float:
+        changes["timestamp"] = float(message.timestamp or now)
+    return replace(message, **changes, **structures) if changes or structures else message
 
 
 def _through_json(name: str, value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Many writers, one commit: whoever finds nobody writing writes for all who come meanwhile.
 
-docs/decisions/0005-group-commit-without-a-thread.md says why there is no writer thread.
+docs/decisions/0006-group-commit-without-a-thread.md says why there is no writer thread.
 """
 
 from __future__ import annotations
