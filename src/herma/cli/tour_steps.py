@@ -7,6 +7,7 @@ result; what it returns are the facts for `--json`. To add one, write it and put
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -153,6 +154,42 @@ def undoes(guide: Guide) -> Facts:
     return {"file_before": before, "file_after": after}
 
 
+def finds(guide: Guide) -> Facts:
+    """Nothing that was said is lost"""
+    guide.tell("Every message is kept for good, word for word. One session settles something, in two languages:")
+    with guide.h.session(source="tour") as session:
+        for said, answer in TALK:
+            session.before_model(said)
+            session.after_model(answer)
+        first = session.id
+    guide.show("session.before_model(…); session.after_model(…)", "\n".join(f"{q}\n  {a}" for q, a in TALK))
+    guide.tell("Another session has it in no prompt, but finds it. The model calls its second tool:")
+    with guide.h.session(source="tour") as session:
+        answer = json.loads(session.call_tool("session_search", {"query": "why did the checkout time out"}))
+    hits = answer.get("results", [])
+    guide.show(
+        'session.call_tool(\'session_search\', {"query": "why did the checkout time out"})',
+        "\n".join(f"{hit.get('title') or hit['session_id']}: {hit['snippet']}" for hit in hits),
+    )
+    guide.expect(bool(hits) and hits[0]["session_id"] == first, "the tool did not find what was said")
+    guide.tell("You find it as well, also by two characters of Chinese:")
+    guide.expect(first in guide.type("search", "退款"), "two Chinese characters were not found")
+    return {"session": first, "found": len(hits)}
+
+
+def says_why(guide: Guide) -> Facts:
+    """A search that finds nothing says why"""
+    guide.tell("An empty answer is no answer. Here everything that matched was archived, and the search says so:")
+    found = guide.h.search("checkout")
+    guide.expect(bool(found.hits), "the conversation cannot be found")
+    guide.type("sessions", "archive", found.hits[0].session_id)
+    told = guide.type("search", "退款", code=1)
+    guide.expect("archived" in told and "--all" in told, "a search without hits does not say why")
+    guide.type("search", "退款", "--all")
+    report = guide.h.search("退款")
+    return {"hits": len(report.hits), "dropped": {one.rule: one.count for one in report.dropped}}
+
+
 def survives(guide: Guide) -> Facts:
     """kill -9 loses nothing"""
     guide.tell(
@@ -179,8 +216,26 @@ def survives(guide: Guide) -> Facts:
     return {"acknowledged": len(acknowledged), "lost": len(lost), "broken": broken}
 
 
-STEPS: list[Callable[[Guide], Facts]] = [learns, remembers, refuses, asks, edits, overflows, undoes, survives]
+STEPS: list[Callable[[Guide], Facts]] = [
+    learns,
+    remembers,
+    refuses,
+    asks,
+    edits,
+    overflows,
+    undoes,
+    finds,
+    says_why,
+    survives,
+]
 
+TALK = [
+    (
+        "Why does the checkout time out?",
+        "The payment service opens a new connection for each request; a pool fixes it.",
+    ),
+    ("退款要多久？", "退款在三个工作日内到账，节假日顺延。"),
+]
 FILLER = [
     "Reviews code on Monday and Thursday mornings; wants pull requests of fewer than 300 changed lines before that.",
     "Reviews code on Thursday and Monday mornings, and wants pull requests with fewer than 300 changed lines.",

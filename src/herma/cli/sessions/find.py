@@ -176,16 +176,26 @@ def _write_account(context: Context, report: SearchReport) -> None:
     """How the query was read, what was searched, what was left out and how to get it."""
     if not report.hits:
         context.line("Nothing found.")
-    for note in report.notes:
+    notes = _notes(report)
+    for note in notes:
         context.line(note)
     read = report.understood[:1].lower() + report.understood[1:].rstrip(".")
     context.line(f"Read as: {read or 'nothing to look for'}. {report.searched}")
     for one in report.dropped:
-        context.line(
-            f"Left out by the rule “{one.rule}”: {count(one.count, 'match', 'matches')}. {_remedy(one)}".rstrip()
-        )
+        if not any(f"“{one.rule}”" in note and _remedy(one) in note for note in notes):
+            matches = count(one.count, "match", "matches")
+            context.line(f"Left out by the rule “{one.rule}”: {matches}. {_remedy(one)}".rstrip())
     if report.lag:
         context.line(f"{count(report.lag, 'message')} still to be indexed; `herma index status` says how far it is.")
+
+
+def _notes(report: SearchReport) -> list[str]:
+    """What the search has to say, in the words of this command."""
+    notes = list(report.notes)
+    for one in report.dropped:
+        if one.remedy:
+            notes = [note.replace(one.remedy, _remedy(one)) for note in notes]
+    return notes
 
 
 def _remedy(dropped: Dropped) -> str:
@@ -216,7 +226,7 @@ def _as_json(report: SearchReport) -> Json:
             for hit in report.hits
         ],
         "dropped": [{"rule": one.rule, "count": one.count, "remedy": _remedy(one)} for one in report.dropped],
-        "notes": list(report.notes),
+        "notes": _notes(report),
         "lag": report.lag,
         "took_ms": report.took_ms,
     }
