@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from herma.errors import StoreError
 from herma.index import Index
-from herma.ports import FeedChange, Position, Searchable, Terms
+from herma.ports import FeedChange, Found, Position, Searchable, Terms
 from herma.store.locks import exclusive
 from herma.store.sqlite.index_files import SqliteIndexFiles
 
@@ -108,7 +108,8 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 def test_nothing_is_created_for_an_empty_transcript(index: Index, home: Path) -> None:
     assert index.catch_up() == 0
-    assert found(index, "word") == []
+    assert index.find(Terms(any_of=(("word",),)), 5) == Found((), 0, exhausted=True)
+    assert index.vocabulary("word", 5) == ()
     assert index.status().messages == 0
     assert not (home / "index.db").exists()
 

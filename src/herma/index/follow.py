@@ -35,13 +35,10 @@ class Follower:
         self._files = files
         self._feed = feed
         self._part = (0, 0)  # the change that is being indexed in parts, and how much of it is
-        self.damaged = False
         self.rebuilding = False
 
     def state(self) -> IndexState:
         """The index in use; without a position when there is none that could be continued."""
-        if self.damaged:
-            return IndexState()
         try:
             return self._files.current().state()
         except IndexUnusable:
@@ -88,11 +85,13 @@ class Follower:
         with self._files.hold(wait):
             if (end := self._feed.position()).seq == 0:
                 return
-            reached = self.position(end)
-            if reached is None:
+            if reached := self.position(end):
+                try:
+                    self._advance(self._files.current(), reached, end, stop)
+                except IndexUnusable:
+                    self._files.drop()
+            if not reached or self.position(end) is None:
                 self._build(anew=False, stop=stop)
-            else:
-                self._advance(self._files.current(), reached, end, stop)
 
     def in_slices(self, stop: Stop) -> None:
         """Index everything that is new and do the upkeep, holding nothing for longer than a slice.
@@ -111,11 +110,15 @@ class Follower:
                     self._build(anew=False, stop=stop)
                     continue
                 upkeep = not upkeep or reached.seq == end.seq
-                if upkeep:
-                    more = self._tidy_for(self._files.current(), started + SLICE / 2) or reached.seq < end.seq
-                else:
-                    self._step(self._files.current(), reached, batch)
-                    took = time.monotonic() - started
+                try:
+                    if upkeep:
+                        more = self._tidy_for(self._files.current(), started + SLICE / 2) or reached.seq < end.seq
+                    else:
+                        self._step(self._files.current(), reached, batch)
+                except IndexUnusable:
+                    self._files.drop()
+                took = time.monotonic() - started
+                if not upkeep:
                     batch = max(4, batch // 2) if took > SLICE else min(BATCH, batch * 2) if took < SLICE / 2 else batch
             time.sleep(_PAUSE)
 
@@ -168,7 +171,6 @@ class Follower:
                 finished = self._fill(True, progress, stop)
             if finished:
                 self._files.publish()
-                self.damaged = False
         finally:
             self.rebuilding = False
 

@@ -78,8 +78,11 @@ class Index:
         """The best `limit` messages for these terms among what is indexed."""
         self._alive()
         wanted = sieve(terms)
-        nothing = Found((), 0, exhausted=False, notes=("The index is being rebuilt.",))
-        return self._asking(lambda: self._files.current().find(wanted, limit), nothing)
+        found = self._asking(lambda: self._files.current().find(wanted, limit))
+        if found is None:
+            notes = ("The index is being rebuilt.",) if self._feed.position().seq else ()
+            return Found((), 0, exhausted=not notes, notes=notes)
+        return found
 
     def vocabulary(self, part: str, limit: int = 20) -> Sequence[str]:
         """Words (stems) that contain `part`, commonest first; only the newest part of the index is looked at."""
@@ -87,7 +90,7 @@ class Index:
         part = clean(part).strip().lower()
         if not part:
             return ()
-        return self._asking(lambda: self._files.current().vocabulary(part, limit), ())
+        return self._asking(lambda: self._files.current().vocabulary(part, limit)) or ()
 
     def catch_up(self, at_most: int = SEARCH_INDEXES) -> int:
         """Index what is new if that is at most so many messages. → how many messages are still missing."""
@@ -161,21 +164,35 @@ class Index:
             self._background.close(_CLOSE)
             self._files.close()
 
-    def _asking(self, question: Callable[[], Answer], otherwise: Answer) -> Answer:
-        """Ask the stored index; a damaged one is built anew, at once when that is quick."""
-        for attempt in range(3):
+    def _asking(self, question: Callable[[], Answer]) -> Answer | None:
+        """Ask the stored index. One that cannot answer is built anew, at once when that is quick."""
+        for attempt in self._again, self._discard, self._again:
             try:
                 return question()
-            except StoreBusy:
-                continue
-            except IndexUnusable:
-                if attempt == 0:  # perhaps it was replaced at this moment
-                    self._files.close()
-                    continue
-                self._follower.damaged = True
-                if self.catch_up():
-                    return otherwise
-        return otherwise
+            except (IndexUnusable, StoreBusy):
+                if not attempt(question):
+                    break
+        return None
+
+    def _again(self, _: Callable[[], object]) -> bool:
+        """Perhaps the file was replaced at this very moment."""
+        self._files.close()
+        return True
+
+    def _discard(self, question: Callable[[], object]) -> bool:
+        """Delete an index that really cannot answer, and build another. → whether there is one now."""
+        try:
+            with self._files.hold(BUSY_WAIT):
+                try:
+                    question()
+                except IndexUnusable:
+                    self._files.drop()
+        except StoreBusy:
+            return False
+        except StoreError as error:
+            self._trouble = str(error)
+            return False
+        return self.catch_up() == 0
 
     def _try_catching_up(self, wait: float, stop: Callable[[], bool] = lambda: False) -> None:
         try:
@@ -183,15 +200,15 @@ class Index:
             self._trouble = ""
         except StoreBusy:
             pass
-        except IndexUnusable:
-            self._follower.damaged = True
+        except IndexUnusable as error:
+            self._trouble = str(error)
         except StoreError as error:
             self._trouble = str(error)
 
     def _check(self, *, thorough: bool) -> Verified:
         try:
             trouble = self._difference(thorough=thorough)
-            if trouble:  # or the transcript changed meanwhile
+            if trouble and self._follower.lag(0):  # perhaps only the transcript changed meanwhile
                 self._try_catching_up(_WAIT)
                 with self._files.hold(_WAIT):
                     trouble = self._difference(thorough=thorough)
