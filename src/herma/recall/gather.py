@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from herma.ports import Head, Terms, TextIndex, TranscriptReader
@@ -10,6 +10,7 @@ from herma.recall.match import Unit, fold, holds
 from herma.recall.query import Query, Term
 from herma.recall.rank import PREFERRED_DATE, SPEAKER, Candidate
 from herma.recall.rules import Filters, Sifted, sift
+from herma.recall.stem import stem
 from herma.types import SessionInfo
 
 INDEXES = 2_000
@@ -48,11 +49,16 @@ def terms_of(query: Query) -> Terms:
         any_of=tuple(_words(term) for term in query.any_of),
         all_of=tuple(tuple(_words(term) for term in group) for group in query.all_of),
         none_of=tuple(_words(term) for term in query.none_of),
-        prefix=frozenset(term.text for term in every if term.kind == "prefix"),
+        prefix=frozenset(_words(term)[0] for term in every if term.kind == "prefix"),
     )
 
 
 def _words(term: Term) -> tuple[str, ...]:
+    if term.kind == "prefix":  # the index holds stems: as much of the beginning as its stem shares
+        start = term.text.lower()
+        while start and not stem(term.text.lower()).startswith(start):
+            start = start[:-1]
+        return (start[:-1] if len(start) > 3 and start[-1] in "aeiouy" else start or term.text,)
     return tuple(term.text.split()) if term.kind == "phrase" else (term.text,)
 
 
@@ -148,7 +154,7 @@ class Gatherer:
         heads = {head.id: head for head in self._reader.heads(beside)}
         found.heads.update(heads)
         flanks = self._read(found, [id_ for id_ in beside if id_ in heads])
-        links = _links(neighbours)
+        links = self._reader.neighbours([one.id for one in flanks])
         strict = bool(query.all_of or query.none_of)
         for one in flanks:
             head = heads[one.id]
@@ -176,17 +182,6 @@ def _chosen(found: Gathered) -> list[Head]:
             seen.add(conversation)
             best.append(head)
     return best
-
-
-def _links(neighbours: Mapping[int, tuple[int | None, int | None]]) -> dict[int, tuple[int | None, int | None]]:
-    """For the messages beside: which candidate is before and after them."""
-    links: dict[int, tuple[int | None, int | None]] = {}
-    for id_, (before, after) in neighbours.items():
-        if before is not None:
-            links[before] = (links.get(before, (None, None))[0], id_)
-        if after is not None:
-            links[after] = (id_, links.get(after, (None, None))[1])
-    return links
 
 
 def _selected(query: Query, folded: str, units: Sequence[Unit]) -> bool:

@@ -88,6 +88,7 @@ class Searcher:
             sources=(*query.sources, *_several(source)),
             projects=(*query.projects, *_several(project)),
             dates=(*query.dates, *_edges(since, before, self._clock())),
+            notes=(*query.notes, *_unread(since, before, self._clock())),
         )
         filters = self._filters(query, scope, current_session, include_archived)
         wanted = _Wanted(max(1, min(limit, MOST_HITS)), level, sort, explain)
@@ -133,7 +134,7 @@ class Searcher:
             return ranked
         shown = [one for one in ranked if one.score > 0 and one.shown]
         honest = [one for one in shown if not one.found or _has_any(one, looked_for)]
-        if len(honest) < len(shown):
+        if len(honest) < len(shown) and all(term.kind != "prefix" for term in query.any_of):
             self._index.suspect()
             found.notes.append(
                 f"{len(shown) - len(honest)} matches do not contain the words: the index is being checked."
@@ -290,13 +291,23 @@ def _several(value: str | Sequence[str] | None) -> tuple[str, ...]:
 def _edges(since: str | float | None, before: str | float | None, now: float) -> list[Span]:
     """Keyword arguments: seconds, or a date as in a query. What cannot be read is no filter."""
     spans = []
-    for name, value in (("since", since), ("before", before)):
-        at: float | None = None
-        if isinstance(value, str):
-            span = read_value(value, now)
-            at = span.since if span else None
-        elif value is not None:
-            at = float(value)
-        if at is not None:
-            spans.append(Span(at, None, f"{name}:{value}") if name == "since" else Span(None, at, f"{name}:{value}"))
+    if (at := _moment(since, now)) is not None:
+        spans.append(Span(at, None, f"since:{since}"))
+    if (at := _moment(before, now)) is not None:
+        spans.append(Span(None, at, f"before:{before}"))
     return spans
+
+
+def _unread(since: str | float | None, before: str | float | None, now: float) -> list[str]:
+    return [
+        f"{value!r} is no date I can read (2026-03-05, 7d, yesterday); it was not used."
+        for value in (since, before)
+        if value not in (None, "") and _moment(value, now) is None
+    ]
+
+
+def _moment(value: str | float | None, now: float) -> float | None:
+    if isinstance(value, str):
+        span = read_value(value, now)
+        return span.since if span else None
+    return value

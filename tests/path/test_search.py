@@ -1,0 +1,361 @@
+"""`h.search` on real files: everything said is found again, and every search says how it went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import Herma
+from herma.types import Scope, SearchReport
+
+
+@pytest.fixture
+def h(home: Path) -> Iterator[Herma]:
+    with Herma.open(home=home) as opened:
+        yield opened
+
+
+def said(h: Herma, *texts: str, source: str = "cli", **more: Any) -> str:
+    """A session in which user and assistant took turns. → its id."""
+    session = h.transcripts.start(source, **more)
+    roles = ("user", "assistant")
+    h.transcripts.append(session, [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)])
+    return session
+
+
+def sessions(report: SearchReport) -> list[str]:
+    return [hit.session_id for hit in report.hits]
+
+
+def rules(report: SearchReport) -> dict[str, int]:
+    return {one.rule: one.count for one in report.dropped}
+
+
+# ── any query finds what was said (reference §15: 1, 2, 3) ──
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("what's the plan", "The plan is to ship on Friday."),
+        ("plan?", "The plan is to ship on Friday."),
+        ("config.", "Edit config.yaml first."),
+        ("what's the docker config?", "Docker reads its config from /etc."),
+        ("cats or dogs", "We have two dogs."),
+        ("foo/bar.py", "The bug is in src/foo/bar.py, line 3."),
+        ("bar.py", "The bug is in src/foo/bar.py, line 3."),
+        ("user@example.com", "Write to user@example.com today."),
+        ("C#", "The service is written in C# and Go."),
+        ("100%", "Coverage is at 100% now."),
+        ("$HOME", "It expands $HOME twice."),
+        ("get_compression_tip", "See getCompressionTip for that."),
+        ("compression tip", "See getCompressionTip for that."),
+        ("[urgent]", "Marked as [urgent] by Anna."),
+        ("a=b;c|d&e", "The string was a=b;c|d&e."),
+        ("naïve café", "A naive approach in the cafe."),
+        ("connection-pool", "The connection pool is exhausted."),
+        ("東京", "来週は東京都庁で会議です。"),
+        ("庁", "来週は東京都庁で会議です。"),
+        ("总图在哪里？", "我们约在总图三楼。"),
+        ("楼", "我们约在总图三楼。"),
+        ("서울", "내일 서울역에서 만나요."),
+        ("deploy*", "The deployment failed."),
+        ("-v", "Run it with -v please."),
+    ],
+)
+def test_found(h: Herma, query: str, text: str) -> None:
+    other = said(h, "Nothing of interest was mentioned at all.")
+    wanted = said(h, text)
+    report = h.search(query)
+    assert sessions(report)[:1] == [wanted], report
+    assert other not in sessions(report)
+    assert ">>>" in report.hits[0].snippet
+
+
+@pytest.mark.parametrize("symbol", list("'/@#,%$?!\\~[]=;|&-+{}():^*<>.\"`"))
+def test_no_punctuation_hides_a_word(h: Herma, symbol: str) -> None:
+    wanted = said(h, "We agreed on the zeppelin.")
+    assert sessions(h.search(f"zeppelin {symbol}")) == [wanted]
+    assert sessions(h.search(f"{symbol} zeppelin")) == [wanted]
+    assert sessions(h.search(f"zeppelin{symbol}")) == [wanted]
+
+
+def test_more_and_rarer_words_rank_higher(h: Herma) -> None:
+    for number in range(30):
+        said(h, f"The server number {number} is fine.")
+    both = said(h, "The server runs postgres.")
+    rare = said(h, "The kitchen runs postgres.")
+    assert sessions(h.search("server postgres", limit=2)) == [both, rare]
+
+
+def test_operators_hold_in_every_script(h: Herma) -> None:
+    both, first, second = said(h, "苹果和香蕉"), said(h, "只有苹果"), said(h, "只有香蕉")
+    assert sessions(h.search("苹果 AND 香蕉")) == [both]
+    assert set(sessions(h.search("苹果 -香蕉"))) == {first}
+    assert set(sessions(h.search("苹果 OR 香蕉"))) == {both, first, second}
+    assert sessions(h.search('"苹果和"')) == [both]
+
+
+def test_rewound_messages_are_never_found(h: Herma) -> None:
+    session = said(h, "The zeppelin is red.", "Noted.", "天气很好", "是的")
+    first = h.transcripts.messages(session)[0]
+    h.transcripts.rewind(session, h.transcripts.messages(session)[2].id)
+    report = h.search("天气")
+    assert report.hits == ()
+    assert rules(report) == {"rewound": 1}
+    assert h.search("zeppelin").hits[0].message_id == first.id
+
+
+def test_a_phrase_must_occur(h: Herma) -> None:
+    exact = said(h, "Then the connection reset by peer.")
+    said(h, "Reset the counter; the connection is fine.")
+    assert sessions(h.search('"connection reset"')) == [exact]
+
+
+def test_any_text_is_a_query(h: Herma) -> None:
+    said(h, "Hello there.")
+    for text in (
+        "",
+        " ",
+        '"',
+        "AND",
+        "NOT x",
+        "\0",
+        "\ud800",
+        "*" * 500,
+        "(((" * 99,
+        "a:b:c",
+        "since:",
+        "👍",
+        "x" * 99_999,
+    ):
+        report = h.search(text)
+        assert report.understood
+        assert report.hits or report.notes
+
+
+# ── filters ──
+
+
+def test_filters(h: Herma) -> None:
+    shop = said(h, "zeppelin one", "zeppelin two", scope=Scope(project="/src/shop"))
+    web = said(h, "zeppelin three", source="telegram")
+    assert sessions(h.search("zeppelin project:shop")) == [shop]
+    assert sessions(h.search("zeppelin source:telegram")) == [web]
+    assert [hit.role for hit in h.search("zeppelin role:assistant").hits] == ["assistant"]
+    assert [hit.role for hit in h.search("zeppelin", role="assistant").hits] == ["assistant"]
+    assert sessions(h.search(f"zeppelin session:{web}")) == [web]
+    assert rules(h.search("zeppelin source:telegram")) == {"source": 2}
+
+
+def test_dates(h: Herma) -> None:
+    now = time.time()
+    old, new = h.transcripts.start("cli"), h.transcripts.start("cli")
+    h.transcripts.append(old, [{"role": "user", "content": "zeppelin", "timestamp": now - 40 * 86_400}])
+    h.transcripts.append(new, [{"role": "user", "content": "zeppelin", "timestamp": now - 3600}])
+    assert sessions(h.search("zeppelin since:7d")) == [new]
+    assert sessions(h.search("zeppelin before:7d")) == [old]
+    assert sessions(h.search("zeppelin", since=now - 86_400)) == [new]
+    assert sessions(h.search("zeppelin", before="2w")) == [old]
+    assert sessions(h.search("zeppelin", sort="oldest")) == [old, new]
+    assert sessions(h.search("zeppelin", sort="newest")) == [new, old]
+    assert sessions(h.search("since:7d")) == [new]
+
+
+def test_an_argument_that_is_no_date_is_said(h: Herma) -> None:
+    said(h, "zeppelin")
+    report = h.search("zeppelin", since="soonish")
+    assert len(report.hits) == 1
+    assert any("soonish" in note for note in report.notes)
+
+
+# ── what may not be shown is counted ──
+
+
+def test_every_rule_is_reported_with_its_remedy(h: Herma) -> None:
+    said(h, "zeppelin at work", source="subagent")
+    h.transcripts.archive(said(h, "zeppelin of old"))
+    h.transcripts.delete(said(h, "zeppelin gone"))
+    said(h, "zeppelin of Anna", scope=Scope(user="anna"))
+    mine = said(h, "zeppelin of Bo", scope=Scope(user="bo"))
+    report = h.search("zeppelin", scope=Scope(user="bo"))
+    assert sessions(report) == [mine]
+    assert rules(report) == {"hidden source": 1, "archived": 1, "deleted": 1, "another user": 1}
+    assert all(one.remedy for one in report.dropped)
+    assert len(h.search("zeppelin", include_archived=True).hits) == 3
+    assert len(h.search("zeppelin source:subagent").hits) == 1
+
+
+def test_what_is_left_out_does_not_use_up_the_places(h: Herma) -> None:
+    """Thousands of better matches that may not be shown must not hide the one that may."""
+    for _ in range(4):
+        session = h.transcripts.start("subagent")
+        h.transcripts.append(session, [{"role": "user", "content": "zeppelin zeppelin"}] * 250)
+    wanted = said(h, "There was also some talk about a zeppelin, at length, among many other things.")
+    assert sessions(h.search("zeppelin")) == [wanted]
+
+
+def test_one_long_conversation_does_not_hide_the_others(h: Herma) -> None:
+    long = h.transcripts.start("cli")
+    h.transcripts.append(long, [{"role": "user", "content": "zeppelin zeppelin"}] * 700)
+    other = said(h, "There was also some talk about a zeppelin, at length, among many other things.")
+    assert set(sessions(h.search("zeppelin", limit=2))) == {long, other}
+
+
+def test_what_runs_by_itself_comes_last(h: Herma) -> None:
+    scheduled = said(h, "zeppelin zeppelin zeppelin", source="cron")
+    person = said(h, "We talked about many things, and then about the zeppelin, too.")
+    assert sessions(h.search("zeppelin")) == [person, scheduled]
+
+
+# ── conversations ──
+
+
+def test_one_hit_for_each_conversation(h: Herma) -> None:
+    first = said(h, "zeppelin plans")
+    second = said(h, "more zeppelin plans", parent=first, reason="compression")
+    branch = said(h, "other zeppelin plans", parent=first, reason="branch")
+    report = h.search("zeppelin plans")
+    assert {hit.conversation for hit in report.hits} == {first, branch}
+    assert len(report.hits) == 2
+    messages = h.search("zeppelin plans", level="message")
+    assert {hit.session_id for hit in messages.hits} == {first, second, branch}
+
+
+def test_the_current_conversation_is_left_out_but_not_what_left_its_context(h: Herma) -> None:
+    first = said(h, "the zeppelin is red")
+    h.transcripts.end(first, "compression")
+    second = said(h, "the balloon is blue", parent=first, reason="compression")
+    assert sessions(h.search("zeppelin", current_session=second)) == [first]
+    report = h.search("balloon", current_session=second)
+    assert report.hits == ()
+    assert rules(report) == {"current conversation": 1}
+    assert "conversation at hand" in " ".join(report.notes)
+
+
+def test_turns_compacted_in_place_are_found_from_the_same_session(h: Herma) -> None:
+    session = said(h, "the zeppelin is red", "noted", "the zeppelin is late", "so it is")
+    ids = [message.id for message in h.transcripts.messages(session)]
+    h.transcripts.compact(session, ids[0], ids[1])
+    report = h.search("zeppelin", current_session=session, level="message")
+    assert [hit.message_id for hit in report.hits if "zeppelin" in hit.snippet] == [ids[0]]
+
+
+def test_titles_are_found(h: Herma) -> None:
+    named = said(h, "Let us begin.", title="Zeppelin maintenance")
+    report = h.search("zeppelin")
+    assert sessions(report) == [named]
+    assert report.hits[0].role == "session_title"
+    assert report.hits[0].snippet == ">>>Zeppelin<<< maintenance"
+    other = said(h, "The zeppelin is here.")
+    assert sessions(h.search("zeppelin")) == [named, other]
+
+
+def test_an_answer_is_found_beside_its_question(h: Herma) -> None:
+    session = said(h, "Where do I keep the zeppelin manual?", "In the blue cupboard, second shelf.", "Thanks!")
+    report = h.search("zeppelin manual", level="message")
+    ids = [message.id for message in h.transcripts.messages(session)]
+    assert [hit.message_id for hit in report.hits[:2]] == ids[:2]
+    assert "next to a match" in report.hits[1].why[0]
+
+
+# ── nothing is silent ──
+
+
+def test_nothing_stored_is_said_and_nothing_is_created(h: Herma) -> None:
+    report = h.search("zeppelin")
+    assert "Nothing is stored yet" in " ".join(report.notes)
+    assert list(h.home.iterdir()) == []
+
+
+def test_unknown_words_are_named_and_near_ones_tried(h: Herma) -> None:
+    wanted = said(h, "The kubernetes cluster is down.")
+    report = h.search("kuberntes")
+    assert sessions(report) == [wanted]
+    assert any("kuberntes" in note for note in report.notes)
+    nothing = h.search("xylophone")
+    assert nothing.hits == ()
+    assert "xylophone" in " ".join(nothing.notes)
+
+
+def test_part_of_a_word_is_tried(h: Herma) -> None:
+    wanted = said(h, "Die Datenbankverbindung ist weg.")
+    assert sessions(h.search("verbindung")) == [wanted]
+
+
+def test_filters_that_leave_nothing_are_given_up_and_said(h: Herma) -> None:
+    wanted = said(h, "zeppelin")
+    report = h.search("zeppelin role:tool")
+    assert sessions(report) == [wanted]
+    assert rules(report) == {"role": 1}
+    assert any("without it" in note for note in report.notes)
+
+
+def test_the_report_tells_how_the_query_was_read(h: Herma) -> None:
+    said(h, "zeppelin")
+    report = h.search('what about the "zeppelin" -balloon', explain=True)
+    assert "“zeppelin”" in report.understood
+    assert "balloon" in report.understood
+    assert report.searched
+    assert report.sessions == 1
+    assert report.hits[0].why
+
+
+def test_read_your_own_writes(h: Herma) -> None:
+    for number in range(5):
+        session = said(h, f"zeppelin{number}")
+        assert sessions(h.search(f"zeppelin{number}")) == [session]
+
+
+def test_a_deleted_index_costs_nothing(h: Herma, home: Path) -> None:
+    wanted = said(h, "the zeppelin")
+    h.search("zeppelin")
+    h.close()
+    (home / "index.db").unlink()
+    with Herma.open(home=home) as again:
+        assert sessions(again.search("zeppelin")) == [wanted]
+
+
+def test_a_home_that_cannot_be_written_is_searched_all_the_same(home: Path) -> None:
+    with Herma.open(home=home) as writer:
+        wanted = said(writer, "the zeppelin")
+        assert writer.search("zeppelin").hits
+    home.chmod(0o500)
+    for file in home.iterdir():
+        file.chmod(0o400)
+    try:
+        with Herma.open(home=home) as reader:
+            assert sessions(reader.search("zeppelin")) == [wanted]
+    finally:
+        home.chmod(0o700)
+
+
+def test_more_than_a_search_indexes_is_reported_and_the_newest_are_read(h: Herma) -> None:
+    session = h.transcripts.start("cli")
+    for _ in range(5):
+        h.transcripts.append(session, [{"role": "user", "content": "nothing to see"}] * 500)
+    wanted = said(h, "the zeppelin lands")
+    report = h.search("zeppelin")
+    assert sessions(report) == [wanted]
+    if report.lag:
+        assert f"{report.lag:,}" in report.searched
+
+
+def test_the_level_and_the_limit(h: Herma) -> None:
+    session = said(h, *[f"zeppelin {number}" for number in range(8)])
+    assert sessions(h.search("zeppelin")) == [session]
+    assert len(h.search("zeppelin", level="message", limit=5).hits) == 5
+    assert len(h.search("zeppelin", limit=0).hits) == 1
+    assert len(h.search("zeppelin", level="message", limit=10**9).hits) == 8
+
+
+def test_tool_names_and_arguments_are_found(h: Herma) -> None:
+    session = h.transcripts.start("cli")
+    call = {"id": "1", "type": "function", "function": {"name": "launch_rocket", "arguments": '{"pad": "39A"}'}}
+    h.transcripts.append(session, [{"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert sessions(h.search("launch_rocket")) == [session]
+    assert sessions(h.search("39A")) == [session]
