@@ -58,9 +58,12 @@ SELECT id FROM sessions
  LIMIT :limit;
 
 -- titles --
+-- Two ranges of the index; with OR, SQLite would read everything behind the first.
 SELECT title, id FROM sessions
- WHERE title IS NOT NULL AND deleted IS NULL AND profile = :profile AND user = :user
-   AND (title = :base OR (title >= :base || ' #' AND title < :base || ' $'));
+ WHERE title = :base AND deleted IS NULL AND profile = :profile AND user = :user
+ UNION ALL
+SELECT title, id FROM sessions
+ WHERE title >= :base || ' #' AND title < :base || ' $' AND deleted IS NULL AND profile = :profile AND user = :user;
 
 -- recent --
 -- Sessions by activity, newest first: the first of a conversation is its newest. The caller stops when it has enough.
