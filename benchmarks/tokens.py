@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from herma.models.tokens import counter_for
+from herma.counting import counter_for
 from herma.prompt.families import family_of
 from herma.prompt.tokens import estimate
 

@@ -25,7 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"mcp", "web", "integrations", "importers", "evals", "testing", "aio"}),
     frozenset({"app"}),
     frozenset({"opener"}),
-    frozenset({"session", "doctor"}),
+    frozenset({"session", "doctor", "counting"}),
     frozenset({"reflect"}),
     frozenset({"tools"}),
     frozenset({"recall"}),

