@@ -35,9 +35,10 @@ class StreamScrubber:
     Only what could still become a tag is held back: text without a `<` comes back at once and as it is.
     """
 
-    __slots__ = ("_attempt", "_depth", "_held", "_idle", "_live", "_phase", "_slash", "_unit")
+    __slots__ = ("_attempt", "_depth", "_find", "_held", "_idle", "_live", "_phase", "_slash", "_unit")
 
     def __init__(self) -> None:
+        self._find = _may_begin_a_tag
         self._start()
 
     def _start(self) -> None:
@@ -52,8 +53,11 @@ class StreamScrubber:
 
     def feed(self, chunk: str) -> str:
         """What can be shown now that `chunk` has arrived."""
-        if self._idle and (_may_begin_a_tag(chunk) is None or patterns().opener_or_half.search(chunk) is None):
+        if self._idle and self._find(chunk) is None:
             return "" if self._depth else chunk
+        if self._find is _may_begin_a_tag:  # the first sign that might: from now on the whole grammar decides
+            self._find = patterns().opener_or_half.search
+            return self.feed(chunk)
         out: list[str] = []
         self._read(self._unit + chunk, out, final=False)
         self._idle = self._phase is _Phase.TEXT and not self._unit
