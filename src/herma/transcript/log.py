@@ -112,7 +112,10 @@ class Transcripts:
     def end(self, session_id: str, reason: str = "closed") -> bool:
         """Say that a session is over; the first reason stands. → whether this call ended it."""
         self._alive()
-        return self._sessions.end(session_id, self._clock(), reason) or (self._known(session_id) and False)
+        ended = self._sessions.end(session_id, self._clock(), reason)
+        if not ended:
+            self._known(session_id)
+        return ended
 
     def reopen(self, session_id: str) -> None:
         """Take back that a session is over."""
@@ -126,7 +129,7 @@ class Transcripts:
         try:
             self._sessions.update([session_id], {"title": clean})
         except StoreChanged as exc:
-            free = self._free_title(clean or "", self._known_info(session_id).scope)
+            free = self._free_title(clean or "", self._known(session_id).scope)
             raise UsageError(
                 f"Another conversation is called {clean!r} already.", hint=f"This one is free: {free}"
             ) from exc
@@ -254,7 +257,7 @@ class Transcripts:
 
     def conversation(self, session_id: str) -> Sessions:
         """All sessions of the same conversation, oldest first."""
-        info = self._known_info(session_id)
+        info = self._known(session_id)
         members = self._queries.of_conversations([info.conversation])
         return sorted(members, key=lambda member: (member.started, member.id))
 
@@ -349,10 +352,7 @@ class Transcripts:
     def _family(self, session_id: str) -> dict[str, SessionInfo]:
         return {member.id: member for member in self.conversation(session_id)}
 
-    def _known(self, session_id: str) -> bool:
-        return self._known_info(session_id) is not None
-
-    def _known_info(self, session_id: str) -> SessionInfo:
+    def _known(self, session_id: str) -> SessionInfo:
         info = self.get(session_id)
         if info is None:
             raise _unknown(session_id)

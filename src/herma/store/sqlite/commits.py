@@ -6,6 +6,7 @@ docs/decisions/0006-group-commit-without-a-thread.md says why there is no writer
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,11 +25,12 @@ AT_MOST = 128
 class _Ticket:
     """One caller's work, and what came of it."""
 
-    __slots__ = ("done", "error", "result", "thread", "turn", "work")
+    __slots__ = ("done", "error", "result", "since", "thread", "turn", "work")
 
     def __init__(self, work: Work[Any]) -> None:
         self.work = work
         self.thread = threading.get_ident()
+        self.since = time.monotonic()
         self.turn = threading.Lock()  # held until this work is done, or its caller is to lead
         self.turn.acquire()
         self.done = False
@@ -102,7 +104,7 @@ class GroupCommit:
             try:
                 with self._translated():
                     connection = self._connect()
-                    connection.execute("BEGIN IMMEDIATE")
+                    self._begin(connection, batch)
                     self._run_all(connection, batch)
                     committing = True
                     connection.execute("COMMIT")
@@ -120,6 +122,18 @@ class GroupCommit:
             _release(batch)
             raise
         _release(batch)
+
+    def _begin(self, connection: apsw.Connection, batch: list[_Ticket]) -> None:
+        """Wait for other processes. When that took too long, it did so for those who have waited half as long too."""
+        began = time.monotonic()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            now = time.monotonic()
+            with self._gate:
+                while self._queue and now - self._queue[0].since >= (now - began) / 2:
+                    batch.append(self._queue.popleft())
+            raise
 
     def _run_all(self, connection: apsw.Connection, batch: list[_Ticket]) -> None:
         """The leader's work, then whatever was queued meanwhile. `batch` grows by what was taken from the queue."""

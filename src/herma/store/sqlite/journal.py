@@ -85,8 +85,10 @@ def choose(connection: apsw.Connection, path: Path) -> str:
     if now != wanted:
         try:
             now = str(connection.pragma("journal_mode", wanted))
+        except (apsw.BusyError, apsw.LockedError):
+            raise  # somebody else is at it: that says nothing about the file system
         except apsw.Error:
-            if wanted == "delete" or connection.in_transaction:
+            if wanted == "delete":
                 raise
             now = str(connection.pragma("journal_mode", "delete"))
     if now != "wal":
