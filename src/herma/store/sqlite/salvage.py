@@ -280,7 +280,7 @@ class _Salvage:
             if 0 <= count < 10**9 and first < 2**62:
                 highest["messages"] = max(highest["messages"], first + count - 1)
         self._db.execute("DELETE FROM sqlite_sequence")
-        self._db.executemany(self._sql["sequence"], list(highest.items()))
+        self._db.executemany(self._sql["sequence"], [item for item in highest.items() if item[1]])
 
     # ── the report ──
 

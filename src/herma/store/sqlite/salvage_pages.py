@@ -16,6 +16,7 @@ INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 _SIZES = {512 << shift for shift in range(8)}
 _FIXED = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
 _FRAME = 24
+_SAMPLE = 16 * 2**20
 
 Value: TypeAlias = int | float | str | bytes | None
 
@@ -46,11 +47,13 @@ class PageFile:
         self.lost_frames = 0
         data = log.read_bytes() if log is not None and log.exists() else b""
         self.size = _page_size(head, data) or self._likeliest_size()
-        self.reserved = head[20] if len(head) > 20 and head[20] <= 32 else 0
         if len(data) >= 32:
             self._newest, self.lost_frames = committed_pages(data, self.size)
         self.count = max([-(-self._length // self.size), *self._newest])
+        self.reserved = 0
         self.header_ok = self.page(1)[:16] == b"SQLite format 3\0" and _declared_size(self.page(1)) == self.size
+        if self.header_ok:
+            self.reserved = self.page(1)[20]
 
     def page(self, number: int) -> bytes:
         """The newest committed content of a page; zeros for what the file no longer has."""
@@ -66,19 +69,14 @@ class PageFile:
         return data.ljust(self.size, b"\0")
 
     def _likeliest_size(self) -> int:
-        """Without a header: the size at which most pages begin like one of a table."""
+        """Without a header: the size at which most pages, and most of all places, begin like one of a table."""
+        self._file.seek(0)
+        data = self._file.read(_SAMPLE)
         scores: dict[int, float] = {}
         for size in sorted(_SIZES, reverse=True):
-            begin = range(size, self._length, max(size, self._length // 2000 // size * size))
-            hits = 0
-            for at in begin:
-                self._file.seek(at)
-                head = self._file.read(8)
-                start = int.from_bytes(head[5:7], "big")
-                hits += (
-                    head[:1] in (b"\x05", b"\x0d") and 8 < start < size and 0 < int.from_bytes(head[3:5], "big") < size
-                )
-            scores[size] = hits / max(1, len(begin))
+            places = range(size, len(data) - 8, size)
+            hits = sum(_begins_like_a_page(data[at : at + 8], size) for at in places)
+            scores[size] = hits * hits / max(1, len(places))
         return max(scores, key=lambda size: scores[size])
 
     def free(self) -> set[int]:
@@ -172,6 +170,11 @@ class PageFile:
             left -= usable - 4
             following = int.from_bytes(page[:4], "big")
         return b"".join(parts), pages, following != 0
+
+
+def _begins_like_a_page(head: bytes, size: int) -> bool:
+    count, start = struct.unpack_from(">HH", head, 3)
+    return head[0] in (TABLE_INTERIOR, TABLE_LEAF) and 0 < count < size // 4 and 8 + 2 * count <= start < size
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
