@@ -238,7 +238,7 @@ def test_an_interrupted_build_is_continued(home: Path, feed: Feed) -> None:
     done: list[int] = []
     index._follower.rebuild(1, lambda n, total: done.append(n), anew=False)
     index.close()
-    assert done[0] > 1_000
+    assert done[0] >= 256
     assert done[-1] == 1_200
     assert not (home / "index.db.new").exists()
 

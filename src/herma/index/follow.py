@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 from herma.index.prepare import prepare
-from herma.ports import ChangeFeed, IndexFiles, IndexRow, IndexState, IndexTables, IndexUnusable, Position, Searchable
+from herma.ports import (
+    ChangeFeed,
+    FeedChange,
+    IndexFiles,
+    IndexRow,
+    IndexState,
+    IndexTables,
+    IndexUnusable,
+    Position,
+    Searchable,
+)
 
 Progress = Callable[[int, int], None]
 """Called with how many messages are done, and of how many."""
@@ -15,9 +25,10 @@ Stop = Callable[[], bool]
 
 SLICE = 0.005
 """How long anything is held in the background."""
-BATCH = 512
+BATCH = 256
 """Messages at a time where somebody waits for them."""
-_PAUSE = 0.001
+_PAUSE = 0.002
+"""How long everything is let go of between slices, for others who wait."""
 
 
 def never() -> bool:
@@ -34,8 +45,9 @@ class Follower:
     def __init__(self, files: IndexFiles, feed: ChangeFeed) -> None:
         self._files = files
         self._feed = feed
-        self._part = (0, 0)  # the change that is being indexed in parts, and how much of it is
+        self._part: tuple[IndexTables | None, int, int] = (None, 0, 0)
         self.rebuilding = False
+        self._built = 0
 
     def state(self) -> IndexState:
         """The index in use; without a position when there is none that could be continued."""
@@ -81,17 +93,13 @@ class Follower:
     # ── following ──
 
     def catch_up(self, wait: float, stop: Stop = never) -> None:
-        """Index everything that is new, in the caller's time."""
-        with self._files.hold(wait):
-            if (end := self._feed.position()).seq == 0:
+        """Index everything that is new, in the caller's time. `StoreBusy` when somebody else is at it for too long."""
+        end = self._feed.position()
+        while (reached := self.position(end)) is None or reached.seq < end.seq:
+            if end.seq == 0 or stop():
                 return
-            if reached := self.position(end):
-                try:
-                    self._advance(self._files.current(), reached, end, stop)
-                except IndexUnusable:
-                    self._files.drop()
-            if not reached or self.position(end) is None:
-                self._build(anew=False, stop=stop)
+            with self._files.hold(wait):
+                self._turn(BATCH, upkeep=False)
 
     def in_slices(self, stop: Stop) -> None:
         """Index everything that is new and do the upkeep, holding nothing for longer than a slice.
@@ -99,53 +107,61 @@ class Follower:
         The two take turns: upkeep that is put off piles up.
         """
         batch, more, upkeep = 16, True, True
-        while more and not stop():
+        while more and not stop() and self._feed.position().seq:
+            upkeep = not upkeep
             with self._files.hold(0):
                 started = time.monotonic()
-                end = self._feed.position()
-                if end.seq == 0:
-                    return
-                reached = self.position(end)
-                if reached is None:
-                    self._build(anew=False, stop=stop)
-                    continue
-                upkeep = not upkeep or reached.seq == end.seq
-                try:
-                    if upkeep:
-                        more = self._tidy_for(self._files.current(), started + SLICE / 2) or reached.seq < end.seq
-                    else:
-                        self._step(self._files.current(), reached, batch)
-                except IndexUnusable:
-                    self._files.drop()
+                more = self._turn(batch, upkeep=upkeep)
                 took = time.monotonic() - started
-                if not upkeep:
-                    batch = max(4, batch // 2) if took > SLICE else min(BATCH, batch * 2) if took < SLICE / 2 else batch
+            if not upkeep:
+                batch = max(4, batch // 2) if took > SLICE else min(BATCH, batch * 2) if took < SLICE / 2 else batch
             time.sleep(_PAUSE)
 
     def rebuild(self, wait: float, progress: Progress = silent, stop: Stop = never, *, anew: bool = True) -> None:
-        """Build the index beside the one in use and put it in its place."""
-        with self._files.hold(wait):
-            self._build(anew=anew, progress=progress, stop=stop)
+        """Build the index beside the one in use and put it in its place; goes on where a stopped attempt left off."""
+        self.rebuilding = True
+        try:
+            with self._files.hold(wait):
+                self._files.building(anew=anew)
+            total, finished = self._feed.message_count(), False
+            while not finished and not stop():
+                with self._files.hold(wait):
+                    finished = self._build(BATCH)
+                progress(total if finished else min(total, self._built), total)
+                time.sleep(_PAUSE)
+        finally:
+            self.rebuilding = False
 
     def rows(self, message_ids: Sequence[int]) -> Sequence[IndexRow]:
         """These messages as the index keeps them."""
         return [_row(message) for message in self._feed.searchable(message_ids)]
 
-    def _advance(self, tables: IndexTables, reached: Position, end: Position, stop: Stop) -> None:
-        while reached.seq < end.seq and not stop():
-            reached = self._step(tables, reached, BATCH)
-        tables.tidy()
+    def _turn(self, batch: int, *, upkeep: bool) -> bool:
+        """One step towards an index that has everything. → whether there is more to do."""
+        end = self._feed.position()
+        reached = self.position(end)
+        if reached is None:
+            self._build(batch)
+            return True
+        try:
+            if reached.seq < end.seq and not upkeep:
+                self._step(self._files.current(), reached, batch)
+                return True
+            return self._tidy(self._files.current()) or reached.seq < end.seq
+        except IndexUnusable:
+            self._files.drop()
+            return True
 
     def _step(self, tables: IndexTables, reached: Position, batch: int) -> Position:
         """Index about `batch` messages. A larger change is indexed in parts, and is passed when its last part is."""
         wanted: dict[int, bool] = {}
         seq = reached.seq
         for change in self._feed.since(seq, batch):
-            done = self._part[1] if self._part[0] == change.seq else 0
+            done = self._begun(tables, change)
             ids = change.message_ids[done : done + batch - len(wanted)]
             wanted.update(dict.fromkeys(ids, change.kind == "append"))
             if done + len(ids) < len(change.message_ids):
-                self._part = (change.seq, done + len(ids))
+                self._part = (tables, change.seq, done + len(ids))
                 break
             seq = change.seq
         rows = self.rows([message for message, here in wanted.items() if here])
@@ -154,7 +170,19 @@ class Follower:
         tables.put(rows, gone, reached)
         return reached
 
-    def _tidy_for(self, tables: IndexTables, deadline: float) -> bool:
+    def _begun(self, tables: IndexTables, change: FeedChange) -> int:
+        """How much of a large change is indexed already, by us or by somebody who was interrupted."""
+        if self._part[0] is tables and self._part[1] == change.seq:
+            return self._part[2]
+        ids, done = change.message_ids, 0
+        while change.kind == "append" and len(ids) > done + BATCH:
+            if len(tables.digests(ids[done : done + BATCH])) < BATCH:
+                break
+            done += BATCH
+        return done
+
+    def _tidy(self, tables: IndexTables) -> bool:
+        deadline = time.monotonic() + SLICE / 2
         while tables.tidy():
             if time.monotonic() > deadline:
                 return True
@@ -162,40 +190,29 @@ class Follower:
 
     # ── building ──
 
-    def _build(self, *, anew: bool, progress: Progress = silent, stop: Stop = never) -> None:
-        self.rebuilding = True
+    def _build(self, batch: int) -> bool:
+        """One step towards the new index. → whether it is in its place."""
         try:
-            try:
-                finished = self._fill(anew, progress, stop)
-            except IndexUnusable:
-                finished = self._fill(True, progress, stop)
-            if finished:
-                self._files.publish()
-        finally:
-            self.rebuilding = False
+            finished = self._fill(self._files.building(anew=False), batch)
+        except IndexUnusable:
+            self._files.building(anew=True)
+            return False
+        if finished:
+            self._files.publish()
+        return finished
 
-    def _fill(self, anew: bool, progress: Progress, stop: Stop) -> bool:
-        """Fill the new index up to the end of the feed. → False when it was stopped; the next attempt goes on there."""
-        end = self._feed.position()
-        tables = self._files.building(anew=anew)
-        reached = tables.state().position
-        if reached is not None and (reached.store_id, reached.epoch) != (end.store_id, end.epoch):
-            tables, reached = self._files.building(anew=True), None
-        reached = reached or Position(end.store_id, end.epoch, 0)
-        self._part = (0, 0)
-        tables.put((), (), reached)
-        total = self._feed.message_count()
-        while reached.seq < end.seq:
-            if stop():
-                return False
-            reached = self._step(tables, reached, BATCH)
-            while tables.tidy():
-                if stop():
-                    return False
-            progress(tables.state().messages, total)
-            if reached.seq >= end.seq:
-                end = self._feed.position()
-        return True
+    def _fill(self, tables: IndexTables, batch: int) -> bool:
+        """→ whether the new index has everything."""
+        end, state = self._feed.position(), tables.state()
+        reached = state.position or Position(end.store_id, end.epoch, 0)
+        if (reached.store_id, reached.epoch) != (end.store_id, end.epoch) or reached.seq > end.seq:
+            tables, reached = self._files.building(anew=True), Position(end.store_id, end.epoch, 0)
+        if reached.seq < end.seq:
+            reached = self._step(tables, reached, batch)
+        elif state.position is None:
+            tables.put((), (), reached)
+        self._built = state.messages
+        return not self._tidy(tables) and reached.seq == end.seq
 
 
 def _row(message: Searchable) -> IndexRow:

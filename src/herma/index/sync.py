@@ -147,10 +147,12 @@ class Index:
 
     def status(self) -> IndexStatus:
         self._alive()
-        state = self._follower.state()
-        trouble = self._trouble or self._background.trouble
-        lag = self._follower.lag(SEARCH_INDEXES)
-        return IndexStatus(state.messages, lag, state.size, state.position, self._follower.rebuilding, trouble)
+        state, lag = self._follower.state(), self._follower.lag(SEARCH_INDEXES)
+        building = lag > 0 and self._follower.position(self._feed.position()) is None
+        trouble = (self._trouble or self._background.trouble) if lag else ""
+        return IndexStatus(
+            state.messages, lag, state.size, state.position, building or self._follower.rebuilding, trouble
+        )
 
     def drop(self) -> None:
         """Delete the stored index. The next search builds a new one."""

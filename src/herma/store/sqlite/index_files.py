@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from herma.errors import StoreError
+from herma.errors import StoreBusy, StoreError
 from herma.ports import IndexUnusable
 from herma.store.locks import exclusive
 from herma.store.sqlite.index_connection import create
 from herma.store.sqlite.index_tables import SqliteIndexTables
 
+_ASK_AGAIN = 0.001
 _BESIDE = ("-journal", "-wal", "-shm")
 
 
@@ -28,6 +31,7 @@ class SqliteIndexFiles:
         self._current: SqliteIndexTables | None = None
         self._building: SqliteIndexTables | None = None
         self._identity: tuple[int, int] | None = None
+        self._new_identity: tuple[int, int] | None = None
 
     def current(self) -> SqliteIndexTables:
         with self._mutex:
@@ -41,21 +45,32 @@ class SqliteIndexFiles:
                 self._identity = identity
             return self._current
 
-    def hold(self, timeout: float) -> AbstractContextManager[bool]:
-        return exclusive(self._lock, timeout)
+    @contextmanager
+    def hold(self, timeout: float) -> Iterator[bool]:
+        """Asks often: whoever builds an index lets go of it for two milliseconds now and then."""
+        deadline = time.monotonic() + timeout
+        with ExitStack() as stack:
+            while True:
+                try:
+                    really = stack.enter_context(exclusive(self._lock, 0))
+                    break
+                except StoreBusy:
+                    if time.monotonic() >= deadline:
+                        raise
+                time.sleep(_ASK_AGAIN)
+            yield really
 
     def building(self, *, anew: bool) -> SqliteIndexTables:
         with self._mutex:
-            if self._building is not None and (anew or _identity(self._new) is None):
-                self._building.close()
-                self._building = None
-            if anew:
-                _remove(self._new)
-            if _identity(self._new) is None:
+            if anew or _identity(self._new) is None:
                 _remove(self._new)
                 create(self._new)
-            if self._building is None:
+            identity = _identity(self._new)
+            if self._building is None or identity != self._new_identity:
+                if self._building is not None:
+                    self._building.close()
                 self._building = SqliteIndexTables(self._new, common_cap=self._common_cap)
+                self._new_identity = identity
             return self._building
 
     def publish(self) -> None:

@@ -1,0 +1,87 @@
+"""`herma index`: looked at, checked, built anew and dropped; nothing of it can cost a message."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from herma import Herma
+from herma.cli.main import cli
+
+
+def index(home: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--home", str(home), "index", *words])
+
+
+def as_json(home: Path, *words: str) -> Any:
+    done = index(home, *words, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def full(home: Path) -> Path:
+    with Herma.open(home) as h:
+        for n in range(30):
+            one = h.transcripts.start("cli")
+            h.transcripts.append(one, [{"role": "user", "content": f"kingfisher {n}"}])
+    return home
+
+
+def finds(home: Path) -> bool:
+    return CliRunner().invoke(cli, ["--home", str(home), "search", "kingfisher"]).exit_code == 0
+
+
+def test_from_nothing_to_up_to_date(full: Path) -> None:
+    assert "30 messages" in index(full, "status").stdout
+    assert index(full, "rebuild").stdout.startswith("Built anew: 30 messages indexed, up to date")
+    status = as_json(full, "status")
+    assert (status["messages"], status["stored_messages"], status["lag"]) == (30, 30, 0)
+    assert status["there"] is True
+    assert status["size"] > 0
+    assert "The index is what the transcripts say." in index(full, "verify").stdout
+    assert as_json(full, "verify") == {"ok": True, "trouble": None, "rebuilt": False}
+    assert as_json(full, "rebuild")["messages"] == 30
+    assert finds(full)
+
+
+def test_an_empty_home_stays_empty(tmp_path: Path) -> None:
+    home = tmp_path / "empty"
+    assert "no messages yet" in index(home, "status").stdout
+    assert index(home, "drop", "--yes").stdout == "There is no index.\n"
+    for words in ("status", "rebuild", "verify"):
+        assert index(home, words).exit_code == 0, words
+
+
+def test_dropping_is_asked_for_and_costs_nothing(full: Path) -> None:
+    index(full, "rebuild")
+    refused = index(full, "drop")
+    assert refused.exit_code == 2
+    assert "--yes" in refused.stderr
+    assert as_json(full, "status")["there"] is True
+    assert as_json(full, "drop", "--yes") == {"ok": True, "dropped": True}
+    assert as_json(full, "status")["messages"] == 0
+    assert finds(full)
+
+
+@pytest.mark.parametrize("harm", [b"", b"not a database at all" * 1000])
+def test_a_damaged_index_is_found_and_built_anew(full: Path, harm: bytes) -> None:
+    index(full, "rebuild")
+    (full / "index.db").write_bytes(harm)
+    checked = as_json(full, "verify")
+    assert checked["rebuilt"] is True
+    assert checked["trouble"]
+    assert as_json(full, "status")["messages"] == 30
+    assert finds(full)
+
+
+def test_every_command_has_examples_and_refuses_what_it_does_not_know(full: Path) -> None:
+    for name in ("status", "rebuild", "verify", "drop"):
+        assert "Examples:" in index(full, name, "--help").stdout
+        refused = index(full, name, "--nonsense", "--json")
+        assert refused.exit_code == 2
+        assert json.loads(refused.stdout)["ok"] is False
