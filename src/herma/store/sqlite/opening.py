@@ -23,7 +23,7 @@ APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
 VERSION = 1
 PAGE_SIZE = 8192
 """Messages of a few hundred bytes waste 5 % of such a page, and 12 % of one half as large."""
-CHECKPOINT_PAGES = 250
+CHECKPOINT_PAGES = 500
 """How long the write-ahead log may get before a commit also moves it into the file: short enough for short stalls."""
 LOG_LIMIT = 8 * 1024 * 1024
 
