@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from herma.cli.frame import HermaGroup, yes_option
@@ -37,12 +39,11 @@ def status(desk: Desk) -> None:
     found = desk.h.index.status()
     stored = _stored(desk)
     if desk.context.json:
-        path = desk.h.home / "index.db"
         desk.context.print_json(
             {
                 "ok": not found.trouble,
-                "file": path,
-                "there": path.exists(),
+                "file": _file(desk),
+                "there": _file(desk).exists(),
                 "messages": found.messages,
                 "stored_messages": stored,
                 "lag": found.lag,
@@ -67,6 +68,10 @@ def _stored(desk: Desk) -> int:
     return total.messages + total.hidden_messages
 
 
+def _file(desk: Desk) -> Path:
+    return desk.h.home / "index.db"
+
+
 def _described(found: IndexStatus, stored: int) -> str:
     if not stored and not found.messages:
         return "There are no messages yet, so there is nothing to index."
@@ -85,12 +90,14 @@ def rebuild(desk: Desk) -> None:
     Examples:
       herma index rebuild
     """
-    with desk.progress("Indexing messages", _stored(desk)) as report:
-        desk.h.index.rebuild(report)
+    stored = _stored(desk)
+    if stored or _file(desk).exists():
+        with desk.progress("Indexing messages", stored) as report:
+            desk.h.index.rebuild(report)
     found = desk.h.index.status()
     if desk.context.json:
         desk.context.print_json({"ok": True, "messages": found.messages, "lag": found.lag, "size": found.size})
-    desk.context.line(f"Built anew: {_described(found, _stored(desk))}")
+    desk.context.line(f"Built anew: {_described(found, stored)}" if stored else _described(found, stored))
 
 
 @index.command()
@@ -103,8 +110,13 @@ def verify(desk: Desk) -> None:
       herma index verify
       herma index verify --json
     """
-    if not desk.context.json:
-        desk.context.line(f"Comparing {count(_stored(desk), 'message')} with the index …")
+    stored = _stored(desk)
+    if not stored and not _file(desk).exists():
+        if desk.context.json:
+            desk.context.print_json({"ok": True, "trouble": None, "rebuilt": False})
+        desk.context.line("There are no messages yet, so there is nothing to compare.")
+        return
+    desk.context.line(f"Comparing {count(stored, 'message')} with the index …")
     found = desk.h.index.verify()
     if desk.context.json:
         desk.context.print_json({"ok": True, "trouble": found.trouble or None, "rebuilt": found.rebuilt})
@@ -125,8 +137,7 @@ def drop(desk: Desk) -> None:
     Examples:
       herma index drop --yes
     """
-    path = desk.h.home / "index.db"
-    there = path.exists()
+    there = _file(desk).exists()
     if there and not desk.context.confirm("Delete the index? The next search builds it again, which may take a while."):
         if desk.context.json:
             desk.context.print_json({"ok": False, "outcome": "Declined", "message": "Nothing was deleted."})

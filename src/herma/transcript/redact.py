@@ -27,9 +27,10 @@ class Redactor:
         self.found: Counter[str] = Counter()
 
     def session(self, one: Told) -> Told:
+        """Without its preview: a credential that is cut off there is no longer known as one."""
         title = self.text(one.session.title) if one.session.title else one.session.title
         prompt = self.text(one.system_prompt) if one.system_prompt else one.system_prompt
-        return replace(one, session=replace(one.session, title=title), system_prompt=prompt)
+        return replace(one, session=replace(one.session, title=title, preview=""), system_prompt=prompt)
 
     def message(self, message: Message) -> Message:
         """The same message without credentials; the very same where there are none."""

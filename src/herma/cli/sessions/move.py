@@ -102,7 +102,7 @@ def _pieces(desk: Desk, found: list[SessionInfo], kind: str, redactor: Redactor 
         if kind == "md":
             yield from pages.markdown(conversations())
         elif kind == "html":
-            yield from pages.web_page(conversations(), _title(found))
+            yield from pages.web_page(conversations(), _title(found, redactor))
         else:
             yield exporting.header()
             for one, said in conversations():
@@ -112,9 +112,13 @@ def _pieces(desk: Desk, found: list[SessionInfo], kind: str, redactor: Redactor 
         report(total, total)
 
 
-def _title(found: list[SessionInfo]) -> str:
-    names = {one.conversation: name_of(one) for one in found}
-    return next(iter(names.values())) if len(names) == 1 else f"{count(len(names), 'conversation')}"
+def _title(found: list[SessionInfo], redactor: Redactor | None) -> str:
+    """What the page is about: one conversation, or how many."""
+    conversations = {one.conversation: one for one in reversed(found)}
+    if len(conversations) != 1:
+        return count(len(conversations), "conversation")
+    (one,) = conversations.values()
+    return (redactor.text(one.title) if one.title else one.id) if redactor else name_of(one)
 
 
 def _write(desk: Desk, target: str, pieces: Iterable[str]) -> int:

@@ -1,0 +1,435 @@
+"""Transcripts out and in again: the same bytes, checked whole, visible whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import Herma, HermaError, Scope
+from herma.errors import StoreBusy, UsageError
+from herma.testing import FixedClock
+from herma.transcript import export, pages
+from herma.transcript.importing import UNFINISHED, Importer, ImportReport
+from herma.transcript.redact import Redactor
+from herma.types import Message, SessionInfo, Usage
+
+TOKEN = "ghp_" + "k7Qw2Zx9" * 5
+KEY = (
+    "-----BEGIN RSA PRIVATE KEY-----\n"
+    + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIB\n" * 20
+    + "-----END RSA PRIVATE KEY-----"
+)
+
+
+@pytest.fixture
+def h(home: Path) -> Iterator[Herma]:
+    with Herma.open(home, clock=FixedClock()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Herma]:
+    """Another, empty home."""
+    with Herma.open(tmp_path / "other") as opened:
+        yield opened
+
+
+def lines(h: Herma, *session_ids: str) -> bytes:
+    chosen = export.chosen(h.transcripts, session_ids) if session_ids else export.everything(h.transcripts)
+    pieces = [export.header()]
+    for one in export.told(h.transcripts, chosen):
+        pieces.append(export.session_line(one))
+        pieces += map(export.message_line, export.messages_of(h.transcripts, one.session.id))
+    return "".join(pieces).encode()
+
+
+def bring_in(h: Herma, data: bytes | str, **options: Any) -> ImportReport:
+    raw = data.encode() if isinstance(data, str) else data
+    return Importer(h.transcripts).run(io.BytesIO(raw), "file.jsonl", **options)
+
+
+def everything_there_is(h: Herma) -> str:
+    """A home with all that a session and a message can have. → the id of the first session."""
+    t = h.transcripts
+    first = t.start(
+        "cli",
+        title="Login",
+        model="m-1",
+        system_prompt="You are\x00 helpful.",
+        scope=Scope(project="/src/shop", user="u-1", chat="c"),
+    )
+    calls = [{"id": "1", "type": "function", "function": {"name": "run", "arguments": '{"a":  1}'}}]
+    ids = t.append(
+        first,
+        [
+            {"role": "user", "content": "hi \x1b[31m \u202e 登录 \x00 \u2028 end", "timestamp": 1_690_000_000.123456},
+            {"role": "assistant", "content": None, "tool_calls": calls, "reasoning": "", "annotations": [1.0, 1, None]},
+            {"role": "tool", "tool_call_id": "1", "name": "run", "content": [{"type": "text", "text": "x" * 50_000}]},
+            {"role": "user", "content": "", "sent": "fenced", "told": "v1", "tokens": 3, "finish_reason": "stop"},
+            {"role": "user", "content": "taken back"},
+        ],
+    )
+    t.rewind(first, ids[4])
+    t.compact(first, ids[0], ids[1])
+    t.end(first, "compression")
+    t.record_usage(first, Usage(1, 2, 3, 4, 5, 0.1 + 0.2))
+    second = t.start("cli", parent=first, reason="compression")
+    t.append(second, [{"role": "user", "content": "and on"}])
+    branch = t.start("telegram", parent=first, reason="branch")
+    t.append(branch, [{"role": "user", "content": "elsewhere"}])
+    t.archive(branch)
+    helper = t.start("subagent", parent=second, reason="delegation")
+    t.append(helper, [{"role": "user", "content": str(n)} for n in range(1_203)])
+    t.start("cron", scope=Scope(profile="another"))
+    return first
+
+
+# ── there and back ──
+
+
+def test_what_is_imported_exports_as_the_same_bytes(h: Herma, other: Herma) -> None:
+    everything_there_is(h)
+    data = lines(h)
+    report = bring_in(other, data)
+    assert len(report.imported) == 5
+    assert report.messages == 5 + 1 + 1 + 1_203
+    assert not report.skipped
+    assert not report.detached
+    assert lines(other) == data
+
+
+def test_what_can_be_counted_is_counted_again(h: Herma, other: Herma) -> None:
+    first = everything_there_is(h)
+    bring_in(other, lines(h))
+    for session in export.everything(h.transcripts):
+        again = other.transcripts.get(session.id)
+        assert again is not None
+        assert (again.message_count, again.tool_call_count) == (session.message_count, session.tool_call_count)
+        assert (again.conversation, again.last_active) == (session.conversation, session.last_active)
+    assert [m.content for m in other.transcripts.messages(first, include_hidden=True)] == [
+        m.content for m in h.transcripts.messages(first, include_hidden=True)
+    ]
+
+
+def test_imported_messages_are_found_by_search(h: Herma, other: Herma) -> None:
+    everything_there_is(h)
+    bring_in(other, lines(h))
+    assert other.search("elsewhere", include_archived=True).hits
+
+
+def test_lines_hold_no_character_that_steers_a_terminal(h: Herma) -> None:
+    everything_there_is(h)
+    data = lines(h).decode()
+    assert not any(char < " " or "\x7f" <= char <= "\x9f" or char in "\u202e\u2028" for char in data.replace("\n", ""))
+
+
+def test_a_chosen_session_takes_its_conversation_and_what_it_delegated_along(h: Herma, other: Herma) -> None:
+    first = everything_there_is(h)
+    data = lines(h, first)
+    assert data.count(b'{"type":"session"') == 3
+    bring_in(other, data)
+    assert lines(other) == data
+
+
+def test_a_parent_that_was_purged_is_not_named(h: Herma, other: Herma) -> None:
+    parent = h.transcripts.start("cli")
+    branch = h.transcripts.start("cli", parent=parent, reason="branch")
+    h.transcripts.delete(parent)
+    data = lines(h)
+    assert b'"parent"' not in data
+    assert bring_in(other, data).detached == []
+    assert lines(other) == data
+    assert other.transcripts.get(branch) is not None
+
+
+def test_imports_belong_to_the_profile_they_are_imported_to(h: Herma, tmp_path: Path) -> None:
+    session = h.transcripts.start("cli")
+    with Herma.open(tmp_path / "third", profile="work") as work:
+        bring_in(work, lines(h))
+        info = work.transcripts.get(session)
+        assert info is not None
+        assert info.scope.profile == work.settings.profile
+        assert lines(work) == lines(h)
+
+
+# ── what is here already ──
+
+
+def test_existing_sessions_are_skipped_and_reported(h: Herma, other: Herma) -> None:
+    first = everything_there_is(h)
+    data = lines(h)
+    bring_in(other, data)
+    other.transcripts.append(first, [{"role": "user", "content": "one more here"}])
+    other.transcripts.delete(other.transcripts.list(source="cron")[0].id)
+    report = bring_in(other, data)
+    assert report.imported == []
+    assert report.messages == 0
+    by_id = {skipped.id: skipped for skipped in report.skipped}
+    assert len(by_id) == 5
+    assert by_id[first].here == by_id[first].there + 1
+    assert [one.deleted for one in by_id.values()].count(True) == 1
+
+
+def test_a_taken_title_gets_the_next_number(h: Herma, other: Herma) -> None:
+    everything_there_is(h)
+    other.transcripts.start("cli", title="Login", scope=Scope(user="u-1"))
+    report = bring_in(other, lines(h))
+    assert (report.renamed[0].old, report.renamed[0].new) == ("Login", "Login #2")
+    titles = [one.title for one in export.everything(other.transcripts) if one.title]
+    assert len(titles) == len(set(titles))
+
+
+def test_missing_and_circular_parents_are_detached(other: Herma) -> None:
+    data = text(
+        session(id="a", parent="b", reason="resume"),
+        session(id="b", parent="a", reason="resume"),
+        session(id="c", parent="nowhere", reason="branch"),
+        session(id="d", parent="a", reason="resume"),
+        session(id="e", parent="e", reason="resume"),
+    )
+    report = bring_in(other, data)
+    assert sorted((one.id, one.parent) for one in report.detached) == [("a", "b"), ("c", "nowhere"), ("e", "e")]
+    assert len(report.imported) == 5
+    d = other.transcripts.get("d")
+    assert d is not None
+    assert d.conversation == "a"
+
+
+def test_children_may_stand_before_their_parents(other: Herma) -> None:
+    bring_in(other, text(session(id="child", parent="root", reason="resume"), session(id="root")))
+    child = other.transcripts.get("child")
+    assert child is not None
+    assert child.conversation == "root"
+
+
+def test_a_dry_run_writes_nothing(h: Herma, other: Herma) -> None:
+    everything_there_is(h)
+    report = bring_in(other, lines(h), dry_run=True)
+    assert report.dry_run
+    assert len(report.imported) == 5
+    assert other.transcripts.stats().sessions == 0
+    assert other.transcripts.deleted() == []
+
+
+# ── what is wrong with a file ──
+
+
+def session(**fields: Any) -> dict[str, Any]:
+    return {"type": "session", "source": "cli", "started": 1.0, **fields}
+
+
+def message(**fields: Any) -> dict[str, Any]:
+    return {"type": "message", "session": "a", "role": "user", "timestamp": 2.0, "content": "x", **fields}
+
+
+def text(*records: object) -> str:
+    header = {"type": "herma", "format": "transcripts", "version": 1}
+    return "".join(json.dumps(record) + "\n" for record in (header, *records))
+
+
+BAD: list[tuple[str | bytes, str]] = [
+    ("", "is empty"),
+    ("\n\n", "is empty"),
+    ("hello\n", "line 1 is not JSON"),
+    ('["a"]\n', "line 1 is"),
+    ('{"id": "s", "messages": []}\n', "line 1 is not the first line of an export"),
+    ('{"type":"herma","format":"memories","version":1}\n', '"format"'),
+    ('{"type":"herma","format":"transcripts","version":99}\n', "newer version"),
+    (b"\x89PNG\r\n\x1a\n\x00\x00", "line 1 is not text"),
+    (b"SQLite format 3\x00" + bytes(100), "line 1 is not text"),
+    (text(session(id="a")) + '{"type":"mess', "line 3 ends in the middle"),
+    (text(session(id="a"), {"type": "thing"}), 'line 3 has the type "thing"'),
+    (text(message()), "line 2 belongs to session 'a'"),
+    (text(session(id="a"), session(id="a")), "line 3 has session 'a' again; line 2"),
+    (text(session(id="")), '"id"'),
+    (text(session(id=" a")), '"id"'),
+    (text(session()), 'line 2 has nothing in "id"'),
+    (text(session(id="a", source=7)), '"source"'),
+    (text(session(id="a", started="now")), '"started"'),
+    (text(session(id="a", started=True)), '"started"'),
+    (text(session(id="a", reason="why")), '"reason"'),
+    (text(session(id="a", archived="yes")), '"archived"'),
+    (text(session(id="a", usage={"input": "many"})), '"usage.input"'),
+    (text(session(id="a", usage=[])), '"usage"'),
+    (text(session(id="a", title="t" * 101)), '"title"'),
+    (text(session(id="a", titel="x")), 'a field "titel", which a session does not have; is "title" meant?'),
+    (text(session(id="a"), message(role="wizard")), "line 3 has the role 'wizard'"),
+    (text(session(id="a"), message(role=None)), '"role"'),
+    (text(session(id="a"), message(timestamp=None)), '"timestamp"'),
+    (text(session(id="a"), message(content=7)), "content"),
+    (text(session(id="a"), message(tool_calls="x")), '"tool_calls"'),
+    (text(session(id="a"), message(hidden="maybe")), '"hidden"'),
+    (text(session(id="a"), message(extra=[])), '"extra"'),
+    (text(session(id="a"), message(tokens=1.5)), "tokens"),
+    (text(session(id="a"), message(contnt="x")), 'is "content" meant?'),
+    (text(session(id="a")) + '{"type":"message","content":' + "[" * 100_000, "line 3"),
+    (text(session(id="\ud800")), '"id"'),
+]
+
+
+@pytest.mark.parametrize(("data", "expected"), BAD, ids=range(len(BAD)))
+def test_a_bad_file_is_refused_whole_and_the_line_is_named(other: Herma, data: str | bytes, expected: str) -> None:
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    with pytest.raises(UsageError) as caught:
+        bring_in(other, raw)
+    assert expected in str(caught.value)
+    assert str(caught.value).startswith("file.jsonl")
+    assert len(str(caught.value).splitlines()) == 1
+    assert other.transcripts.stats().sessions == 0
+
+
+def test_a_line_of_more_than_50_megabytes_is_refused(other: Herma) -> None:
+    with pytest.raises(UsageError, match=r"line 2 is longer than 50 MB"):
+        bring_in(other, text().encode() + b" " * (export.LONGEST_LINE + 1))
+
+
+def test_line_ends_blank_lines_and_marks_of_other_programs_do_no_harm(h: Herma, other: Herma) -> None:
+    everything_there_is(h)
+    data = lines(h)
+    bring_in(other, b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n\r\n"))
+    assert lines(other) == data
+
+
+def test_two_exports_in_one_file(h: Herma, other: Herma) -> None:
+    first = h.transcripts.start("cli", started=1.0)
+    second = h.transcripts.start("cli", started=2.0)
+    assert bring_in(other, lines(h, first) + lines(h, second)).imported == [first, second]
+    assert lines(other) == lines(h)
+
+
+# ── all or nothing ──
+
+
+def test_an_import_that_fails_in_the_middle_leaves_nothing(
+    h: Herma, other: Herma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything_there_is(h)
+    written = 0
+    append = other.transcripts._rows.append
+
+    def fail_later(*args: Any, **options: Any) -> Any:
+        nonlocal written
+        written += 1
+        if written == 3:
+            raise StoreBusy("somebody holds it")
+        return append(*args, **options)
+
+    monkeypatch.setattr(other.transcripts._rows, "append", fail_later)
+    with pytest.raises(HermaError):
+        bring_in(other, lines(h))
+    assert other.transcripts.stats().sessions == 0
+    assert other.transcripts.deleted() == []
+
+
+def test_what_a_killed_import_left_is_replaced_by_the_next(
+    h: Herma, other: Herma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after two slices: nothing of it is visible, and the same file can be imported."""
+    everything_there_is(h)
+    append = other.transcripts._rows.append
+    calls: list[str] = []
+
+    def die(session_id: str, *args: Any, **options: Any) -> Any:
+        calls.append(session_id)
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return append(session_id, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(other.transcripts._rows, "append", die)
+        patched.setattr(other.transcripts._sessions, "purge", lambda _: 0)  # no time to tidy up
+        with pytest.raises(KeyboardInterrupt):
+            bring_in(other, lines(h))
+    assert other.transcripts.stats().sessions == 0
+    assert {one.end_reason for one in other.transcripts.deleted()} == {UNFINISHED}
+    assert len(bring_in(other, lines(h)).imported) == 5
+    assert lines(other) == lines(h)
+
+
+# ── credentials ──
+
+
+def test_credentials_are_replaced_by_what_they_are() -> None:
+    redactor = Redactor()
+    said = redactor.message(
+        Message(
+            "assistant",
+            [{"type": "text", "text": f"use {TOKEN} please"}],
+            tool_calls=({"function": {"name": "write", "arguments": json.dumps({"text": KEY, "n": 1})}},),
+            sent=f"use {TOKEN} please",
+            reasoning="postgres://me:s3cr3t-Pw9@db/x",
+            extra={"config": {"password": "Zx81!kk-mQ2"}},
+        )
+    )
+    assert said.content == [{"type": "text", "text": "use [redacted: GitHub token] please"}]
+    assert json.loads(said.tool_calls[0]["function"]["arguments"]) == {"text": "[redacted: private key]", "n": 1}
+    assert said.sent == "use [redacted: GitHub token] please"
+    assert said.reasoning == "postgres://me:[redacted: password inside an address]@db/x"
+    assert said.extra == {"config": {"password": "[redacted: password]"}}
+    assert redactor.found == {
+        "GitHub token": 2,
+        "private key": 1,
+        "password inside an address": 1,
+        "password": 1,
+    }
+
+
+def test_a_message_without_credentials_stays_the_very_same() -> None:
+    said = Message("user", '{"a":  1}', tool_calls=({"arguments": '{"b":  [ ]}'},))
+    assert Redactor().message(said) is said
+
+
+def test_a_key_goes_to_its_last_character() -> None:
+    assert Redactor().text(f"before {KEY} after") == "before [redacted: private key] after"
+    cut_off = KEY.partition("-----END")[0]
+    assert "MIIE" not in Redactor().text(cut_off)
+    assert Redactor().text("ghp_" + "k7Qw2Zx9" * 40).count("k7Qw") == 0
+
+
+# ── pages ──
+
+
+def conversation(*messages: Message) -> list[pages.Conversation]:
+    info = SessionInfo("s-1", "cli", Scope(project="a<b"), 0.0, "s-1", title="<b>Title</b> & more")
+    return [(export.Told(info), messages)]
+
+
+HOSTILE = Message("user", '<script>alert(1)</script> "quoted" \x1b[2J \u202e &amp;', timestamp=0.0)
+RESULT = Message("tool", "```\ncode\n````\n", tool_name="run", timestamp=1e300)
+
+
+def test_the_web_page_runs_nothing_and_loads_nothing() -> None:
+    page = "".join(pages.web_page(conversation(HOSTILE, RESULT), "<i>"))
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "&amp;amp;" in page
+    assert "default-src 'none'" in page
+    assert "color-scheme: light dark" in page
+
+
+def test_markdown_keeps_code_in_its_fence() -> None:
+    page = "".join(pages.markdown(conversation(HOSTILE, RESULT)))
+    assert "\x1b" not in page
+    assert "\n`````\n```\ncode\n````\n`````\n" in page
+    assert page.startswith("# <b>Title</b> & more\n")
+
+
+def test_pages_show_tool_calls_of_any_shape() -> None:
+    call = {"function": {"name": "grep", "arguments": '{"x": "<"}'}}
+    said = Message("assistant", None, tool_calls=(call, {"name": "raw", "input": {"y": 1}}, {"odd": True}))
+    page = "".join(pages.web_page(conversation(said), "t"))
+    assert "calls grep" in page
+    assert "calls raw" in page
+    assert "calls a tool" in page
+    assert "grep" in "".join(pages.markdown(conversation(said)))

@@ -1,0 +1,190 @@
+"""`herma search`: hits to act on, how the query was read, what was left out, and reasons where nothing is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from herma import Herma, Scope
+from herma.cli.main import cli
+
+
+def search(home: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--home", str(home), "search", *words])
+
+
+def as_json(home: Path, *words: str) -> Any:
+    return json.loads(search(home, *words, "--json").stdout)
+
+
+@pytest.fixture
+def full(home: Path) -> Path:
+    with Herma.open(home) as h:
+        t = h.transcripts
+        for n in range(24):
+            one = t.start("cli" if n % 2 else "telegram", scope=Scope(project="shop" if n % 3 else ""))
+            t.append(
+                one,
+                [
+                    {"role": "user", "content": f"Question {n} about the gearbox", "timestamp": 1_700_000_000.0 + n},
+                    {"role": "assistant", "content": f"Answer {n}", "timestamp": 1_700_000_100.0 + n},
+                ],
+            )
+        login = t.start("cli", title="Login trouble")
+        t.append(
+            login,
+            [
+                {"role": "user", "content": "The login fails with \x1b[31mconnection reset\x1b[0m on staging"},
+                {"role": "assistant", "content": "登录失败是因为令牌过期。 \u202eevil"},
+                {"role": "user", "content": "And the login page on production?"},
+            ],
+        )
+        away = t.start("cli")
+        t.append(away, [{"role": "user", "content": "zanzibar notes"}])
+        t.archive(away)
+    return home
+
+
+def test_a_hit_can_be_acted_on(full: Path) -> None:
+    found = search(full, "login", "connection")
+    assert found.exit_code == 0
+    assert found.stderr == ""
+    first, facts, snippet, command, *_ = found.stdout.splitlines()
+    assert first == "1  Login trouble"
+    assert "· cli · user" in facts
+    assert ">>>login<<<" in snippet
+    assert ">>>connection<<<" in snippet
+    words = command.split()
+    assert words[:3] == ["herma", "sessions", "show"]
+    shown = CliRunner().invoke(cli, words[1:])
+    assert shown.exit_code == 0
+    assert "connection reset" in shown.stdout
+    assert "▶" in shown.stdout
+    assert "Read as: messages with any of login, connection." in found.stdout
+
+
+def test_two_chinese_characters(full: Path) -> None:
+    found = search(full, "登录")
+    assert found.exit_code == 0
+    assert ">>>登录<<<" in found.stdout
+
+
+def test_text_from_transcripts_cannot_steer_the_terminal(full: Path) -> None:
+    out = search(full, "login", "--level", "message", "--limit", "50").stdout + search(full, "登录").stdout
+    assert not set(out) & set("\x1b\u202e")
+
+
+def test_nothing_found_says_why_and_is_exit_code_1(full: Path, tmp_path: Path) -> None:
+    nothing = search(full, "qqqqzzzz")
+    assert nothing.exit_code == 1
+    assert nothing.stdout.startswith("Nothing found.\n")
+    assert "No message contains qqqqzzzz." in nothing.stdout
+    assert "Read as:" in nothing.stdout
+    archived = search(full, "zanzibar")
+    assert archived.exit_code == 1
+    assert "“archived”" in archived.stdout
+    assert "--all" in archived.stdout
+    assert "include_archived" not in archived.stdout
+    assert search(full, "zanzibar", "--all").exit_code == 0
+    empty = search(tmp_path / "empty", "anything")
+    assert empty.exit_code == 1
+    assert "Nothing is stored yet" in empty.stdout
+    assert not (tmp_path / "empty").exists()
+
+
+def test_options_narrow(full: Path) -> None:
+    assert len(as_json(full, "gearbox", "--limit", "50")["hits"]) == 24
+    assert len(as_json(full, "gearbox", "--limit", "3")["hits"]) == 3
+    cli_only = as_json(full, "gearbox", "--source", "cli", "--limit", "50")
+    assert {hit["session"]["source"] for hit in cli_only["hits"]} == {"cli"}
+    assert any(one["rule"] == "source" for one in cli_only["dropped"])
+    shop = as_json(full, "gearbox", "--project", "shop", "--limit", "50")
+    assert len(shop["hits"]) == 16
+    messages = as_json(full, "login", "--level", "message")["hits"]
+    assert len(messages) > len(as_json(full, "login")["hits"]) == 1
+    assert {hit["role"] for hit in as_json(full, "login", "--role", "user", "--level", "message")["hits"]} == {"user"}
+    assert len(as_json(full, "gearbox", "--since", "2023-01", "--before", "2024", "--limit", "50")["hits"]) == 24
+    newest = [hit["timestamp"] for hit in as_json(full, "gearbox", "--sort", "newest", "--limit", "5")["hits"]]
+    oldest = [hit["timestamp"] for hit in as_json(full, "gearbox", "--sort", "oldest", "--limit", "5")["hits"]]
+    assert newest == sorted(newest, reverse=True)
+    assert oldest == sorted(oldest)
+    assert newest[0] > oldest[0]
+
+
+def test_a_dash_means_without(full: Path) -> None:
+    for words in (("login", "-staging"), ("-staging", "login"), ("login -staging",), ("--", "login", "-staging")):
+        done = CliRunner().invoke(cli, ["search", "--json", "--level", "message", "--home", str(full), *words])
+        hits = json.loads(done.stdout)["hits"]
+        assert [hit["snippet"] for hit in hits] == ["And the >>>login<<< page on production?"], words
+
+
+def test_no_text_is_a_mistake(full: Path) -> None:
+    for text in ('"', "(((", "AND", "a:b:c", "*", "-", "- -", "'; DROP TABLE", "NEAR(", "🙂", "\u202e", "x" * 30_000):
+        done = search(full, text)
+        assert done.exit_code in (0, 1), (text, done.stderr)
+        assert done.stderr == ""
+        assert "Read as:" in done.stdout
+
+
+def test_what_is_a_mistake_is_said(full: Path) -> None:
+    for words in (
+        ("x", "--since", "someday"),
+        ("x", "--limit", "0"),
+        ("x", "--limit", "-3"),
+        ("x", "--level", "word"),
+        ("x", "--sort", "best"),
+        ("x", "--role", ""),
+        ("x", "--sorted"),
+        (),
+    ):
+        done = search(full, *words)
+        assert done.exit_code == 2, words
+        assert len(done.stderr.splitlines()) == 2, done.stderr
+
+
+def test_explain_says_why_a_hit_is_there(full: Path) -> None:
+    out = search(full, "login", "--explain").stdout
+    assert "why: has login" in out
+    assert "score" in out
+
+
+def test_json_has_all_of_the_report(full: Path) -> None:
+    value = as_json(full, "login")
+    assert value["ok"] is True
+    assert set(value) >= {"query", "understood", "searched", "hits", "dropped", "notes", "lag"}
+    assert value["hits"][0]["session"]["title"] == "Login trouble"
+    nothing = search(full, "qqqqzzzz", "--json")
+    assert nothing.exit_code == 1
+    assert json.loads(nothing.stdout)["ok"] is False
+
+
+def test_it_is_also_a_command_of_sessions(full: Path) -> None:
+    again = CliRunner().invoke(cli, ["sessions", "search", "登录", "--home", str(full)])
+    assert again.stdout.splitlines()[0] == search(full, "登录").stdout.splitlines()[0]
+
+
+def test_a_match_is_coloured_on_a_terminal(full: Path) -> None:
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "herma.cli.main", "search", "connection", "--home", str(full)]
+    env = os.environ | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env) as process:
+        os.close(slave)
+        out = b""
+        try:
+            while piece := os.read(master, 65_536):
+                out += piece
+        except OSError:  # the other side has gone
+            pass
+    os.close(master)
+    assert process.returncode == 0
+    assert b"\x1b[1;33mconnection\x1b[0m" in out
+    assert b">>>" not in out
+    assert b"\x1b[31m" not in out
