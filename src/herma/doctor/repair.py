@@ -61,7 +61,8 @@ def plan(home: Path, *, full: bool = False, clock: Callable[[], float] = time.ti
     if needs_salvage(found) and not fixes:
         sentence = "Bring every row that can be read into a new herma.db; the damaged file is kept in backups/."
         fixes.append(Fix("database", sentence, (database,)))
-    if exposed := loose(home):
+    alien = found.state in ("foreign", "newer")
+    if exposed := [path for path in loose(home) if not (alien and path.name.startswith("herma.db"))]:
         fixes.append(Fix("permissions", f"Make {len(exposed)} files private.", tuple(exposed)))
     if useless := leftovers(home):
         names = some([path.name for path in useless])

@@ -1,0 +1,292 @@
+"""Backups under attack: writers meanwhile, kill -9, full disks, archives that were tampered with."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tarfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from herma import Add, Herma
+from herma.doctor import diagnose, mend, plan
+from herma.errors import ForeignStore, HermaError, StoreError
+from herma.store import backup
+from herma.store.backup_archive import look_at, members
+from herma.store.backup_restore import restore
+
+
+def fill(home: Path, text: str, count: int = 300) -> None:
+    with Herma.open(home) as h:
+        h.memory.apply("memory", Add(text))
+        session = h.transcripts.start("test")
+        h.transcripts.append(session, [{"role": "user", "content": f"{text} {n}"} for n in range(count)])
+    (home / "skills" / "one").mkdir(parents=True, exist_ok=True)
+    (home / "skills" / "one" / "SKILL.md").write_text(text)
+
+
+def seen(home: Path) -> tuple[list[str], set[str], str]:
+    with Herma.open(home) as h:
+        sources = {str(m.content).split()[0] for info in h.transcripts.list() for m in h.transcripts.messages(info.id)}
+        return h.memory.entries("memory"), sources, (home / "skills" / "one" / "SKILL.md").read_text()
+
+
+WRITER = """
+import sys
+from herma import Add, Herma
+with Herma.open(sys.argv[1], flags={"memory.memory_char_limit": 1000000}) as h:
+    session = h.transcripts.start("test")
+    print("ready", flush=True)
+    for number in range(1000000):
+        turn = [("user", f"a{number}"), ("assistant", f"b{number}")]
+        h.transcripts.append(session, [{"role": role, "content": text} for role, text in turn])
+        h.memory.apply("memory", Add(f"<{number}>"))
+"""
+
+
+def test_a_backup_while_others_write_is_one_consistent_state(home: Path, tmp_path: Path) -> None:
+    fill(home, "old")
+    with subprocess.Popen([sys.executable, "-c", WRITER, home], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout
+        assert writer.stdout.readline() == "ready\n"
+        try:
+            made = [backup.create(home, tmp_path / f"{n}.tar.zst") for n in range(4)]
+            assert writer.poll() is None
+        finally:
+            writer.kill()
+    for number, each in enumerate(made):
+        other = tmp_path / f"restored-{number}"
+        restore(other, each)
+        with closing(sqlite3.connect(other / "herma.db")) as database:
+            assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            said = [row[0] for row in database.execute("SELECT content FROM messages WHERE id > 300 ORDER BY id")]
+            last = database.execute("SELECT after_text FROM curated_changes ORDER BY id DESC LIMIT 1").fetchone()[0]
+        assert len(said) % 2 == 0, "whole turns"
+        assert said == [f"{letter}{n}" for n in range(len(said) // 2) for letter in "ab"]
+        assert (other / "memories" / "MEMORY.md").read_text() == last, "the file is what its history says"
+        assert diagnose(other).healthy
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from herma.store import backup, backup_archive, backup_copy, backup_restore
+home, where = Path(sys.argv[1]), sys.argv[2]
+def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
+if where == "copying": backup_copy.DatabaseCopy.copy = die
+elif where == "packing": backup_archive._member = die
+elif where == "naming": Path.replace = die
+if where in ("copying", "packing", "naming"): backup.create(home)
+elif where == "moving":
+    backup_restore.sync_folder = lambda folder: die() if folder.name == "old" else None
+    backup_restore.restore(home, backup.find(home, "good"))
+elif where == "tidying":
+    backup_restore._tidy = die
+    backup_restore.restore(home, backup.find(home, "good"))
+else: backup_restore.restore(home, backup.find(home, "good"), step=lambda what: die() if what == where else None)
+"""
+
+
+@pytest.mark.parametrize("where", ["copying", "packing", "naming"])
+def test_a_backup_that_is_killed_leaves_none(home: Path, where: str) -> None:
+    fill(home, "old")
+    run = subprocess.run([sys.executable, "-c", KILLED, home, where], capture_output=True, text=True, check=False)
+    assert run.returncode == -9, run.stderr
+    assert backup.listing(home) == []
+    assert diagnose(home).healthy
+    for fix in plan(home):
+        mend(home, fix)
+    assert list((home / "backups").iterdir()) == []
+    assert backup.create(home).verified
+    assert seen(home) == (["old"], {"old"}, "old")
+
+
+@pytest.mark.parametrize("where", ["safety", "list", "herma.db", "memories", "moving", "skills", "tidying"])
+def test_a_restore_that_is_killed_leaves_the_old_state_or_is_finished(home: Path, where: str) -> None:
+    fill(home, "good")
+    backup.create(home, name="good")
+    fill(home, "later")
+    before = seen(home)
+    run = subprocess.run([sys.executable, "-c", KILLED, home, where], capture_output=True, text=True, check=False)
+    assert run.returncode == -9, run.stderr
+    if where in ("safety", "list"):
+        assert seen(home) == before
+        assert diagnose(home).healthy
+    else:
+        diagnosis = diagnose(home)
+        assert not diagnosis.healthy
+        assert any(check.name == "restore" and "--repair" in check.next for check in diagnosis.of("problem"))
+        with pytest.raises(StoreError, match="cut off"):
+            restore(home, backup.find(home, "good"))
+    for fix in plan(home):
+        mend(home, fix)
+    assert seen(home) == (before if where in ("safety", "list") else (["good"], {"good"}, "good"))
+    assert diagnose(home).healthy
+    assert not list(home.glob(".restore*"))
+
+
+def test_a_full_disk_leaves_no_backup_and_says_so(home: Path) -> None:
+    """A limit on the size of files stands for the full disk."""
+    fill(home, "old", 2000)
+    code = (
+        "import resource, signal, sys; from pathlib import Path; from herma.store import backup\n"
+        "from herma.errors import StoreError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))\n"
+        "try: backup.create(Path(sys.argv[1]))\n"
+        "except StoreError as exc: print('refused:', exc, '/', exc.hint)"
+    )
+    for limit in (1_000, 20_000, 100_000):
+        run = subprocess.run(
+            [sys.executable, "-c", code, home, str(limit)], capture_output=True, text=True, check=False
+        )
+        assert run.stdout.startswith("refused:"), run.stdout + run.stderr
+        assert run.stdout.rstrip().endswith("."), "with a next step"
+    assert backup.listing(home) == []
+    assert list((home / "backups").iterdir()) == []
+    assert seen(home) == (["old"], {"old"}, "old")
+
+
+# ── archives that are not what they seem ──
+
+
+def forged(path: Path, manifest: dict[str, Any], content: list[tuple[tarfile.TarInfo, bytes]]) -> Path:
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        text = json.dumps(manifest).encode()
+        for member, data in [(tarfile.TarInfo("manifest.json"), text), *content]:
+            if member.isreg():
+                member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    path.write_bytes(zstandard.compress(plain.getvalue()))
+    return path
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, link
+    return made
+
+
+BASE = {"format": 1, "herma": "0.1.0", "created": 1.0, "files": {}}
+HASH = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"  # of "hello"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../outside", "/outside", "memories/../../outside", "memories/./x", "C:\\x", "memories\\..\\x", "index.db",
+     "logs/x", "memories", "herma.db/x", "memories//x", "state.db"],
+)  # fmt: skip
+def test_names_that_lead_elsewhere_are_refused(home: Path, tmp_path: Path, name: str) -> None:
+    fill(home, "old", 5)
+    manifest = {**BASE, "files": {name: [5, HASH]}}
+    evil = look_at(forged(tmp_path / "evil.tar.zst", manifest, [(member(name), b"hello")]))
+    with pytest.raises(StoreError):
+        restore(home, evil)
+    assert not backup.verify(evil).ok
+    assert seen(home) == (["old"], {"old"}, "old")
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "evil.tar.zst"}
+    assert not list(home.glob(".restore*"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_links_and_devices_are_refused(home: Path, tmp_path: Path, kind: bytes) -> None:
+    fill(home, "old", 5)
+    manifest = {**BASE, "files": {"memories/MEMORY.md": [5, HASH]}}
+    content = [(member("memories/MEMORY.md", kind, "/etc/passwd"), b"")]
+    evil = look_at(forged(tmp_path / "evil.tar.zst", manifest, content))
+    with pytest.raises(StoreError, match="ordinary file"):
+        restore(home, evil)
+    assert seen(home) == (["old"], {"old"}, "old")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "content"),
+    [
+        ({"files": {"memories/MEMORY.md": [5, HASH]}}, []),
+        ({"files": {"memories/MEMORY.md": [5, HASH]}}, [(member("memories/MEMORY.md"), b"HELLO")]),
+        ({"files": {"memories/MEMORY.md": [4, HASH]}}, [(member("memories/MEMORY.md"), b"hello")]),
+        ({"files": {}}, [(member("memories/MEMORY.md"), b"hello")]),
+        ({"files": {"memories/MEMORY.md": [5, HASH]}}, [(member("memories/MEMORY.md"), b"hello")] * 2),
+        ({"format": 99}, []),
+        ({"database": 99}, []),
+        ({"files": "nonsense"}, []),
+        ({"herma": None, "format": "1"}, []),
+        ({"damage": "it was damaged"}, []),
+        ({"files": {"herma.db": [5, HASH]}}, [(member("herma.db"), b"hello")]),
+    ],
+)
+def test_what_does_not_fit_its_manifest_or_is_not_ours_is_refused(
+    home: Path, tmp_path: Path, manifest: dict[str, Any], content: list[tuple[tarfile.TarInfo, bytes]]
+) -> None:
+    fill(home, "old", 5)
+    strange = look_at(forged(tmp_path / "strange.tar.zst", {**BASE, **manifest}, content))
+    with pytest.raises(HermaError):
+        restore(home, strange)
+    assert seen(home) == (["old"], {"old"}, "old")
+    assert not list(home.glob(".restore*"))
+
+
+def test_a_backup_that_was_changed_or_cut_is_found_out(home: Path) -> None:
+    fill(home, "old")
+    made = backup.create(home, name="good")
+    raw = made.path.read_bytes()
+    for number, wrong in enumerate((raw[: len(raw) // 2], raw[:-9], b"", b"nonsense", bytes(len(raw)))):
+        broken = home / "backups" / f"broken{number}.tar.zst"
+        broken.write_bytes(wrong)
+        assert not backup.verify(look_at(broken)).ok
+        with pytest.raises(HermaError):
+            restore(home, look_at(broken))
+    for at in range(200, len(raw), len(raw) // 12):
+        made.path.write_bytes(raw[:at] + bytes([raw[at] ^ 0x10]) + raw[at + 1 :])
+        os.utime(made.path)
+        again = look_at(made.path)
+        assert again.verified is None, "the mark was for another file"
+        assert not backup.verify(again).ok
+        with pytest.raises(HermaError):
+            restore(home, again)
+    assert seen(home) == (["old"], {"old"}, "old")
+    assert any(check.name == "backups" for check in diagnose(home).of("warning"))
+
+
+def test_a_foreign_database_in_the_home_is_not_replaced(home: Path, tmp_path: Path) -> None:
+    fill(home, "old", 5)
+    made = backup.create(home, tmp_path / "b.tar.zst")
+    other = tmp_path / "other"
+    other.mkdir()
+    with closing(sqlite3.connect(other / "herma.db")) as database:
+        database.execute("CREATE TABLE theirs (x)")
+    before = (other / "herma.db").read_bytes()
+    with pytest.raises(ForeignStore):
+        restore(other, made)
+    assert (other / "herma.db").read_bytes() == before
+    assert {path.name for path in other.iterdir()} == {"herma.db"}
+
+
+def test_a_damaged_database_is_not_backed_up_as_if_it_were_sound(home: Path) -> None:
+    fill(home, "old", 2000)
+    path = home / "herma.db"
+    raw = bytearray(path.read_bytes())
+    for at in range(len(raw) // 2, len(raw), 8192):
+        raw[at : at + 4000] = bytes(4000)
+    path.write_bytes(raw)
+    made = backup.create(home)
+    assert made.manifest
+    assert made.manifest.damage
+    assert made.verified is None
+    with pytest.raises(StoreError, match="damaged"):
+        restore(home, made)
+    path.write_bytes(bytes(100) + raw[100:])
+    with pytest.raises(StoreError, match="damaged") as caught:
+        backup.create(home)
+    assert "doctor --repair" in caught.value.hint
+    with members(made.path) as each:
+        assert next(each)[0].name == "manifest.json"
