@@ -1,9 +1,9 @@
 """Configuration: defaults, the home's file, a project's file, the environment and flags make one `Settings`.
 
 A later source wins over an earlier one, key by key, and `Settings.sources` remembers which one it was.
-A section is one dataclass and one line in `Settings`; the table of known keys, validation, `herma config` and
-the reference page derive from the fields. A project's file comes with somebody's repository, so it may set only
-what is marked `project=True`.
+A section is one dataclass in `settings` and one line in `Settings`; the table of known keys, validation,
+`herma config` and the reference page derive from the fields. A project's file comes with somebody's
+repository, so it may set only what is marked `project=True`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from herma import configfile
-from herma.configkey import Option, Value, option
+from herma.configkey import Option, Value
 from herma.errors import ConfigError
+from herma.settings import ContextSettings, MemorySettings, ModelSettings, PriceSettings, StoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,34 +28,6 @@ HOME_FILE = "config.yaml"
 PROJECT_FILE = ".herma.yaml"
 DEFAULT_PROFILE = "default"
 RESERVED_VARIABLES = frozenset({"HERMA_HOME", "HERMA_PROFILE", "HERMA_SESSION", "HERMA_MODELS", "HERMA_DEBUG"})
-
-
-# ── the sections ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySettings:
-    """Curated memory."""
-
-    memory_enabled: bool = option(True, "Show the agent's notes (MEMORY.md) to the model.", project=True)
-    user_profile_enabled: bool = option(True, "Show the user profile (USER.md) to the model.", project=True)
-    memory_char_limit: int = option(2200, "Characters that MEMORY.md may hold.", low=1, high=1_000_000, project=True)
-    user_char_limit: int = option(1375, "Characters that USER.md may hold.", low=1, high=1_000_000, project=True)
-    provider: str = option("", "External memory backend; empty means none.")
-    nudge_interval: int = option(
-        10, "User turns between reminders to save memories; 0 means never.", low=0, high=100_000, project=True
-    )
-    write_approval: bool = option(False, "Hold memory writes in the inbox until a person approves them.")
-    live_updates: bool = option(True, "Tell a running session about changes made to memory elsewhere.", project=True)
-    inbox_days: int = option(30, "Days that an undecided write waits in the inbox.", low=1, high=36_500)
-    lock_timeout: float = option(10.0, "Seconds to wait for another process that holds a file.", low=0, high=3600)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """Where things are kept."""
-
-    url: str = option("", "Database address; empty means SQLite in the home.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +61,9 @@ class Settings:
     profile: str = DEFAULT_PROFILE
     memory: MemorySettings = field(default_factory=MemorySettings)
     store: StoreSettings = field(default_factory=StoreSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    context: ContextSettings = field(default_factory=ContextSettings)
+    prices: PriceSettings = field(default_factory=PriceSettings)
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
 
@@ -275,6 +251,8 @@ def _from_file(path: Path, problems: list[Problem], *, project: bool = False) ->
     for name, top in document.top.items():
         if name not in sections():
             problems.append(Problem(name, f"{path}, line {top.line}", _nearest(name)))
+        elif name not in document.sections and top.kind == "str" and f"{name}.name" in options() and not project:
+            found[f"{name}.name"] = _value_of(options()[f"{name}.name"], top, f"{path}, line {top.line}")
         elif name not in document.sections and top.kind != "null":
             raise ConfigError(f"{path}, line {top.line}: {name} must be a section with keys in it.")
         for inner, item in document.sections.get(name, {}).items() if name in sections() else ():

@@ -236,17 +236,19 @@ def test_a_deleted_working_directory_has_no_project(
 
 
 def test_a_cloned_repository_cannot_redirect_memory(home: Path, tmp_path: Path) -> None:
-    forbidden = {known.key for known in config.options().values() if not known.project}
-    lines = {
-        "memory": "provider: evil\n  write_approval: not even valid\n  lock_timeout: 0\n  inbox_days: 1",
-        "store": "url: postgresql://evil/db",
-    }
-    project = write(tmp_path / "p" / ".herma.yaml", "".join(f"{a}:\n  {b}\n" for a, b in lines.items()))
+    forbidden = [known.key for known in config.options().values() if not known.project]
+    text = "".join(
+        f"{name}:\n"
+        + "".join(f"  {key.partition('.')[2]}: not even valid\n" for key in forbidden if key.startswith(name))
+        for name in config.sections()
+    )
+    project = write(tmp_path / "p" / ".herma.yaml", text)
     settings = load(home, cwd=project.parent)
     assert settings.memory == config.MemorySettings()
     assert settings.store == config.StoreSettings()
-    assert {problem.key for problem in settings.problems} == forbidden
+    assert [problem.key for problem in settings.problems] == forbidden
     assert all(problem.forbidden and problem.pressing for problem in settings.problems)
+    assert set(settings.sources.values()) == {"default"}
     assert str(settings.problems[0]) == (
         f"memory.provider in {project}, line 2 is ignored: a project's file may not set it."
     )
@@ -537,3 +539,16 @@ def test_unset_says_whether_it_was_there(home: Path) -> None:
 def test_any_line_of_text_comes_back_as_it_was(home: Path, text: str) -> None:
     config.set_value(home / "config.yaml", "memory.provider", text)
     assert load(home).memory.provider == text
+
+
+def test_the_models_name_may_stand_for_its_section(home: Path, tmp_path: Path) -> None:
+    """As other software writes it that a home may be shared with."""
+    write(home / "config.yaml", "model: openai/gpt-5\n")
+    assert load(home).model.name == "openai/gpt-5"
+    write(home / "config.yaml", "store: elsewhere\n")
+    with pytest.raises(ConfigError, match="must be a section"):
+        load(home)
+    write(home / "config.yaml", "")
+    project = write(tmp_path / "p" / ".herma.yaml", "model: evil\n")
+    with pytest.raises(ConfigError, match="must be a section"):
+        load(home, cwd=project.parent)

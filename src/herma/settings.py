@@ -1,0 +1,69 @@
+"""The sections of the configuration: each field is a key, with its default, its range and what it means.
+
+`config` loads them; the reference page, `herma config` and the environment's variables derive from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from herma.configkey import option
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """Curated memory."""
+
+    memory_enabled: bool = option(True, "Show the agent's notes (MEMORY.md) to the model.", project=True)
+    user_profile_enabled: bool = option(True, "Show the user profile (USER.md) to the model.", project=True)
+    memory_char_limit: int = option(2200, "Characters that MEMORY.md may hold.", low=1, high=1_000_000, project=True)
+    user_char_limit: int = option(1375, "Characters that USER.md may hold.", low=1, high=1_000_000, project=True)
+    provider: str = option("", "External memory backend; empty means none.")
+    nudge_interval: int = option(
+        10, "User turns between reminders to save memories; 0 means never.", low=0, high=100_000, project=True
+    )
+    write_approval: bool = option(False, "Hold memory writes in the inbox until a person approves them.")
+    live_updates: bool = option(True, "Tell a running session about changes made to memory elsewhere.", project=True)
+    inbox_days: int = option(30, "Days that an undecided write waits in the inbox.", low=1, high=36_500)
+    lock_timeout: float = option(10.0, "Seconds to wait for another process that holds a file.", low=0, high=3600)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where things are kept."""
+
+    url: str = option("", "Database address; empty means SQLite in the home.")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """The model that sessions talk to."""
+
+    name: str = option("", "The model of sessions that do not name one: its window, its tokenizer.")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    """The model's window, and who may take how much of it."""
+
+    window: int = option(0, "Tokens that fit into the model's window; 0 means: by its name.", low=0, high=100_000_000)
+    profile: str = option("default", "How the window is divided: default, coding or chat.")
+    tool_result_tokens: int = option(
+        500, "Tokens of one tool result that the model is sent; the transcript keeps all.", low=20, high=1_000_000
+    )
+    system_share: float = option(0.0, "Per cent for the system prompt; 0: as the profile says.", low=0, high=100)
+    memory_share: float = option(0.0, "Per cent for injected memory; 0: as the profile says.", low=0, high=100)
+    conversation_share: float = option(0.0, "Per cent for what was said; 0: as the profile says.", low=0, high=100)
+    results_share: float = option(0.0, "Per cent for tool results; 0: as the profile says.", low=0, high=100)
+    reply_share: float = option(0.0, "Per cent kept free for the reply; 0: as the profile says.", low=0, high=100)
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSettings:
+    """What the model's tokens cost, and how its cache charges."""
+
+    input: float = option(0.0, "US dollars per million input tokens; 0 means unknown.", low=0, high=1_000_000)
+    output: float = option(0.0, "US dollars per million output tokens; 0 means unknown.", low=0, high=1_000_000)
+    cache_read: float = option(0.1, "Price of reading from the cache, times the input price.", low=0, high=100)
+    cache_write: float = option(1.25, "Price of writing to the cache, times the input price.", low=0, high=100)
+    cache_minutes: int = option(5, "Minutes that the cache keeps what nobody uses: 5, or 60.", low=1, high=1440)
