@@ -100,6 +100,17 @@ def test_nothing_found_says_why_and_is_exit_code_1(full: Path, tmp_path: Path) -
     assert not (tmp_path / "empty").exists()
 
 
+def test_what_only_a_wider_search_finds_is_not_what_was_asked_for(full: Path) -> None:
+    for words in (("gearbox", "--since", "2020-01", "--before", "2021"), ("gearbix",), ("gearbox AND login",)):
+        wider = search(full, *words)
+        assert wider.exit_code == 1, words
+        assert wider.stdout.startswith("Nothing found as you asked; a wider search found:\n"), words
+        assert "\n1  " in wider.stdout
+        value = as_json(full, *words)
+        assert (value["ok"], value["widened"]) == (False, True)
+        assert value["hits"]
+
+
 def test_options_narrow(full: Path) -> None:
     assert len(as_json(full, "gearbox", "--limit", "50")["hits"]) == 24
     assert len(as_json(full, "gearbox", "--limit", "3")["hits"]) == 3

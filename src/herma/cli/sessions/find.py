@@ -19,6 +19,8 @@ from herma.types import Dropped, Hit, SearchReport
 _DASHED = "\ue000"
 _MATCH = re.compile(r">>>((?:(?!>>>|<<<).)+)<<<")
 _MARKED, _BOLD, _DIM, _PLAIN = "\x1b[1;33m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_NOTHING = ("All matches were left out", "No message contains", "There is nothing to look for")
+"""How the report begins to say that nothing was found, before it looks further."""
 _REMEDIES = {
     "archived": "Add --all.",
     "date": "Leave out the date, or name a longer time.",
@@ -104,7 +106,7 @@ def search(
     everything: bool,
     explain: bool,
 ) -> None:
-    """Find what was said in past sessions, in any language. Exit code 1 when nothing is found.
+    """Find what was said in past sessions, in any language. Exit code 1 when nothing is found as asked.
 
     Any text is a query: words (more and rarer ones rank higher), "exact phrases", AND, OR, -without, begin*, role:user,
     source:cli, project:shop, since:2026-03, before:7d, and times like "last week".
@@ -135,14 +137,31 @@ def search(
     if desk.context.json:
         desk.context.print_json(_as_json(report))
     else:
-        for number, hit in enumerate(report.hits, 1):
-            _write_hit(desk, number, hit, explain=explain)
-        _write_account(desk.context, report)
-    if not report.hits:
+        _write(desk, report, explain=explain)
+    if not report.hits or _widened(report):
         desk.context.exit(1)
 
 
+def _widened(report: SearchReport) -> bool:
+    """Whether nothing was found as asked, and the hits are those of a wider search."""
+    return bool(report.hits) and any(note.startswith(_NOTHING) for note in report.notes)
+
+
 # ── for people ──
+
+
+def _write(desk: Desk, report: SearchReport, *, explain: bool) -> None:
+    """The hits, then an account of the search; what is not as asked is said before the hits."""
+    notes = _notes(report)
+    if not report.hits or _widened(report):
+        desk.context.line("Nothing found." if not report.hits else "Nothing found as you asked; a wider search found:")
+    if _widened(report):
+        for note in notes:
+            desk.context.line(note)
+        desk.context.line()
+    for number, hit in enumerate(report.hits, 1):
+        _write_hit(desk, number, hit, explain=explain)
+    _write_account(desk.context, report, [] if _widened(report) else notes)
 
 
 def _write_hit(desk: Desk, number: int, hit: Hit, *, explain: bool) -> None:
@@ -172,17 +191,14 @@ def _highlighted(line: str) -> str:
     return _MATCH.sub(rf"{_MARKED}\1{_PLAIN}", line) if output.colours(sys.stdout) else line
 
 
-def _write_account(context: Context, report: SearchReport) -> None:
+def _write_account(context: Context, report: SearchReport, notes: list[str]) -> None:
     """How the query was read, what was searched, what was left out and how to get it."""
-    if not report.hits:
-        context.line("Nothing found.")
-    notes = _notes(report)
     for note in notes:
         context.line(note)
     read = report.understood[:1].lower() + report.understood[1:].rstrip(".")
     context.line(f"Read as: {read or 'nothing to look for'}. {report.searched}")
     for one in report.dropped:
-        if not any(f"“{one.rule}”" in note and _remedy(one) in note for note in notes):
+        if not any(f"“{one.rule}”" in note and _remedy(one) in note for note in _notes(report)):
             matches = count(one.count, "match", "matches")
             context.line(f"Left out by the rule “{one.rule}”: {matches}. {_remedy(one)}".rstrip())
     if report.lag:
@@ -207,7 +223,8 @@ def _remedy(dropped: Dropped) -> str:
 
 def _as_json(report: SearchReport) -> Json:
     return {
-        "ok": bool(report.hits),
+        "ok": bool(report.hits) and not _widened(report),
+        "widened": _widened(report),
         "query": report.query,
         "understood": report.understood,
         "searched": report.searched,
