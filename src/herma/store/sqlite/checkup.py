@@ -124,7 +124,7 @@ def _look(connection: apsw.Connection, found: Examination, *, now: float, full: 
         connection.execute("COMMIT")
     except apsw.BusyError as exc:
         raise StoreBusy("herma.db is in use and did not become free in time.", hint="Try again.") from exc
-    except (apsw.Error, ValueError) as exc:  # what cannot be read at all is damage, whatever the first check said
+    except (apsw.Error, ValueError, TypeError, OverflowError) as exc:  # what cannot be read at all is damage, whatever the first check said
         found.trouble.append(str(exc))
     return found
 
