@@ -77,6 +77,9 @@ SELECT term, group_concat(doc, ' ') FROM shard_{shard}_places WHERE term > ? GRO
 SELECT rowid FROM shard_{shard} WHERE shard_{shard} MATCH ? ORDER BY rowid DESC LIMIT ?
 
 -- scored --
+SELECT rowid, bm25(shard_{shard}) FROM shard_{shard} WHERE shard_{shard} MATCH ? ORDER BY rowid DESC LIMIT ?
+
+-- best --
 -- Of the newest so many, the best so many.
 SELECT rowid, score FROM (
     SELECT rowid, bm25(shard_{shard}) AS score FROM shard_{shard} WHERE shard_{shard} MATCH ? ORDER BY rowid DESC LIMIT ?

@@ -23,6 +23,8 @@ COMMON_LEAST = 1_000
 """A word in so few messages is never common: visiting them all takes a millisecond."""
 READ_MOST = 6_000
 """Entries of lists that are read to find candidates."""
+LEAST_READ = 32
+"""Entries that are read of every list."""
 MUST_MOST = 5_000
 """Messages with everything that must occur that are ranked, newest first."""
 COMPLETED = 200
@@ -98,7 +100,7 @@ class _Search:
         ranking = [word for word in words if word not in selecting]
         alone = len(words) == 1
         for word in selecting:
-            self._words.visit_rest(word, self._cap, *([2 * self._limit] if alone else []))
+            self._words.visit_rest(word, self._cap, best=2 * self._limit if alone else 0)
         scores, cut = self._select(selecting, alone=alone)
         only_common = not alone and min(word.messages for word in words) > common
         if not all(word.whole for word in selecting) or (cut and only_common):
@@ -119,7 +121,7 @@ class _Search:
         """
         scores: Scores = defaultdict(float)
         cut, budget = [], 0 if alone else READ_MOST
-        least = max(64, 2 * self._limit if alone else 0)
+        least = 2 * self._limit if alone else LEAST_READ
         for place, word in enumerate(sorted(words, key=lambda word: (word.messages, word.matches))):
             for message, weight in word.scored.items():
                 scores[message] += word.rarity * weight
@@ -176,6 +178,9 @@ def _best(scores: Scores, most: int) -> list[int]:
     if len(scores) <= most:
         return list(scores)
     floor = heapq.nlargest(most, scores.values())[-1]
-    above = [message for message, score in scores.items() if score > floor]
-    level = [message for message, score in scores.items() if score == floor]
-    return above + heapq.nlargest(most - len(above), level)
+    best = [message for message, score in scores.items() if score >= floor]
+    if len(best) > most:
+        above = [message for message in best if scores[message] > floor]
+        level = [message for message in best if scores[message] == floor]
+        best = above + heapq.nlargest(most - len(above), level)
+    return best

@@ -96,15 +96,21 @@ def encode(ranked: Sequence[int]) -> bytes:
     return _little_endian(numbers).tobytes()
 
 
-def decode(blob: bytes) -> Iterator[tuple[float, array[int]]]:
+def decode(blob: bytes) -> Iterator[tuple[float, Sequence[int]]]:
     """Weight and messages, heaviest first. What was cut off at the end of the blob is missing at the end."""
-    numbers = array("H")
-    numbers.frombytes(blob[: len(blob) & ~1])
-    numbers, at = _little_endian(numbers), 0
+    numbers, at = _numbers(blob[: len(blob) & ~1]), 0
     while at + 2 < len(numbers):
         step, count = numbers[at], numbers[at + 1]
         yield (step + 0.5) / STEPS, numbers[at + 2 : at + 2 + count]
         at += 2 + count
+
+
+def _numbers(blob: bytes) -> Sequence[int]:
+    if sys.byteorder == "little":
+        return memoryview(blob).cast("H")
+    numbers = array("H")
+    numbers.frombytes(blob)
+    return _little_endian(numbers)
 
 
 def _little_endian(numbers: array[int]) -> array[int]:

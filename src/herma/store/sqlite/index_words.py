@@ -89,8 +89,8 @@ class Words:
             self._visit_newest_first(word, shards)
         word.rarity = math.log(1 + (self.total - word.messages + 0.5) / (word.messages + 0.5))
 
-    def visit_rest(self, word: Word, most: int, best: int = FILLING_MOST) -> None:
-        """Score what `look_up` only counted, newest first, until there is enough; of each shard only the best."""
+    def visit_rest(self, word: Word, most: int, best: int = 0) -> None:
+        """Score what `look_up` only counted, newest first, until there is enough; of each shard all, or the best."""
         for shard in self.shards:
             if shard.id in word.unvisited:
                 if len(word.scored) >= most:
@@ -149,12 +149,12 @@ class Words:
             if shard.stage == WEIGHED:
                 work += min((lists.get(shard.id, FREQUENT) for lists in frequencies), default=0)
 
-    def _visit(self, word: Word, shard: Shard, count: int = 0, best: int = FILLING_MOST) -> int:
+    def _visit(self, word: Word, shard: Shard, count: int = 0, best: int = 0) -> int:
         """Score with FTS5, and take its rarity out again, which it knows for this shard only. → how many matched."""
         base, scored, before = shard.id << SHARD_BITS, word.scored, len(word.scored)
-        sql = self._sql["scored"].format(shard=shard.id)
+        sql = self._sql["best" if best else "scored"].format(shard=shard.id)
         for match in word.matches:
-            rows = fetch(self._connection, sql, (match, FILLING_MOST, best))
+            rows = fetch(self._connection, sql, (match, FILLING_MOST, best) if best else (match, FILLING_MOST))
             if not rows:
                 continue
             matches = count or (self._count(shard, match) if len(rows) == FILLING_MOST else len(rows))
