@@ -19,10 +19,8 @@ SCANS = 500
 """Messages that are read one by one when more than that is missing."""
 FIRST, MOST = 300, 4_800
 """Candidates that are asked for: at first, and at most, when rules or one long conversation use them up."""
-RANKED = 200
-"""Candidates whose text is read."""
-FLANKED = 100
-"""Candidates whose neighbours are read too."""
+RANKED = 100
+"""Candidates whose text is read, and whose neighbours are. Twice as many find nothing more."""
 READ = 8_000
 """Characters of a message that ranking reads."""
 BROWSED = 2_000
@@ -147,7 +145,7 @@ class Gatherer:
     def _flanks(self, query: Query, filters: Filters, found: Gathered, made: Sequence[Candidate]) -> list[Candidate]:
         """The turns beside the best candidates. They are evidence; they are shown where no rule speaks against it."""
         by_id = {one.id: one for one in made}
-        neighbours = self._reader.neighbours([one.id for one in made[:FLANKED]])
+        neighbours = self._reader.neighbours([one.id for one in made])
         for id_, (before, after) in neighbours.items():
             by_id[id_].before, by_id[id_].after = before, after
         beside = sorted({id_ for pair in neighbours.values() for id_ in pair if id_ is not None} - by_id.keys())

@@ -26,7 +26,7 @@ COVERAGE = 0.05
 SPEAKER = {"user": 0.15, "tool": -0.1}
 """Facts are mostly told by the user and repeated by the assistant at length: 4 to 6 points on BEAM, none lost."""
 _SATURATION, _LENGTH = 1.2, 0.75
-_RIDGE = 0.3
+_RIDGE = 0.05
 _MOST_TIMES = 12
 """More occurrences of a word add next to nothing."""
 
