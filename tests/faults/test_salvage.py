@@ -119,6 +119,18 @@ def test_a_sound_database_is_copied_whole(filled: Path, tmp_path: Path) -> None:
     assert dict(dump(source, "sqlite_sequence")) == dict(dump(tmp_path / "new.db", "sqlite_sequence"))
 
 
+def test_tables_that_the_file_does_not_have_are_not_looked_for(filled: Path, tmp_path: Path) -> None:
+    """A file of before a table was added, or after an index was dropped, is no damaged one."""
+    source = tmp_path / "copy.db"
+    shutil.copy(filled / "herma.db", source)
+    with closing(sqlite3.connect(source)) as database:
+        database.executescript("DROP TABLE curated_inbox; DROP INDEX messages_by_session; CREATE TABLE theirs (x)")
+    made = salvage(source, None, tmp_path / "new.db")
+    assert made.complete
+    assert made.notes == ()
+    assert dump(tmp_path / "new.db", "messages") == dump(filled / "herma.db", "messages")
+
+
 # ── every kind of damage ──
 
 

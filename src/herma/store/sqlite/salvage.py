@@ -148,6 +148,7 @@ class _Salvage:
         for name in ("lost_prompts", "lost_undone"):
             self._db.execute(self._sql[name])
         self._join_pieces()
+        self._drop_strays(readings)
         self._db.execute(self._sql["recount"])
         self._identify()
         self._feed_anew(readings)
@@ -256,6 +257,16 @@ class _Salvage:
                     assigned = ", ".join(f"{name} = :{name}" for name in changed)
                     self._db.execute(f"UPDATE messages SET {assigned} WHERE id = :id", {**changed, "id": message_id})
                 self._db.executemany(self._sql["use"], [(number, message_id) for number in sorted(used)])
+
+    def _drop_strays(self, readings: dict[str, Reading]) -> None:
+        """What nothing refers to and no tree led to was deleted, most likely: it must not come back."""
+        for name, query in (("payloads", "unused_stray"), ("sessions", "empty_stray")):
+            reading = readings[name]
+            for number in sorted(reading.strays & reading.seen - reading.named.keys()):
+                self._db.execute(self._sql[query], (number,))
+                if self._db.changes():
+                    self._kept[name] -= 1
+                    reading.seen.discard(number)
 
     def _identify(self) -> None:
         """The same store, in a new epoch: what was derived from the old file is not valid any more."""

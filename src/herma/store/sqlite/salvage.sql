@@ -39,6 +39,15 @@ SELECT count(*) FROM payloads p
  WHERE NOT EXISTS (SELECT 1 FROM payload_uses u WHERE u.payload = p.id)
    AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.prompt = p.id);
 
+-- unused_stray --
+DELETE FROM payloads
+ WHERE id = ?1
+   AND NOT EXISTS (SELECT 1 FROM payload_uses u WHERE u.payload = payloads.id)
+   AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.prompt = payloads.id);
+
+-- empty_stray --
+DELETE FROM sessions WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session = sessions.key);
+
 -- recount --
 UPDATE sessions
    SET message_count = (SELECT count(*) FROM messages m WHERE m.session = sessions.key AND m.hidden = '');

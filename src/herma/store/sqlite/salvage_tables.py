@@ -80,6 +80,8 @@ class Reading:
     named_all: bool = False
     unreadable: int = 0
     """Rows that are there and make no sense."""
+    strays: set[int] = field(default_factory=set)
+    """Rows from pages that no tree leads to: what was deleted may be among them."""
 
 
 Take = Callable[[Reading, list[Value], Record], None]
@@ -107,7 +109,7 @@ class Catalogue:
         self.pages = with_list.visited
         template: list[Any] = ours.execute("SELECT name, rootpage FROM sqlite_master").fetchall()
         for name, root in template:
-            self.roots.setdefault(name, root)
+            self.roots.setdefault(name, 0 if self.listed else root)  # 0: the file has no such table or index
         self.shapes = [self._as_found(shape, sql.get(shape.name, "")) for shape in self.ours.values()]
 
     def _as_found(self, shape: Shape, sql: str) -> Shape:
@@ -179,9 +181,10 @@ def read_tables(pages: PageFile, catalogue: Catalogue, take: Take, step: Callabl
     visited = set(catalogue.pages)
     readings = [Reading(shape, damaged=not catalogue.listed) for shape in catalogue.shapes]
     for reading in readings:
-        _follow(pages, reading, visited, take, step)
+        if reading.shape.root:
+            _follow(pages, reading, visited, take, step)
     for reading in readings:
-        if reading.shape.index:
+        if catalogue.roots.get(reading.shape.index):
             _follow_index(pages, reading, catalogue.roots[reading.shape.index], visited)
             reading.named_all = reading.named_all and catalogue.listed  # else it may be another's index
     free = pages.free()
@@ -260,6 +263,7 @@ def _leaf(pages: PageFile, reading: Reading, number: int, visited: set[int], tak
             (only_new and record.rowid in reading.seen) or (reading.named_all and record.rowid not in reading.named)
         )
         if not stale and not (shape.keyed and record.rowid < 0):
+            reading.strays.add(record.rowid)
             _hand_over(reading, record, row, visited, take)
     return found
 
