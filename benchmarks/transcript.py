@@ -151,7 +151,12 @@ def bare(place: Path) -> dict[str, float]:
     single = timed(lambda: write(ready.pop()[3:]), SAMPLES)
     whole = timed(lambda: write(ready.pop()), SAMPLES)
     connection.close()
-    return {"single_appends_per_s": rate(single), "turn_appends_per_s": rate(whole)}
+    return {
+        "single_appends_per_s": rate(single),
+        "turn_appends_per_s": rate(whole),
+        "longest_single_ms": max(single) * 1000,
+        "longest_of_turns_ms": max(whole) * 1000,
+    }
 
 
 def main() -> None:
