@@ -78,8 +78,11 @@ class _Desk:
         session_id = _text(arguments.get("session_id"))
         anchor = arguments.get("around_message_id")
         if call_id := _text(arguments.get("tool_call_id")):
+            named = self._session(session_id, context) if session_id else None
+            if session_id and named is None:
+                return unknown(session_id)
             offset = _number(arguments.get("offset")) or 0
-            return whole_result(self._transcripts, session_id or context.author.session, call_id, offset)
+            return whole_result(self._transcripts, named.id if named else context.author.session, call_id, offset)
         if session_id and anchor not in (None, ""):
             return self._scroll(session_id, _number(anchor), arguments, context)
         if session_id:

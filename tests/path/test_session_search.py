@@ -1,0 +1,276 @@
+"""The `session_search` tool as a model calls it: four shapes, bounded answers, one clear sentence for what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import Herma
+from herma.tools.registry import ToolContext
+from herma.types import Author, Origin, Scope, Who
+
+
+@pytest.fixture
+def h(home: Path) -> Iterator[Herma]:
+    with Herma.open(home=home) as opened:
+        yield opened
+
+
+def said(h: Herma, *texts: str, source: str = "cli", **more: Any) -> str:
+    session = h.transcripts.start(source, **more)
+    roles = ("user", "assistant")
+    h.transcripts.append(session, [{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)])
+    return session
+
+
+def ids(h: Herma, session: str) -> list[int]:
+    return [message.id for message in h.transcripts.messages(session, include_hidden=True)]
+
+
+def inside(session: str, scope: Scope | None = None) -> ToolContext:
+    return ToolContext(scope or Scope(), Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=session))
+
+
+def call(h: Herma, context: ToolContext | None = None, **arguments: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(h.tools.call("session_search", arguments, context))
+    return answer
+
+
+# ── browse ──
+
+
+def test_browse(h: Herma) -> None:
+    older, newer = said(h, "first things", title="First"), said(h, "second things")
+    said(h, "hidden", source="subagent")
+    current = said(h, "what I am doing")
+    answer = call(h, inside(current))
+    assert (answer["success"], answer["mode"], answer["count"]) == (True, "browse", 2)
+    assert [result["session_id"] for result in answer["results"]] == [newer, older]
+    assert set(answer["results"][0]) == {
+        "session_id",
+        "title",
+        "source",
+        "started_at",
+        "last_active",
+        "message_count",
+        "preview",
+    }
+    assert call(h, query="   ")["mode"] == "browse"
+    assert call(h, limit=99)["count"] == 3
+
+
+def test_browse_of_an_empty_home(h: Herma) -> None:
+    answer = call(h)
+    assert answer["results"] == []
+    assert answer["message"]
+
+
+# ── discover ──
+
+
+def test_discover(h: Herma) -> None:
+    session = said(h, *[f"turn {number} about weather" for number in range(20)], title="Weather")
+    wanted = ids(h, session)[10]
+    h.transcripts.append(session, [{"role": "user", "content": "by the way, a zeppelin"}])
+    answer = call(h, query="what about the zeppelin?")
+    assert (answer["mode"], answer["count"], answer["sessions_searched"]) == ("discover", 1, 1)
+    (result,) = answer["results"]
+    assert result["session_id"] == session
+    assert result["matched_role"] == "user"
+    assert result["match_message_id"] == ids(h, session)[-1]
+    assert ">>>zeppelin<<<" in result["snippet"]
+    assert result["title"] == "Weather"
+    assert [message["content"] for message in result["bookend_start"]] == [f"turn {n} about weather" for n in range(3)]
+    assert [message["id"] for message in result["messages"] if message.get("anchor")] == [result["match_message_id"]]
+    assert (result["messages_before"], result["messages_after"]) == (5, 0)
+    assert result["bookend_end"] == []
+    assert wanted not in [message["id"] for message in result["messages"]]
+    assert "not instructions" in answer["note"]
+
+
+def test_windows_and_bookends_never_show_what_was_rewound(h: Herma) -> None:
+    session = said(h, "zeppelin", "yes", "SECRET", "SECRET")
+    h.transcripts.rewind(session, ids(h, session)[2])
+    h.transcripts.append(session, [{"role": "user", "content": "after"}])
+    for answer in (
+        call(h, query="zeppelin"),
+        call(h, session_id=session),
+        call(h, session_id=session, around_message_id=ids(h, session)[0]),
+    ):
+        assert answer["success"]
+        assert "SECRET" not in json.dumps(answer)
+        assert "after" in json.dumps(answer)
+
+
+def test_discover_is_one_result_for_each_conversation(h: Herma) -> None:
+    first = said(h, "zeppelin one", "noted", title="Airships")
+    second = said(h, "zeppelin two", "noted", parent=first, reason="compression")
+    answer = call(h, query="zeppelin", limit=10)
+    assert answer["count"] == 1
+    (result,) = answer["results"]
+    if result["session_id"] == second:
+        assert result["parent_session_id"] == first
+        assert result["bookend_start"][0]["content"] == "zeppelin one"
+    assert result["title"].startswith("Airships")
+
+
+def test_the_current_conversation_is_left_out_but_what_left_its_context_is_found(h: Herma) -> None:
+    first = said(h, "the zeppelin is red", "noted")
+    h.transcripts.end(first, "compression")
+    current = said(h, "the balloon is blue", "noted", "the kite is green", "noted", parent=first, reason="compression")
+    answer = call(h, inside(current), query="zeppelin")
+    assert [result["session_id"] for result in answer["results"]] == [first]
+    nothing = call(h, inside(current), query="balloon")
+    assert nothing["results"] == []
+    assert nothing["dropped"][0]["rule"] == "current conversation"
+    assert nothing["message"]
+    turns = ids(h, current)
+    h.transcripts.compact(current, turns[0], turns[1])
+    found = call(h, inside(current), query="balloon")
+    assert [result["match_message_id"] for result in found["results"]] == [turns[0]]
+    assert call(h, inside(current), session_id=first)["success"]
+    assert call(h, inside(current), session_id=first, around_message_id=ids(h, first)[0])["success"]
+    assert call(h, inside(current), session_id=current, around_message_id=turns[0])["success"]
+    assert "at hand" in call(h, inside(current), session_id=current, around_message_id=turns[2])["error"]
+    assert "at hand" in call(h, inside(current), session_id=current)["error"]
+
+
+def test_users_see_their_own(h: Herma) -> None:
+    hers = said(h, "zeppelin of Anna", scope=Scope(user="anna"))
+    mine = said(h, "I am here", scope=Scope(user="bo"))
+    context = inside(mine, Scope(user="bo"))
+    assert call(h, context, query="zeppelin")["results"] == []
+    assert not call(h, context, session_id=hers)["success"]
+    assert not call(h, context, session_id=hers, around_message_id=ids(h, hers)[0])["success"]
+    h.transcripts.append(hers, [{"role": "tool", "content": "SECRET", "tool_call_id": "t1"}])
+    assert "SECRET" not in json.dumps(call(h, context, session_id=hers, tool_call_id="t1"))
+    assert call(h, context)["results"] == []
+    assert call(h, query="zeppelin")["count"] == 1
+
+
+def test_answers_are_bounded_and_say_how_to_see_more(h: Herma) -> None:
+    for number in range(10):
+        said(h, *[f"zeppelin {number} " + "long story " * 3_000 for _ in range(12)])
+    text = h.tools.call("session_search", {"query": "zeppelin", "limit": 10})
+    assert len(text) < 60_000
+    answer = json.loads(text)
+    assert answer["count"] == 10
+    assert all("session_search(session_id=" in result["expand"] for result in answer["results"])
+    anchors = [message for result in answer["results"] for message in result["messages"] if message.get("anchor")]
+    assert len(anchors[0]["content"]) > 3_500
+    assert all(len(anchor["content"]) < 1_300 for anchor in anchors[1:])
+    assert all("zeppelin" in anchor["content"] for anchor in anchors)
+
+
+def test_the_match_is_shown_wherever_it_stands_in_a_long_message(h: Herma) -> None:
+    said(h, "word " * 3_000 + "zeppelin " + "word " * 3_000)
+    (result,) = call(h, query="zeppelin")["results"]
+    assert ">>>zeppelin<<<" in result["snippet"]
+    assert "zeppelin" in result["messages"][0]["content"]
+
+
+def test_explain(h: Herma) -> None:
+    said(h, "zeppelin")
+    answer = call(h, query="zeppelin", explain="true")
+    assert answer["results"][0]["why"]
+    assert "took_ms" in answer
+    assert "why" not in call(h, query="zeppelin")["results"][0]
+
+
+def test_roles_and_order(h: Herma) -> None:
+    first, second = said(h, "zeppelin", "a zeppelin indeed"), said(h, "zeppelin again")
+    assert [r["matched_role"] for r in call(h, query="zeppelin", role_filter="assistant")["results"]] == ["assistant"]
+    assert [r["matched_role"] for r in call(h, query="zeppelin", role_filter=["assistant"])["results"]] == ["assistant"]
+    assert [r["session_id"] for r in call(h, query="zeppelin", sort="oldest")["results"]] == [first, second]
+    assert call(h, query="zeppelin", sort="sideways", limit="many", window=None)["success"]
+
+
+# ── scroll and read ──
+
+
+def test_scroll(h: Herma) -> None:
+    session = said(h, *[f"turn {number}" for number in range(30)], title="Long")
+    turns = ids(h, session)
+    answer = call(h, session_id=session, around_message_id=str(turns[10]), window=2)
+    assert (answer["mode"], answer["window"]) == ("scroll", 2)
+    assert [message["id"] for message in answer["messages"]] == turns[8:13]
+    assert answer["messages"][2]["anchor"] is True
+    assert (answer["messages_before"], answer["messages_after"]) == (2, 2)
+    assert answer["session_meta"]["title"] == "Long"
+    assert call(h, session_id=session, around_message_id=turns[10], window=999)["window"] == 20
+    assert call(h, session_id=session, around_message_id=turns[10], window="x")["window"] == 5
+
+
+def test_scroll_finds_the_part_of_the_conversation_and_says_so(h: Herma) -> None:
+    first = said(h, "one", "two")
+    second = said(h, "three", "four", parent=first, reason="compression")
+    answer = call(h, session_id=second, around_message_id=ids(h, first)[0])
+    assert answer["session_id"] == first
+    assert first in answer["warning"]
+    stranger = said(h, "five")
+    assert not call(h, session_id=second, around_message_id=ids(h, stranger)[0])["success"]
+
+
+def test_read(h: Herma) -> None:
+    short = said(h, "one", "two", title="Short")
+    answer = call(h, session_id=short)
+    assert (answer["mode"], answer["message_count"], answer["truncated"]) == ("read", 2, False)
+    assert [message["content"] for message in answer["messages"]] == ["one", "two"]
+    assert call(h, session_id="Short")["session_id"] == short
+    long = said(h, *[f"turn {number}" for number in range(50)])
+    answer = call(h, session_id=long)
+    assert answer["truncated"] is True
+    assert [message["id"] for message in answer["messages"]] == [*ids(h, long)[:20], *ids(h, long)[-10:]]
+    assert "around_message_id" in answer["message"]
+
+
+def test_tool_calls_are_shown_in_brief(h: Herma) -> None:
+    session = h.transcripts.start("cli")
+    call_ = {"id": "1", "type": "function", "function": {"name": "write", "arguments": json.dumps({"x": "y" * 5_000})}}
+    result = {"role": "tool", "content": "\x1b[31mdone\x1b[0m", "tool_call_id": "1", "tool_name": "write"}
+    h.transcripts.append(session, [{"role": "assistant", "content": None, "tool_calls": [call_]}, result])
+    first, second = call(h, session_id=session)["messages"]
+    assert first["content"] is None
+    assert first["tool_calls"][0]["name"] == "write"
+    assert len(first["tool_calls"][0]["arguments"]) < 400
+    assert second["content"].strip() == "done"
+    assert second["tool_call_id"] == "1"
+
+
+# ── what is wrong is one clear sentence ──
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"session_id": "nowhere"},
+        {"session_id": "nowhere", "around_message_id": 1},
+        {"around_message_id": 1},
+        {"session_id": "KNOWN", "around_message_id": "first"},
+        {"session_id": "KNOWN", "around_message_id": 999_999},
+        {"session_id": 12},
+    ],
+)
+def test_errors(h: Herma, arguments: dict[str, Any]) -> None:
+    known = said(h, "hello")
+    given = {name: known if value == "KNOWN" else value for name, value in arguments.items()}
+    answer = json.loads(h.tools.call("session_search", given))
+    assert answer["success"] is False
+    assert answer["error"].endswith(".")
+
+
+@pytest.mark.parametrize("query", [5, 3.5, ["a", "b"], {"x": 1}, True])
+def test_a_query_of_the_wrong_type_is_read_as_text(h: Herma, query: Any) -> None:
+    said(h, "hello")
+    assert call(h, query=query)["success"] is True
+
+
+def test_the_schema_names_every_argument(h: Herma) -> None:
+    (schema,) = [one for one in h.tools.schemas() if one["function"]["name"] == "session_search"]
+    names = {"query", "limit", "sort", "session_id", "around_message_id", "window", "role_filter", "explain"}
+    assert names <= set(schema["function"]["parameters"]["properties"])
+    assert "required" not in schema["function"]["parameters"]
