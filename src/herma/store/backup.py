@@ -11,8 +11,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path, PurePosixPath
@@ -163,6 +163,16 @@ def verify(backup: Backup, progress: Progress | None = None) -> Verified:
     return Verified(backup, tuple(trouble))
 
 
+@contextmanager
+def curated_files_held(home: Path, timeout: float) -> Iterator[None]:
+    """Nobody is in the middle of a change to a memory file while the block runs."""
+    with ExitStack() as locks:
+        for lock in sorted((home / "memories").rglob("*.lock")):
+            if os.access(lock, os.W_OK):
+                locks.enter_context(exclusive(lock, timeout))
+        yield
+
+
 # ── making one ──
 
 
@@ -172,10 +182,7 @@ def _gather(
     """Copy everything into `stage`. Curated files and the state of the database are of the same moment."""
     skipped: list[str] = []
     with copy_database(database, stage / DATABASE) as finish:
-        with ExitStack() as locks:
-            for lock in sorted((home / "memories").rglob("*.lock")):
-                if os.access(lock, os.W_OK):
-                    locks.enter_context(exclusive(lock, _LOCK_WAIT))
+        with curated_files_held(home, _LOCK_WAIT):
             finish.begin()
             copy_folder(home / "memories", stage / "memories", skipped)
         for name in (*FILES, *(SECRETS if with_secrets else ())):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -195,18 +194,8 @@ def repaired_copy(path: Path) -> Path:
     return path.with_name(f"{path.name}.repaired")
 
 
-def repair_database(
-    path: Path,
-    keep_in: Path,
-    timeout: float,
-    progress: Progress | None = None,
-    *,
-    before: Callable[[], None] | None = None,
-) -> Salvaged:
-    """Keep the damaged file in the new folder `keep_in`, and put what could be read in its place.
-
-    `before` is called when everything is ready and nothing has been replaced yet.
-    """
+def repair_database(path: Path, keep_in: Path, timeout: float, progress: Progress | None = None) -> Salvaged:
+    """Keep the damaged file in the new folder `keep_in`, and put what could be read in its place."""
     with Alone(path, timeout) as held:
         _refuse_without_space(path)
         started = keep_in.with_name(f".{keep_in.name}.tmp")
@@ -220,8 +209,6 @@ def repair_database(
             new.chmod(0o600)
             started.rename(keep_in)
             sync_folder(keep_in.parent)
-            if before is not None:
-                before()
             if (waiting := repaired_copy(path)).exists():
                 waiting.rename(keep_in / f"{path.name}.earlier-repair")
             held.replace(new.rename(repaired_copy(path)))
