@@ -10,6 +10,7 @@ from herma.cli.frame import HermaGroup, yes_option
 from herma.cli.sessions.desk import Desk, with_sessions
 from herma.cli.sessions.wording import count, size
 from herma.index import IndexStatus
+from herma.index.sync import SEARCH_INDEXES
 
 
 @click.group(cls=HermaGroup)
@@ -54,13 +55,15 @@ def status(desk: Desk) -> None:
         )
         return
     desk.context.line(_described(found, stored))
-    if found.rebuilding:
-        desk.context.line("It is being built anew; searches go on meanwhile.")
+    if found.rebuilding and found.messages:
+        desk.context.line("It belongs to other transcripts, or is damaged: the next search begins to build it anew.")
     if found.trouble:
         desk.context.line(f"! {found.trouble}")
         desk.context.line(f"To build it anew: {desk.command('index', 'rebuild')}")
     elif found.lag:
-        desk.context.line(f"The next search indexes them, or do it now: {desk.command('index', 'rebuild')}")
+        now = desk.command("index", "rebuild")
+        many = found.lag > SEARCH_INDEXES
+        desk.context.line(f"{'To index them now' if many else 'The next search indexes them, or do it now'}: {now}")
 
 
 def _stored(desk: Desk) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 import time
 
 import click
 
 from herma.cli import output
-from herma.cli.frame import Context, HermaCommand
+from herma.cli.frame import HermaCommand
 from herma.cli.sessions.desk import Desk, sessions, with_sessions
 from herma.cli.sessions.wording import Json, count, iso, name_of, session_json, when
 from herma.errors import UsageError
@@ -161,7 +160,7 @@ def _write(desk: Desk, report: SearchReport, *, explain: bool) -> None:
         desk.context.line()
     for number, hit in enumerate(report.hits, 1):
         _write_hit(desk, number, hit, explain=explain)
-    _write_account(desk.context, report, [] if _widened(report) else notes)
+    _write_account(desk, report, [] if _widened(report) else notes)
 
 
 def _write_hit(desk: Desk, number: int, hit: Hit, *, explain: bool) -> None:
@@ -177,8 +176,8 @@ def _write_hit(desk: Desk, number: int, hit: Hit, *, explain: bool) -> None:
     if output.colours(sys.stdout):
         title, facts = f"{_BOLD}{title}{_PLAIN}", f"{_DIM}{facts}{_PLAIN}"
     sys.stdout.write(f"{title}\n   {facts}\n")
-    for line in textwrap.wrap(output.visible(hit.snippet), 100, break_on_hyphens=False) or [""]:
-        sys.stdout.write(f"   {_highlighted(line)}\n")
+    snippet = output.visible(hit.snippet).replace("\n", " ")
+    sys.stdout.write(f"   {_highlighted(snippet)}\n")
     if explain:
         desk.context.line(f"   why: {'; '.join(hit.why)}; score {hit.score:g}")
     place = ["--around", str(hit.message_id)] if hit.message_id else []
@@ -191,18 +190,21 @@ def _highlighted(line: str) -> str:
     return _MATCH.sub(rf"{_MARKED}\1{_PLAIN}", line) if output.colours(sys.stdout) else line
 
 
-def _write_account(context: Context, report: SearchReport, notes: list[str]) -> None:
+def _write_account(desk: Desk, report: SearchReport, notes: list[str]) -> None:
     """How the query was read, what was searched, what was left out and how to get it."""
     for note in notes:
-        context.line(note)
+        desk.context.line(note)
     read = report.understood[:1].lower() + report.understood[1:].rstrip(".")
-    context.line(f"Read as: {read or 'nothing to look for'}. {report.searched}")
+    desk.context.line(f"Read as: {read or 'nothing to look for'}. {report.searched}")
     for one in report.dropped:
         if not any(f"“{one.rule}”" in note and _remedy(one) in note for note in _notes(report)):
             matches = count(one.count, "match", "matches")
-            context.line(f"Left out by the rule “{one.rule}”: {matches}. {_remedy(one)}".rstrip())
+            desk.context.line(f"Left out by the rule “{one.rule}”: {matches}. {_remedy(one)}".rstrip())
     if report.lag:
-        context.line(f"{count(report.lag, 'message')} still to be indexed; `herma index status` says how far it is.")
+        desk.context.line(
+            f"{count(report.lag, 'message')} not indexed yet, so this search saw only a part of them. "
+            f"To index them now: {desk.command('index', 'rebuild')}"
+        )
 
 
 def _notes(report: SearchReport) -> list[str]:

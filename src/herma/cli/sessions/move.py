@@ -108,7 +108,10 @@ def _pieces(desk: Desk, found: list[SessionInfo], kind: str, redactor: Redactor 
             for one, said in conversations():
                 yield exporting.session_line(one)
                 for message in said:
-                    yield exporting.message_line(message)
+                    line = exporting.message_line(message)
+                    if len(line) > exporting.LONGEST_LINE // 4 and len(line.encode()) > exporting.LONGEST_LINE:
+                        desk.context.warn(f"Message {message.id} has more than 50 MB: an import will refuse this file.")
+                    yield line
         report(total, total)
 
 
@@ -202,6 +205,8 @@ def import_(desk: Desk, file: tuple[str, ...], dry_run: bool) -> None:
             reports.append({"ok": True, **asdict(report)})
             if not desk.context.json:
                 _imported(desk, report)
+    if not dry_run:
+        _index(desk)
     if desk.context.json:
         desk.context.print_json({"ok": failure is None, "dry_run": dry_run, "files": reports})
     if failure is not None:
@@ -217,6 +222,19 @@ def _import(desk: Desk, name: str, dry_run: bool) -> ImportReport:
         lines = file.seek(0, os.SEEK_END) // _USUAL_LINE
         with desk.progress("Importing messages", lines) as progress:
             return importer.run(file, shown, dry_run=dry_run, progress=progress)
+
+
+def _index(desk: Desk) -> None:
+    """Index what was imported, if that is more than the next search would do by itself."""
+    from herma.index.sync import SEARCH_INDEXES
+
+    status = desk.h.index.status()
+    if status.lag > SEARCH_INDEXES:
+        with desk.progress("Indexing messages", status.lag) as report:
+            if status.messages:
+                desk.h.index.wait()
+            else:
+                desk.h.index.rebuild(report)
 
 
 def _opened(name: str) -> BinaryIO:
