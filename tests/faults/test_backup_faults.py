@@ -155,6 +155,50 @@ def test_a_full_disk_leaves_no_backup_and_says_so(home: Path) -> None:
     assert seen(home) == (["old"], {"old"}, "old")
 
 
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from herma.doctor import mend, plan
+from herma.errors import StoreError
+from herma.store import backup
+from herma.store.backup_restore import restore
+home, what, limit = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+fixes = plan(home)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+try:
+    restore(home, backup.find(home, "good")) if what == "restore" else mend(home, fixes[0])
+except StoreError as exc:
+    print("refused:", exc)
+"""
+
+
+@pytest.mark.parametrize("what", ["restore", "repair"])
+@pytest.mark.parametrize("limit", [1_000, 30_000, 200_000])
+def test_a_full_disk_leaves_everything_as_it_was(home: Path, what: str, limit: int) -> None:
+    fill(home, "good", 3000)
+    backup.create(home, name="good")
+    fill(home, "later", 10)
+    before = seen(home)
+    path = home / "herma.db"
+    if what == "repair":
+        raw = bytearray(path.read_bytes())
+        raw[:100] = bytes(100)
+        path.write_bytes(raw)
+    data = path.read_bytes()
+    run = subprocess.run(
+        [sys.executable, "-c", FULL, home, what, str(limit)], capture_output=True, text=True, check=False
+    )
+    assert run.stdout.startswith("refused:"), run.stdout + run.stderr
+    assert path.read_bytes() == data
+    assert not list(home.glob(".restore*"))
+    assert not list(home.glob(".herma.db*"))
+    assert [each.name for each in (home / "backups").iterdir() if "good" not in each.name] == []
+    for fix in plan(home):
+        mend(home, fix)
+    assert seen(home) == before
+
+
 # ── archives that are not what they seem ──
 
 

@@ -38,7 +38,9 @@ def used(home: Path) -> Path:
 def harm(home: Path) -> bytes:
     path = home / "herma.db"
     raw = bytearray(path.read_bytes())
-    raw[len(raw) // 2 : len(raw) // 2 + 9000] = bytes(9000)
+    size = int.from_bytes(raw[16:18], "big")
+    page = raw.index(b"message 200 ") // size * size
+    raw[page : page + size] = bytes(size)
     path.write_bytes(raw)
     return bytes(raw)
 
@@ -153,6 +155,15 @@ def test_a_bad_backup_is_said_with_a_code(used: Path) -> None:
     assert "→" in err or err
     code, _, err = herma(used, "backup", "verify", "nothing")
     assert (code, "herma backup list" in err) == (2, True)
+
+
+def test_a_backup_of_a_damaged_database_is_not_called_good(used: Path) -> None:
+    harm(used)
+    code, out, err = herma(used, "backup", "create")
+    assert code == 1
+    assert "cannot be restored" in out
+    assert "herma doctor --repair" in err
+    assert "damaged" in herma(used, "backup", "list")[1]
 
 
 def test_an_agent_may_make_backups_but_not_restore_them(used: Path) -> None:

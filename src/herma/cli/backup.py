@@ -62,10 +62,13 @@ def create(context: Context, path: Path | None, name: str, with_secrets: bool, k
     for skipped in made.manifest.skipped if made.manifest else ():
         context.warn(f"{skipped} is not in the backup: it is a link to a folder, or not an ordinary file.")
     if context.json:
-        context.print_json({"ok": True, "backup": _json(made), "pruned": [each.name for each in gone]})
-    context.line(f"{made.path} ({_size(made.size)}; {_counts(made)}), read again and found to be good.")
+        pruned = [each.name for each in gone]
+        context.print_json({"ok": made.verified is not None, "backup": _json(made), "pruned": pruned})
+    good = "read again and found to be good" if made.verified else "which cannot be restored as it is"
+    context.line(f"{made.path} ({_size(made.size)}; {_counts(made)}), {good}.")
     for each in gone:
         context.line(f"Deleted the old backup {each.name}.")
+    context.exit(0 if made.verified else 1)
 
 
 @backup.command("list")

@@ -156,8 +156,9 @@ def check_space(home: Path) -> Iterator[Check]:
 
 
 def check_backups(home: Path, now: float) -> Iterator[Check]:
-    known = [each for each in backup.listing(home) if each.manifest]
-    if broken := [each.name for each in backup.listing(home) if not each.manifest or each.manifest.damage]:
+    all_of_them = backup.listing(home)
+    known = [each for each in all_of_them if each.manifest]
+    if broken := [each.name for each in all_of_them if not each.manifest or each.manifest.damage]:
         yield Check("backups", "warning", f"Cannot be restored: {some(broken)}.", "herma backup list")
     if not known or known[0].manifest is None:
         if (home / "herma.db").exists():
