@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
+from herma.errors import StoreBusy
 from herma.index.prepare import prepare
 from herma.ports import (
     ChangeFeed,
@@ -27,6 +28,7 @@ SLICE = 0.005
 """How long anything is held in the background."""
 BATCH = 256
 """Messages at a time where somebody waits for them."""
+_LOOK_AGAIN = 0.02
 _PAUSE = 0.002
 """How long everything is let go of between slices, for others who wait."""
 
@@ -93,13 +95,19 @@ class Follower:
     # ── following ──
 
     def catch_up(self, wait: float, stop: Stop = never) -> None:
-        """Index everything that is new, in the caller's time. `StoreBusy` when somebody else is at it for too long."""
-        end = self._feed.position()
+        """Index everything that is new, in the caller's time, or let somebody else do it who is already at it.
+        `StoreBusy` when that takes longer than `wait`.
+        """
+        end, deadline = self._feed.position(), time.monotonic() + wait
         while (reached := self.position(end)) is None or reached.seq < end.seq:
             if end.seq == 0 or stop():
                 return
-            with self._files.hold(wait):
-                self._turn(BATCH, upkeep=False)
+            try:
+                with self._files.hold(_LOOK_AGAIN):
+                    self._turn(BATCH, upkeep=False)
+            except StoreBusy:
+                if time.monotonic() > deadline:
+                    raise
 
     def in_slices(self, stop: Stop) -> None:
         """Index everything that is new and do the upkeep, holding nothing for longer than a slice.

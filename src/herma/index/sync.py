@@ -22,11 +22,9 @@ Answer = TypeVar("Answer")
 
 SEARCH_INDEXES = 2_000
 """Messages that a search indexes itself before it answers."""
-SEARCH_WAITS = 0.8
-"""Seconds after which it answers with what there is."""
+SEARCH_WAITS = 0.6
+"""Seconds after which it answers with what there is, whether it or somebody else is indexing."""
 SUSPICION_PAUSE = 60.0
-BUSY_WAIT = 0.5
-"""How long a search waits for another process that is indexing; then it answers with what there is."""
 _WAIT = 60.0
 _CLOSE = 2.0
 
@@ -100,7 +98,7 @@ class Index:
             return 0
         if lag <= at_most:
             deadline = self._clock() + SEARCH_WAITS
-            self._try_catching_up(BUSY_WAIT, stop=lambda: self._clock() > deadline)
+            self._try_catching_up(SEARCH_WAITS, stop=lambda: self._clock() > deadline)
             lag = self._follower.lag(at_most)
         if lag:
             self._background.begin()
@@ -184,7 +182,7 @@ class Index:
     def _discard(self, question: Callable[[], object]) -> bool:
         """Delete an index that really cannot answer, and build another. → whether there is one now."""
         try:
-            with self._files.hold(BUSY_WAIT):
+            with self._files.hold(SEARCH_WAITS):
                 try:
                     question()
                 except IndexUnusable:
