@@ -26,6 +26,8 @@ PAGE_SIZE = 8192
 CHECKPOINT_PAGES = 500
 """How long the write-ahead log may get before a commit also moves it into the file: short enough for short stalls."""
 LOG_LIMIT = 8 * 1024 * 1024
+CACHE_KIB = 8 * 1024
+"""Room for the pages of the indexes that appends to many sessions touch."""
 
 _alive: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
 _fork_hook = False
@@ -134,6 +136,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     journal.choose(connection, path)
     connection.wal_autocheckpoint(CHECKPOINT_PAGES)
     connection.pragma("journal_size_limit", LOG_LIMIT)
+    connection.pragma("cache_size", -CACHE_KIB)
 
 
 def _create(connection: apsw.Connection) -> None:
