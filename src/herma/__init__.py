@@ -5,10 +5,19 @@
     with Herma.open() as h:
         h.memory.apply("memory", Add("The project uses pytest with xdist."))
         with h.session(source="cli") as s:
-            print(s.system_prompt)
+            request = s.before_model("fix the login bug")
+            s.after_model("Done.")
+        h.search("login bug")
 
-The map: `app` opens everything; `session` is one conversation; `curated` is MEMORY.md and USER.md; `prompt` is what
-the model is shown; `tools` is what it may call; `safety` scans what comes in; `store` keeps it; `config` says how.
+The map, in the order of a turn:
+
+    app          opens everything            session, opener   ★ start here: one turn, top to bottom
+    prompt       what the model is shown     recall            what was said before, found again
+    tools        what the model may call     curated           MEMORY.md and USER.md
+    transcript   every message, for good     index             words of all messages, rebuilt at any time
+    safety       scans what comes in         store             files and SQLite
+    doctor       what is wrong, and how to put it right
+
 Names are loaded when they are first used, so importing the package costs next to nothing.
 """
 
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
     from herma.app import Herma as Herma
     from herma.errors import HermaError as HermaError
     from herma.errors import HermaWarning as HermaWarning
+    from herma.prompt.fence import sanitize as sanitize
+    from herma.prompt.scrub import StreamScrubber as StreamScrubber
     from herma.safety.scan import scan as scan
     from herma.session import Session as Session
     from herma.types import Add as Add
@@ -30,11 +41,14 @@ if TYPE_CHECKING:
     from herma.types import Blocked as Blocked
     from herma.types import Change as Change
     from herma.types import Drifted as Drifted
+    from herma.types import Dropped as Dropped
     from herma.types import Duplicate as Duplicate
     from herma.types import Entry as Entry
     from herma.types import Finding as Finding
+    from herma.types import Hit as Hit
     from herma.types import MemoryOp as MemoryOp
     from herma.types import MemoryOutcome as MemoryOutcome
+    from herma.types import Message as Message
     from herma.types import NoMatch as NoMatch
     from herma.types import Origin as Origin
     from herma.types import OverBudget as OverBudget
@@ -42,9 +56,12 @@ if TYPE_CHECKING:
     from herma.types import Remove as Remove
     from herma.types import Replace as Replace
     from herma.types import Scope as Scope
+    from herma.types import SearchReport as SearchReport
+    from herma.types import SessionInfo as SessionInfo
     from herma.types import Snapshot as Snapshot
     from herma.types import Staged as Staged
     from herma.types import Suggestion as Suggestion
+    from herma.types import Usage as Usage
     from herma.types import Who as Who
 
 __version__ = "0.1.0"
@@ -52,6 +69,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "herma.app": ("Herma",),
     "herma.errors": ("HermaError", "HermaWarning"),
+    "herma.prompt.fence": ("sanitize",),
+    "herma.prompt.scrub": ("StreamScrubber",),
     "herma.safety.scan": ("scan",),
     "herma.session": ("Session",),
     "herma.types": (
@@ -62,11 +81,14 @@ _HOMES = {
         "Blocked",
         "Change",
         "Drifted",
+        "Dropped",
         "Duplicate",
         "Entry",
         "Finding",
+        "Hit",
         "MemoryOp",
         "MemoryOutcome",
+        "Message",
         "NoMatch",
         "Origin",
         "OverBudget",
@@ -74,9 +96,12 @@ _HOMES = {
         "Remove",
         "Replace",
         "Scope",
+        "SearchReport",
+        "SessionInfo",
         "Snapshot",
         "Staged",
         "Suggestion",
+        "Usage",
         "Who",
     ),
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import herma
 
 PUBLIC = [
-    *("Herma", "Session", "HermaError", "HermaWarning", "errors", "scan", "__version__"),
+    *("Herma", "Session", "HermaError", "HermaWarning", "errors", "__version__"),
+    *("scan", "sanitize", "StreamScrubber"),
+    *("Message", "SessionInfo", "Usage", "SearchReport", "Hit", "Dropped"),
     *("Add", "Replace", "Remove", "MemoryOp"),
     *("MemoryOutcome", "Applied", "Duplicate", "OverBudget", "NoMatch", "Ambiguous", "Blocked", "Drifted", "Staged"),
     *("Suggestion", "Author", "Who", "Origin", "Scope", "Entry", "Change", "Pending", "Finding", "Snapshot"),
