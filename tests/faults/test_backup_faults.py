@@ -319,8 +319,10 @@ def test_a_damaged_database_is_not_backed_up_as_if_it_were_sound(home: Path) -> 
     fill(home, "old", 2000)
     path = home / "herma.db"
     raw = bytearray(path.read_bytes())
-    for at in range(len(raw) // 2, len(raw), 8192):
-        raw[at : at + 4000] = bytes(4000)
+    size = int.from_bytes(raw[16:18], "big")
+    for text in (b"old 500", b"old 1000", b"old 1500"):
+        page = raw.index(text) // size * size
+        raw[page : page + size] = bytes(size)
     path.write_bytes(raw)
     made = backup.create(home)
     assert made.manifest

@@ -364,6 +364,17 @@ def test_nothing_readable_is_said_and_nothing_is_replaced(hurt: Path) -> None:
     assert not list(hurt.glob(".herma.db*"))
 
 
+def test_a_list_of_tables_that_cannot_be_read_is_damage(filled: Path, hurt: Path) -> None:
+    path = hurt / "herma.db"
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE sessions", b"CREATE TABLE \0\0\0\0\0\0\0\0"))
+    assert not diagnose(hurt).healthy
+    made = repair(hurt)
+    assert made.salvaged
+    assert made.salvaged.complete
+    for table in TABLES:
+        assert dump(path, table) == dump(filled / "herma.db", table), table
+
+
 # ── others who have the file open, and crashes ──
 
 OPEN = (

@@ -65,6 +65,10 @@ def state_of(path: Path) -> tuple[State, str]:
         if not path.stat().st_size:
             return "empty", ""
         connection = open_reader(path, 1.0)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        finally:
+            connection.close()
     except ForeignStore as exc:
         if "newer" in str(exc):
             return "newer", str(exc)
@@ -73,7 +77,6 @@ def state_of(path: Path) -> tuple[State, str]:
         return "damaged", str(exc)
     except (apsw.Error, OSError, StoreError) as exc:
         return "unreadable", str(exc)
-    connection.close()
     return "ours", ""
 
 
@@ -124,7 +127,12 @@ def _look(connection: apsw.Connection, found: Examination, *, now: float, full: 
         connection.execute("COMMIT")
     except apsw.BusyError as exc:
         raise StoreBusy("herma.db is in use and did not become free in time.", hint="Try again.") from exc
-    except (apsw.Error, ValueError, TypeError, OverflowError) as exc:  # what cannot be read at all is damage, whatever the first check said
+    except (
+        apsw.Error,
+        ValueError,
+        TypeError,
+        OverflowError,
+    ) as exc:  # what cannot be read at all is damage, whatever the first check said
         found.trouble.append(str(exc))
     return found
 
