@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from herma import Herma, HermaError, Scope
 from herma.errors import StoreBusy, UsageError
 from herma.testing import FixedClock
-from herma.transcript import export, pages
+from herma.transcript import export, pages, reading
 from herma.transcript.importing import UNFINISHED, Importer, ImportReport
 from herma.transcript.redact import Redactor
 from herma.types import Message, SessionInfo, Usage
@@ -433,3 +434,16 @@ def test_pages_show_tool_calls_of_any_shape() -> None:
     assert "calls raw" in page
     assert "calls a tool" in page
     assert "grep" in "".join(pages.markdown(conversation(said)))
+
+
+# ── nothing is forgotten ──
+
+
+def test_every_field_is_exported_or_can_be_counted_again() -> None:
+    """A field that is added to sessions or messages has to be thought of here too."""
+    counted = {"id", "session_id"}
+    assert {item.name for item in fields(Message)} - counted == reading.MESSAGE_FIELDS - {"session"}
+    counted = {"conversation", "message_count", "tool_call_count", "last_active", "preview", "deleted"}
+    scope = {item.name for item in fields(Scope)}
+    known = {item.name for item in fields(SessionInfo)} - counted - {"scope"}
+    assert known | scope | {"system_prompt"} == reading.SESSION_FIELDS

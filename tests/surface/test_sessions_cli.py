@@ -341,6 +341,24 @@ def test_stats(full: Full) -> None:
 # ── everything ──
 
 
+def test_bytes_that_are_no_text_and_empty_options_are_refused(full: Full) -> None:
+    for words in (
+        ("show", "s003\udcff"),
+        ("rename", "s003", "\udcff"),
+        ("delete", "\udcff", "--yes"),
+        ("undelete", "\udcff"),
+        ("list", "--source", "\udcff"),
+        ("list", "--project", ""),
+        ("list", "--search", " "),
+        ("prune", "--exclude-source", "", "--yes"),
+        ("prune", "--title", "", "--yes"),
+        ("show", "--around", "99999999999999999999"),
+    ):
+        ran = full(*words)
+        assert ran.code == 2, words
+        assert "Internal error" not in ran.err
+
+
 def test_every_command_prints_json_and_its_help_has_examples(full: Full, tmp_path: Path) -> None:
     calls: dict[str, list[str]] = {
         "list": [],

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from herma.transcript import Transcripts
 
 P = ParamSpec("P")
+PATHS = ("target", "file")
+"""Parameters that are names of files, which may be any bytes."""
 _MANY = 5_000
 """Messages from which on it takes a while."""
 _CANDIDATES = 8
@@ -147,15 +149,28 @@ def _listed(title: str, sessions: Sequence[SessionInfo]) -> str:
 
 
 def with_sessions(function: Callable[Concatenate[Desk, P], None]) -> Callable[..., None]:
-    """Open the memory for a command."""
+    """Open the memory for a command, once what was typed makes sense."""
 
     @pass_context
     @functools.wraps(function)
     def run(context: Context, /, **options: Any) -> None:
+        for parameter in click.get_current_context().command.params:
+            _check_typed(parameter, options.get(parameter.name or ""))
         with context.open() as opened:
             function(Desk(context, opened), **options)  # type: ignore[call-arg]  # click hands over what is declared
 
     return run
+
+
+def _check_typed(parameter: click.Parameter, value: object) -> None:
+    """Refuse bytes that are not text, except in names of files, and options that are empty (an unset variable, say)."""
+    for word in value if isinstance(value, tuple) else (value,):
+        if not isinstance(word, str) or parameter.name in PATHS:
+            continue
+        if isinstance(parameter, click.Option) and not word.strip(" ,"):
+            raise UsageError(f"{parameter.opts[-1]} is empty.", hint="Give a value, or leave the option out.")
+        if any("\ud800" <= char <= "\udfff" for char in word):
+            raise UsageError(f"{parameter.human_readable_name} has bytes in it that are not text.")
 
 
 def emphasised(context: Context, text: str) -> None:

@@ -12,7 +12,6 @@ from herma.cli import output
 from herma.cli.frame import HermaCommand
 from herma.cli.sessions.desk import Desk, sessions, with_sessions
 from herma.cli.sessions.wording import Json, count, iso, name_of, session_json, when
-from herma.errors import UsageError
 from herma.types import Dropped, Hit, SearchReport
 
 _DASHED = "\ue000"
@@ -52,13 +51,8 @@ def _is_text(word: str) -> bool:
     return word.startswith("-") and (not word.startswith("--") or any(char.isspace() for char in word))
 
 
-def _read_text(_: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> str:
-    text = " ".join(word.removeprefix(_DASHED) for word in words)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise click.BadParameter("it has bytes in it that are not text.", param=parameter) from None
-    return text
+def _read_text(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> str:
+    return " ".join(word.removeprefix(_DASHED) for word in words)
 
 
 def _read_time(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -117,9 +111,6 @@ def search(
       herma search 登录 --level message
       herma search deploy role:user --sort newest --json
     """
-    for name, value in (("--role", role), ("--source", source), ("--project", project)):
-        if value is not None and not value.strip(" ,"):
-            raise UsageError(f"{name} is empty.", hint="Give a name, or leave the option out.")
     report = desk.h.search(
         text,
         limit=limit,

@@ -27,7 +27,9 @@ class _Part:
 
 @sessions.command(short_help="Read a conversation, or the place of a message")
 @click.argument("session", metavar="[ID]", required=False)
-@click.option("--around", metavar="MESSAGE", type=click.IntRange(1), help="Only this message and its neighbours.")
+@click.option(
+    "--around", metavar="MESSAGE", type=click.IntRange(1, 2**63 - 1), help="Only this message and its neighbours."
+)
 @click.option(
     "--window", type=click.IntRange(0, 1000), default=5, show_default=True, help="How many neighbours on each side."
 )
