@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from herma import Herma, HermaError, Scope
 from herma.errors import StoreBusy, UsageError
@@ -156,6 +159,46 @@ def test_imports_belong_to_the_profile_they_are_imported_to(h: Herma, tmp_path: 
         assert info is not None
         assert info.scope.profile == work.settings.profile
         assert lines(work) == lines(h)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+PARTS = st.lists(st.dictionaries(st.text(min_size=1), JSON, max_size=3), max_size=3)
+CONTENT = st.none() | st.text() | PARTS
+MESSAGES = st.builds(
+    Message,
+    role=st.sampled_from(["user", "assistant", "tool", "system"]),
+    content=CONTENT,
+    timestamp=st.floats(1.0, 4e9),
+    tool_calls=st.lists(st.dictionaries(st.text(min_size=1), JSON, max_size=3), max_size=2).map(tuple),
+    reasoning=st.none() | st.text(),
+    sent=CONTENT,
+    tokens=st.none() | st.integers(0, 10**9),
+    hidden=st.sampled_from(["", "", "rewound", "compacted"]),
+    extra=st.dictionaries(st.text(min_size=1), JSON, max_size=3),
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(messages=st.lists(MESSAGES, max_size=6), title=st.none() | st.text(max_size=100), prompt=st.none() | st.text())
+def test_whatever_can_be_kept_comes_back_the_same(
+    messages: list[Message], title: str | None, prompt: str | None
+) -> None:
+    folder = tempfile.TemporaryDirectory
+    with folder() as one, folder() as two, Herma.open(one) as h, Herma.open(two) as other:
+        session_id = h.transcripts.start("cli", title=title, system_prompt=prompt)
+        h.transcripts.append(session_id, messages)
+        data = lines(h)
+        bring_in(other, data)
+        assert lines(other) == data
+        assert other.transcripts.system_prompt(session_id) == prompt
 
 
 # ── what is here already ──
