@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
+from herma.counting import counter_for
 from herma.curated import MemoryStore
 from herma.errors import UsageError
+from herma.ports import CallRows, TokenCounter
+from herma.prompt.budget import Plan
 from herma.prompt.context import ContextFile
+from herma.prompt.ledger import FIVE_MINUTES
 from herma.prompt.tiers import BINDING, Prompt, Tiers, assemble
 from herma.session import Parts, Session
 from herma.tools import Tools
 from herma.transcript import Transcripts
 from herma.transcript.log import new_session_id
+from herma.turn.account import before
+from herma.turn.window import Budget, hold
 from herma.types import Message, Scope, SessionInfo
+
+Context: TypeAlias = Literal["primary", "subagent", "cron", "review"]
+"""Who works: the user's own agent, or one that was started for a part, by the clock, or to look back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +37,28 @@ class Circumstances:
     """Where and for whom a session takes place, besides its scope. It reaches external memories too."""
 
     platform: str = ""
-    context: Literal["primary", "subagent", "cron", "review"] = "primary"
+    context: Context = "primary"
     user_name: str = ""
     chat_type: str = ""
     thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What files say about the agent and the project: SOUL.md, and AGENTS.md and the like by name."""
+
+    identity: str = ""
+    project: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Metering:
+    """How calls are counted and written down, and how the window is divided."""
+
+    calls: CallRows
+    counter: Callable[[str | None], TokenCounter] = counter_for
+    budget: Budget = field(default_factory=Budget)
+    cache_lifetime: float = FIVE_MINUTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +72,7 @@ class Wish:
     parent: str | None = None
     model: str | None = None
     circumstances: Circumstances = Circumstances()
-    identity: str = ""
-    project_files: tuple[tuple[str, str], ...] = ()
+    files: Callable[[], Files] = Files
 
 
 class Opener:
@@ -59,6 +85,8 @@ class Opener:
         tools: Tools,
         *,
         clock: Callable[[], float],
+        metering: Metering,
+        model: str = "",
         live_updates: bool = True,
         result_tokens: int = 500,
     ) -> None:
@@ -66,6 +94,8 @@ class Opener:
         self._transcripts = transcripts
         self._tools = tools
         self._clock = clock
+        self._metering = metering
+        self._model = model or None
         self._live_updates = live_updates
         self._result_tokens = result_tokens
 
@@ -82,17 +112,21 @@ class Opener:
         info = self._transcripts.get(self._transcripts.resume_target(found))
         if info is None:
             raise UsageError(f"The session {wanted!r} is gone.", hint="`herma sessions list` shows what is there.")
-        parts, prompt = self._parts(replace(wish, scope=info.scope, source=info.source), info)
+        info = replace(info, model=wish.model or info.model or self._model)
+        wish = replace(wish, scope=info.scope, source=info.source, model=info.model)
+        parts, prompt = self._parts(wish, info)
         history = self._history(info)
         stored = self._transcripts.system_prompt(info.id)
-        if stored is not None and not (changed := _must_rebuild(stored, prompt)):
+        changed = _must_rebuild(stored, prompt) if stored is not None else ()
+        last = before(
+            self._metering.calls.last(info.id), history, "resumed", new_prompt=stored is None or bool(changed)
+        )
+        parts = replace(parts, goes_on_from=last)
+        if stored is not None and not changed:
             self._transcripts.reopen(info.id)
             return self._continued(Session(replace(parts, system_prompt=stored), history, stored=True))
-        said = f"The prompt was rebuilt: {' and '.join(changed)} changed." if stored is not None else ""
-        follower = self._info(replace(wish, scope=info.scope, source=info.source, parent=info.id, title=info.title))
-        parts = replace(
-            parts, info=replace(follower, reason="resume"), warnings=(*parts.warnings, *filter(None, [said]))
-        )
+        said = (f"The prompt was rebuilt: {' and '.join(changed)} changed.",) if changed else ()
+        parts = replace(parts, info=self._follower(wish, info), warnings=(*parts.warnings, *said))
         return self._continued(Session(parts, history))
 
     def branch(self, session_id: str, wish: Wish, *, after: int | None = None) -> Session:
@@ -102,23 +136,38 @@ class Opener:
             raise UsageError(f"There is no session {session_id!r}.", hint="`herma sessions list` shows them.")
         kept = [message for message in self._history(info) if after is None or message.id <= after]
         prompt = self._transcripts.system_prompt(session_id)
-        parts, _ = self._parts(replace(wish, scope=info.scope), info)
-        child = replace(self._info(replace(wish, scope=info.scope, parent=session_id)), reason="branch")
-        parts = replace(parts, info=child, system_prompt=prompt or parts.system_prompt)
-        session = Session(parts)
+        wish = replace(wish, scope=info.scope, parent=session_id, model=wish.model or info.model)
+        parts, _ = self._parts(wish, replace(self._info(wish), reason="branch"))
+        last = before(self._metering.calls.last(session_id), kept, "branched", new_prompt=not prompt)
+        session = Session(replace(parts, system_prompt=prompt or parts.system_prompt, goes_on_from=last))
         session.begin_with([replace(message, id=0, session_id="") for message in kept])
         return self._continued(session)
+
+    def look(self, session_id: str | None, wish: Wish) -> Plan:
+        """The window of a stored session, or of one that would begin now. Opens and writes nothing."""
+        info = self._transcripts.get(session_id) if session_id else self._info(wish)
+        if info is None:
+            raise UsageError(f"There is no session {session_id!r}.", hint="`herma sessions list` shows them.")
+        prompt = self._transcripts.system_prompt(info.id) if session_id else None
+        if prompt is None:
+            parts, _ = self._parts(replace(wish, scope=info.scope), info)
+            prompt = parts.system_prompt
+        history = self._history(info) if session_id else []
+        everything = self._transcripts.messages(info.id, include_hidden=True) if session_id else []
+        model, how = info.model or self._model, self._metering
+        compacted = [message for message in everything if message.hidden == "compacted"]
+        return hold(how.budget.of(model), how.counter(model), prompt, self._tools.schemas(), history, compacted)
 
     # ── steps ──
 
     def _parts(self, wish: Wish, info: SessionInfo) -> tuple[Parts, Prompt]:
         live = self._memory.follow(info.scope)
-        files = tuple(ContextFile(name, text) for name, text in wish.project_files)
+        files = wish.files()
         tiers = Tiers(
-            identity=wish.identity,
+            identity=files.identity,
             system_message=wish.system_message,
             guidance=tuple(topic for topic in ("memory", "session_search") if topic in self._tools.names()),
-            project=files,
+            project=tuple(ContextFile(name, text) for name, text in files.project),
             memory=live.snapshot,
             date=datetime.date.fromtimestamp(info.started),  # noqa: DTZ012  the user's own day
             source=wish.source,
@@ -133,11 +182,24 @@ class Opener:
             tools=self._tools,
             clock=self._clock,
             replayed=self._history,
+            rebuilt=lambda info, stored: self._rebuilt(wish, info, stored=stored),
+            calls=self._metering.calls,
+            counter=self._metering.counter(info.model),
+            budget=self._metering.budget,
+            cache_lifetime=self._metering.cache_lifetime,
             live_updates=self._live_updates,
             result_tokens=self._result_tokens,
             warnings=prompt.warnings,
         )
         return parts, prompt
+
+    def _rebuilt(self, wish: Wish, info: SessionInfo, *, stored: bool) -> Parts:
+        """The parts of a session whose prompt is built anew. What was stored goes on under another id."""
+        wish = replace(wish, scope=info.scope, source=info.source, model=info.model)
+        return self._parts(wish, self._follower(wish, info) if stored else info)[0]
+
+    def _follower(self, wish: Wish, info: SessionInfo) -> SessionInfo:
+        return replace(self._info(replace(wish, parent=info.id, title=info.title)), reason="resume")
 
     def _info(self, wish: Wish) -> SessionInfo:
         now = self._clock()
@@ -149,7 +211,7 @@ class Opener:
             started=now,
             conversation=session_id,
             title=wish.title,
-            model=wish.model,
+            model=wish.model or self._model,
             parent=wish.parent,
             reason="resume" if wish.parent else "new",
         )

@@ -10,21 +10,31 @@ before the model is called; the replies are on disk before `after_model` returns
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from herma.curated.live import LiveMemory
 from herma.errors import UsageError
+from herma.ports import CallRows, TokenCounter
+from herma.prompt.budget import Plan
 from herma.prompt.fence import fence, sanitize
+from herma.prompt.ledger import FIVE_MINUTES, ONE_HOUR
 from herma.prompt.results import compress_result, digest
+from herma.prompt.tiers import cache_breakpoints
 from herma.tools import Tools
 from herma.tools.registry import Json, ToolContext, Turn
 from herma.transcript import Transcripts
 from herma.transcript.replay import INTERRUPTED, as_sent, is_complete, unanswered, with_addition
 from herma.transcript.wire import all_from_wire, text_of
+from herma.turn.account import Account, Before, Frame, before
+from herma.turn.meter import Meter
+from herma.turn.window import Budget, hold
 from herma.types import Author, Content, Message, Origin, SessionInfo, Usage, Who
 
+CacheMarks: TypeAlias = Literal["5m", "1h"]
+"""How long a provider that wants to be told should keep the prefix."""
+_LIVES: Mapping[str, float] = {"5m": FIVE_MINUTES, "1h": ONE_HOUR}
 _CUT_OFF = "[This reply was interrupted.]"
 _NOT_RUN = "[Interrupted before this tool had run.]"
 
@@ -40,6 +50,12 @@ class Parts:
     tools: Tools
     clock: Callable[[], float]
     replayed: Callable[[SessionInfo], list[Message]]
+    rebuilt: Callable[[SessionInfo, bool], Parts]
+    calls: CallRows
+    counter: TokenCounter
+    budget: Budget = field(default_factory=Budget)
+    cache_lifetime: float = FIVE_MINUTES
+    goes_on_from: Before | None = None
     live_updates: bool = True
     result_tokens: int = 500
     warnings: tuple[str, ...] = ()
@@ -49,35 +65,51 @@ class Session:
     """Opened by `Herma.session()`; a context manager. Not for several threads at once: a conversation has one order."""
 
     def __init__(self, parts: Parts, history: Sequence[Message] = (), *, stored: bool = False) -> None:
-        self.id = parts.info.id
+        self._history = list(history)
+        self._stored = stored
+        self._open = True
+        self._seen: dict[str, str] = {}
+        self._take(parts)
+
+    def _take(self, parts: Parts) -> None:
+        """What is fixed from here on."""
+        self._parts = parts
         self.info = parts.info
+        self.id = parts.info.id
+        self.model = parts.info.model or ""
         self.system_prompt = parts.system_prompt
         self.snapshot = parts.memory.snapshot
         self.tools: list[Json] = parts.tools.schemas()
         self.warnings = parts.warnings
-        self._parts = parts
-        self._history = list(history)
-        self._stored = stored
-        self._open = True
+        frame = Frame(self.id, self.system_prompt, self.tools, self.model, parts.counter, parts.cache_lifetime)
+        self.prompt_digest, self.tools_digest = frame.prompt_digest, frame.tools_digest
+        self._meter = Meter(Account(frame, parts.goes_on_from), parts.calls)
+        self._meter.account.carry_on(self._history)
         self._anchored = False
-        self._seen: dict[str, str] = {}
         self._told_at_start = parts.memory.told
         author = Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=self.id)
         self._context = ToolContext(parts.info.scope, author)
 
     # ── one turn ──
 
-    def before_model(self, text: Content = None, *, recall: str = "") -> list[Json]:
+    def before_model(
+        self, text: Content = None, *, recall: str = "", cache_marks: CacheMarks | None = None
+    ) -> list[Json]:
         """The request to send: with a text, the user's message that begins a turn; without one, its next step.
 
         The message is committed first. `recall` is text from elsewhere that may help: it is fenced into this message.
+        `cache_marks` puts Anthropic's marks on the copy that is returned.
         """
         self._check_open()
+        if cache_marks is not None and cache_marks not in _LIVES:
+            raise UsageError(f"Cache marks last {' or '.join(_LIVES)}, not {cache_marks!r}.")
         if text is not None:
             self._begin_turn(text, recall)
         elif not self._history:
             raise UsageError("There is nothing to send yet.", hint="Begin with before_model(text).")
-        return [{"role": "system", "content": self.system_prompt}, *map(as_sent, self._history)]
+        self._meter.called(self._history, self._parts.clock(), _LIVES.get(cache_marks or ""))
+        request: list[Json] = [{"role": "system", "content": self.system_prompt}, *map(_handed_out, self._history)]
+        return cache_breakpoints(request, lifetime=cache_marks) if cache_marks else request
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> str:
         """Run a tool for the model. → a JSON string; a write is on disk before this returns. Stores no message."""
@@ -87,24 +119,32 @@ class Session:
     def after_model(
         self, reply: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], *, usage: Usage | None = None
     ) -> None:
-        """Store what came back, in one transaction: a text, or messages (tool calls with the results they got)."""
+        """Store what came back, in one transaction: a text, or messages (tool calls with the results they got).
+
+        `usage` is what the provider measured: `input` without what was read from or written to its cache.
+        """
         self._check_open()
         if isinstance(reply, str):
             reply = {"role": "assistant", "content": reply}
         given = [reply] if isinstance(reply, Mapping) else list(reply)
-        self._append([self._shortened(message) for message in all_from_wire(given, self._parts.clock())])
-        if usage is not None:
+        replies = self._append([self._shortened(message) for message in all_from_wire(given, self._parts.clock())])
+        if not self._meter.answered(replies, usage) and usage is not None:
             self._parts.transcripts.record_usage(self.id, usage)
 
     def interrupt(self, partial: str = "") -> None:
         """The turn was cut off: keep what came so far, marked, so that the conversation can go on."""
         self._check_open()
-        if self._history and not is_complete(self._history):
-            self._append(self._closing(partial))
+        if self._history and not is_complete(self._history[-1:]):
+            self._meter.answered(self._append(self._closing(partial)))
 
     def heard(self, text: str, origin: Origin = Origin.TOOL_OUTPUT) -> None:
         """The model was shown text from outside: what it repeats of it waits for a person's decision."""
         self._context.turn.outside.append((text, origin))
+
+    def working_memory(self) -> Plan:
+        """The model's window as it stands: what each part of it holds, and what went elsewhere."""
+        parts = self._parts
+        return hold(parts.budget.of(self.model), parts.counter, self.system_prompt, self.tools, self._history)
 
     # ── moving about ──
 
@@ -134,16 +174,34 @@ class Session:
             raise UsageError(f"There are {len(begins)} turns; {turns} cannot be taken back.")
         first = begins[-turns]
         message = self._history[first]
-        self._parts.transcripts.rewind(self.id, message.id)
+        for session_id, target in self._turns_by_session(first).items():
+            self._parts.transcripts.rewind(session_id, target)
         del self._history[first:]
+        self._meter.account.cut(first)
         self.remember_what_was_told()
         return text_of(message.content)
+
+    def reload(self) -> None:
+        """Build the prompt anew, with memory and files as they are now. The provider's cache loses all of it.
+
+        The conversation goes on as a new session (with another `id`), so that what was sent before stays on record.
+        """
+        self._check_open()
+        self.interrupt()
+        parts = self._parts.rebuilt(self.info, self._stored)
+        if self._stored:
+            self._parts.transcripts.end(self.id, "reload")
+        last = before(self._meter.account.last, self._history, "reload")
+        self._take(replace(parts, goes_on_from=last))
+        if self._stored:
+            self._start()
 
     def close(self, reason: str = "closed") -> None:
         """End the session; closing twice does no harm. An unfinished turn is kept, marked as interrupted."""
         if not self._open:
             return
         self.interrupt()
+        self._meter.answered(())
         self._open = False
         if self._stored:
             self._parts.transcripts.end(self.id, reason)
@@ -179,24 +237,40 @@ class Session:
             self._anchored = True
         return fence(memory.update(), kind="update") if self._parts.live_updates else ""
 
-    def _append(self, messages: list[Message]) -> None:
+    def _append(self, messages: list[Message]) -> list[Message]:
         """Commit messages and go on from them."""
+        account = self._meter.account
+        weighed = [account.weighed(message) for message in messages]
         if not self._stored:
-            info = self.info
-            self._parts.transcripts.start(
-                info.source,
-                title=info.title,
-                parent=info.parent,
-                reason=info.reason,
-                scope=info.scope,
-                model=info.model,
-                system_prompt=self.system_prompt,
-                session_id=info.id,
-                started=info.started,
-            )
-            self._stored = True
-        ids = self._parts.transcripts.append(self.id, messages)
-        self._history += [replace(message, id=id_) for message, id_ in zip(messages, ids, strict=True)]
+            self._start()
+        ids = self._parts.transcripts.append(self.id, weighed)
+        stored = [replace(message, id=id_, session_id=self.id) for message, id_ in zip(weighed, ids, strict=True)]
+        self._history += stored
+        account.add(stored)
+        return stored
+
+    def _start(self) -> None:
+        info = self.info
+        self._parts.transcripts.start(
+            info.source,
+            title=info.title,
+            parent=info.parent,
+            reason=info.reason,
+            scope=info.scope,
+            model=info.model,
+            system_prompt=self.system_prompt,
+            session_id=info.id,
+            started=info.started,
+        )
+        self._stored = True
+
+    def _turns_by_session(self, first: int) -> dict[str, int]:
+        """Where the user first speaks from this message on, in each session that the conversation went through."""
+        begins: dict[str, int] = {}
+        for message in self._history[first:]:
+            if message.role == "user":
+                begins.setdefault(message.session_id or self.id, message.id)
+        return begins
 
     def _shortened(self, message: Message) -> Message:
         """A tool's result as the model gets it again and again: short. The whole of it is in the transcript."""
@@ -218,6 +292,17 @@ class Session:
     def _check_open(self) -> None:
         if not self._open:
             raise UsageError("This session is closed.", hint="Open a new one: Herma.session().")
+
+
+def _handed_out(message: Message) -> Json:
+    """The message as it is sent, for a caller who may change it: ours stays as it was."""
+    return {key: _copied(value) for key, value in as_sent(message).items()}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _cleaned(content: Content) -> Content:

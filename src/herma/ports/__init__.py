@@ -1,5 +1,6 @@
 """What the core needs from the outside, as small protocols. Adapters in `store/` implement them; `app` injects them."""
 
+from herma.ports.calls import WHOLE, Call, CallReason, CallRows, CallSum, Counts
 from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, NewChange, Place
 from herma.ports.index import (
     Found,
@@ -28,7 +29,13 @@ from herma.ports.transcript import (
 )
 
 __all__ = [
+    "WHOLE",
+    "Call",
+    "CallReason",
+    "CallRows",
+    "CallSum",
     "ChangeFeed",
+    "Counts",
     "CuratedDocuments",
     "CuratedHistory",
     "Document",

@@ -5,7 +5,8 @@
         with watch_prefixes():
             yield
 
-Rewinding shortens a conversation; it is the only move besides growing that a session makes by itself.
+Rewinding shortens a conversation, and `reload()` builds its prompt anew: the only moves besides growing that a session
+makes by itself. Cache marks are no part of what is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from herma.transcript.wire import text_of
 def watch_prefixes() -> Iterator[None]:
     """Check every request of every session inside the block. `AssertionError` at the first that breaks a rule."""
     sent: WeakKeyDictionary[Session, list[str]] = WeakKeyDictionary()
-    before_model, rewind = Session.before_model, Session.rewind
+    before_model, rewind, reload = Session.before_model, Session.rewind, Session.reload
 
     def watched(session: Session, *args: Any, **options: Any) -> Any:
         request = before_model(session, *args, **options)
@@ -46,13 +47,20 @@ def watch_prefixes() -> Iterator[None]:
         sent[session] = sent.get(session, [])[: len(session.messages) + 1]
         return text
 
+    def reloaded(session: Session) -> None:
+        reload(session)
+        if session in sent:
+            sent[session][0] = _canonical({"role": "system", "content": session.system_prompt})
+
     setattr(Session, "before_model", watched)  # noqa: B010  a patch, and meant to be one
     setattr(Session, "rewind", rewound)  # noqa: B010
+    setattr(Session, "reload", reloaded)  # noqa: B010
     try:
         yield
     finally:
         setattr(Session, "before_model", before_model)  # noqa: B010
         setattr(Session, "rewind", rewind)  # noqa: B010
+        setattr(Session, "reload", reload)  # noqa: B010
 
 
 def check_stored(session: Session, request: list[dict[str, Any]]) -> None:
@@ -67,4 +75,14 @@ def check_stored(session: Session, request: list[dict[str, Any]]) -> None:
 
 
 def _canonical(message: dict[str, Any]) -> str:
-    return json.dumps(message, sort_keys=True, ensure_ascii=False)
+    return json.dumps(_unmarked(message), sort_keys=True, ensure_ascii=False)
+
+
+def _unmarked(message: dict[str, Any]) -> dict[str, Any]:
+    """The message without cache marks; text that was made a part to carry one is text again."""
+    parts = message.get("content")
+    if not isinstance(parts, list) or not any(isinstance(part, dict) and "cache_control" in part for part in parts):
+        return message
+    bare = [{key: value for key, value in part.items() if key != "cache_control"} for part in parts]
+    text = len(bare) == 1 and bare[0].keys() == {"type", "text"}
+    return {**message, "content": bare[0]["text"] if text else bare}

@@ -168,3 +168,28 @@ CREATE TABLE changes (
     first_id INTEGER NOT NULL,
     count    INTEGER NOT NULL
 ) STRICT;
+
+-- The prefix ledger: one row per call to a model, written when its reply was stored. Numbers only, so rows outlive their sessions:
+-- what was spent stays known. reusable + fresh are the tokens sent; naive_…: had memory been written afresh into the system prompt.
+CREATE TABLE calls (
+    id             INTEGER PRIMARY KEY,
+    session        TEXT NOT NULL,
+    at             REAL NOT NULL,
+    model          TEXT NOT NULL,
+    messages       INTEGER NOT NULL,            -- how many were sent, without the system prompt
+    last_message   INTEGER NOT NULL,            -- the id of the last of them
+    tools          TEXT NOT NULL,               -- a digest of the tool definitions
+    reusable       INTEGER NOT NULL,
+    fresh          INTEGER NOT NULL,
+    output         INTEGER NOT NULL,
+    reason         TEXT NOT NULL,               -- why not more was reusable
+    at_message     INTEGER,                     -- where the prefix broke; 0 is the system prompt
+    idle           REAL,                        -- seconds since the call before
+    counts         TEXT NOT NULL CHECK (counts IN ('measured', 'exact', 'estimated')),
+    naive_reusable INTEGER NOT NULL,
+    naive_fresh    INTEGER NOT NULL,
+    cost_usd       REAL                         -- as the caller said; NULL when it did not
+) STRICT;
+
+CREATE INDEX calls_by_session ON calls (session);
+CREATE INDEX calls_by_time ON calls (at);

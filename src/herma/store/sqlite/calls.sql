@@ -1,0 +1,37 @@
+-- insert --
+INSERT INTO calls (session, at, model, messages, last_message, tools, reusable, fresh, output, reason, at_message, idle,
+                   counts, naive_reusable, naive_fresh, cost_usd)
+VALUES (:session, :at, :model, :messages, :last_message, :tools, :reusable, :fresh, :output, :reason, :at_message, :idle,
+        :counts, :naive_reusable, :naive_fresh, :cost_usd);
+
+-- columns --
+-- How every query here reads a call.
+SELECT c.session, c.at, c.reusable, c.fresh, c.reason, c.naive_reusable, c.naive_fresh, c.output, c.model, c.at_message,
+       c.idle, c.counts, c.cost_usd, c.messages, c.last_message, c.tools, c.id
+  FROM calls c
+
+-- last --
+ WHERE c.session = :session ORDER BY c.id DESC LIMIT 1;
+
+-- newest --
+ WHERE c.at >= :since AND (NOT :breaks OR c.reason NOT IN (SELECT value FROM json_each(:whole)))
+ ORDER BY c.at DESC, c.id DESC LIMIT :limit;
+
+-- newest_of --
+ WHERE c.session IN (SELECT value FROM json_each(:sessions)) AND c.at >= :since
+   AND (NOT :breaks OR c.reason NOT IN (SELECT value FROM json_each(:whole)))
+ ORDER BY c.at DESC, c.id DESC LIMIT :limit;
+
+-- sums --
+SELECT c.session, c.reason, c.counts, c.cost_usd IS NOT NULL AS paid, count(*), sum(c.reusable), sum(c.fresh),
+       sum(c.output), sum(c.naive_reusable), sum(c.naive_fresh), total(c.cost_usd), min(c.at), max(c.at)
+  FROM calls c
+ WHERE c.at >= :since
+ GROUP BY c.session, c.reason, c.counts, paid;
+
+-- sums_of --
+SELECT c.session, c.reason, c.counts, c.cost_usd IS NOT NULL AS paid, count(*), sum(c.reusable), sum(c.fresh),
+       sum(c.output), sum(c.naive_reusable), sum(c.naive_fresh), total(c.cost_usd), min(c.at), max(c.at)
+  FROM calls c
+ WHERE c.session IN (SELECT value FROM json_each(:sessions)) AND c.at >= :since
+ GROUP BY c.session, c.reason, c.counts, paid;

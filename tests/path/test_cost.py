@@ -1,0 +1,362 @@
+"""The prefix ledger: what each call could reuse, why not more, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from herma import Add, Herma, HermaWarning
+from herma.counting import counter_for
+from herma.errors import StoreError, UsageError
+from herma.ports import Call
+from herma.prompt.ledger import Request, keep
+from herma.prompt.weight import count_message, count_messages, count_tools
+from herma.session import Session
+from herma.testing import FixedClock
+from herma.testing.prefix import watch_prefixes
+from herma.turn.cost import where, why
+from herma.types import Usage
+
+HOUR = 3_600.0
+CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+
+
+def turn(session: Session, text: str = "next", **options: Any) -> list[dict[str, Any]]:
+    request = session.before_model(text, **options)
+    session.after_model("ok")
+    return request
+
+
+def tokens(session: Session, request: list[dict[str, Any]]) -> int:
+    counter = counter_for(session.model)
+    return count_messages(request, counter.count) + count_tools(session.tools, counter.count)
+
+
+def calls(h: Herma) -> list[Call]:
+    return h.cost().calls()
+
+
+def test_a_conversation_that_only_grows(home: Path) -> None:
+    with Herma.open(home) as h:
+        with h.session() as session:
+            sent = [tokens(session, turn(session, f"message {number}")) for number in range(4)]
+        made = calls(h)
+        assert [call.reason for call in made] == ["first call", "grew only", "grew only", "grew only"]
+        assert [call.input for call in made] == sent
+        assert [call.reusable for call in made] == [0, *sent[:-1]]
+        assert all(call.output > 0 and call.counts == "estimated" for call in made)
+        assert h.cost().total.breaks == 0
+
+
+def test_the_steps_of_a_turn_are_calls(home: Path) -> None:
+    with Herma.open(home) as h, h.session() as session:
+        first = session.before_model("list the files")
+        asked = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+        session.after_model([asked, {"role": "tool", "tool_call_id": "call_1", "content": "a.py"}])
+        second = session.before_model()
+        session.after_model("one file")
+        made = calls(h)
+        assert [call.input for call in made] == [tokens(session, first), tokens(session, second)]
+        assert made[1].reusable == made[0].input
+        assert made[1].messages == 3
+
+
+def test_reasons(home: Path) -> None:
+    clock = FixedClock()
+    with Herma.open(home, clock=clock) as h:
+        session = h.session()
+        turn(session)
+        turn(session)
+        session.rewind()
+        turn(session)
+        clock.advance(301)
+        turn(session)
+        session.reload()
+        turn(session)
+        session.close()
+        clock.advance(60)
+        turn(h.session(resume=session.id))
+        clock.advance(7 * HOUR)
+        turn(h.session(resume=session.id))
+        (home / "SOUL.md").write_text("You are a gardener.")
+        turn(h.session(resume=session.id))
+        clock.advance(7 * HOUR)
+        turn(h.session(resume=session.id, model="gpt-4o"))
+        made = calls(h)
+    told = [(call.reason, where(call)) for call in made]
+    assert told == [
+        ("first call", ""),
+        ("grew only", ""),
+        ("rewound", "message 3"),
+        ("idle", "everything"),
+        ("reload", "the system prompt"),
+        ("grew only", ""),
+        ("resumed", "everything"),
+        ("system prompt changed", "the system prompt"),
+        ("model changed", "everything"),
+    ]
+    assert "5 min" in why(made[3])
+    assert "7 h" in why(made[6])
+    assert "lapsed" in why(made[8])
+    assert made[3].reusable == made[6].reusable == made[8].reusable == 0
+    assert made[8].counts == ("exact" if counter_for("gpt-4o").exact else "estimated")
+    rewound = made[2]
+    assert rewound.reusable == made[0].input + made[0].output
+
+
+def test_a_longer_cache_does_not_expire_so_soon(home: Path) -> None:
+    clock = FixedClock()
+    (home / "config.yaml").write_text("prices:\n  cache_minutes: 60\n")
+    with Herma.open(home, clock=clock) as h, h.session() as session:
+        for pause in (0, 30, 61):
+            clock.advance(pause * 60)
+            turn(session)
+        assert [call.reason for call in calls(h)] == ["first call", "grew only", "idle"]
+
+
+def test_marks_say_how_long_a_request_is_kept(home: Path) -> None:
+    clock = FixedClock()
+    with Herma.open(home, clock=clock) as h, h.session() as session:
+        turn(session, cache_marks="1h")
+        clock.advance(30 * 60)
+        turn(session, cache_marks="5m")
+        clock.advance(30 * 60)
+        turn(session)
+        assert [call.reason for call in calls(h)] == ["first call", "grew only", "idle"]
+
+
+def test_a_branch_reuses_what_it_has_in_common(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.session()
+        turn(session, "one")
+        turn(session, "two")
+        branch = h.branch(session.id, after=session.messages[1].id)
+        turn(branch, "another way")
+        first, _, branched = calls(h)
+        assert branched.reason == "branched"
+        assert branched.session == branch.id
+        assert branched.reusable == first.input + first.output
+        turn(h.branch(session.id), "on from the end")
+        assert calls(h)[-1].reason == "grew only"
+
+
+def test_what_the_provider_measured_wins(home: Path) -> None:
+    with Herma.open(home) as h, h.session() as session:
+        session.before_model("one")
+        session.after_model("ok", usage=Usage(input=7, output=5, cache_write=993, cost_usd=0.25))
+        session.before_model("two")
+        session.after_model("ok", usage=Usage(input=10, output=5, cache_read=1000, cache_write=40))
+        session.before_model("three")
+        session.after_model("ok", usage=Usage(input=2000, output=5))
+        first, second, third = calls(h)
+        assert (first.reusable, first.fresh, first.output, first.cost_usd) == (0, 1000, 5, 0.25)
+        assert (second.reusable, second.fresh, second.cost_usd) == (1000, 50, None)
+        assert third.input == 2000
+        assert 0 < third.reusable < 2000, "a provider that does not speak of its cache: the shares are counted here"
+        assert {call.counts for call in (first, second, third)} == {"measured"}
+        info = h.transcripts.get(session.id)
+        assert info is not None
+        assert (info.usage.input, info.usage.cache_read, info.usage.cost_usd) == (2017, 1000, 0.25)
+        session.after_model("more of it", usage=Usage(output=9))
+        again = h.transcripts.get(session.id)
+        assert again is not None
+        assert again.usage.output == 24, "a reply without a request of its own counts too"
+        assert len(calls(h)) == 3
+
+
+def test_memory_in_the_system_prompt_would_break_the_prefix(home: Path) -> None:
+    with Herma.open(home) as h, h.session() as session:
+        turn(session, "one")
+        turn(session, "two")
+        h.memory.apply("memory", Add("News."))
+        turn(session, "three")
+        turn(session, "four", recall="An old note.")
+        turn(session, "five")
+        turn(session, "six")
+        one, two, three, four, five, six = calls(h)
+        assert one.naive_fresh == one.fresh
+        assert (two.naive_reusable, two.naive_fresh) == (two.reusable, two.fresh)
+        for call in (three, four, five):
+            assert 0 < call.naive_reusable < call.reusable, "only the tools stand before the prompt"
+        old = count_message({"role": "user", "content": ""})
+        assert six.naive_fresh == six.fresh
+        assert six.naive_reusable + six.naive_fresh < six.input - old, "what was recalled once would be gone"
+        total = h.cost().total
+        assert total.saved_tokens > 0
+        assert total.share > total.naive_share
+
+
+def test_money(home: Path) -> None:
+    with Herma.open(home) as h:
+        with h.session() as session:
+            turn(session)
+            h.memory.apply("memory", Add("News."))
+            turn(session)
+        assert h.cost().total.cost is None
+        assert h.cost().price(calls(h)[0]) is None
+    (home / "config.yaml").write_text("prices:\n  input: 3\n  output: 15\n")
+    with Herma.open(home) as h:
+        report = h.cost()
+        first, second = report.calls()
+        wanted = (3 * (1.25 * (first.fresh + second.fresh) + 0.1 * second.reusable)) / 1e6
+        wanted += 15 * (first.output + second.output) / 1e6
+        assert report.total.cost == pytest.approx(wanted)
+        assert report.price(first) == pytest.approx((3 * 1.25 * first.fresh + 15 * first.output) / 1e6)
+        assert report.total.naive_cost is not None
+        assert report.total.saved == pytest.approx(report.total.naive_cost - wanted)
+        with h.session() as session:
+            session.before_model("paid")
+            session.after_model("ok", usage=Usage(input=1, cost_usd=2.5))
+        assert h.cost(session.id).total.cost == 2.5
+        assert h.cost().total.cost == pytest.approx(wanted + 2.5)
+
+
+def test_by_session_and_by_time(home: Path) -> None:
+    clock = FixedClock()
+    with Herma.open(home, clock=clock) as h:
+        with h.session(title="Garden") as first:
+            turn(first)
+            first.reload()
+            turn(first)
+        clock.advance(HOUR)
+        with h.session() as second:
+            turn(second, "hello")
+        report = h.cost()
+        assert [one.name for one in report.sessions] == ["hello", "Garden #2", "Garden"]
+        assert report.sessions[0].session == second.id
+        assert report.total.calls == 3
+        assert h.cost(first.id).total.calls == 2, "a conversation is one, however often its prompt was reloaded"
+        assert h.cost("Garden").total.calls == 2
+        assert h.cost(since=clock() - 60).total.calls == 1
+        assert h.cost(since=clock() + 60).sessions == ()
+        assert [call.reason for call in report.breaks] == ["reload"]
+        with pytest.raises(UsageError):
+            h.cost("nosuch")
+
+
+def test_what_was_spent_stays_known_when_a_session_is_gone(home: Path) -> None:
+    clock = FixedClock()
+    with Herma.open(home, clock=clock) as h:
+        with h.session() as session:
+            turn(session)
+        h.transcripts.delete(session.id)
+        clock.advance(400 * 86_400)
+        h.transcripts.purge_expired()
+        assert h.transcripts.get(session.id) is None
+        assert [(one.session, one.name) for one in h.cost().sessions] == [(session.id, "")]
+        assert h.cost(session.id).total.calls == 1
+
+
+def test_an_interrupted_call_was_a_call(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.session()
+        session.before_model("one")
+        session.interrupt("I was")
+        session.before_model("two")
+        session.before_model()  # tried again
+        session.close()
+        made = calls(h)
+        assert [call.reason for call in made] == ["first call", "grew only", "grew only"]
+        assert [bool(call.output) for call in made] == [True, False, True]
+
+
+def test_an_empty_ledger(home: Path) -> None:
+    with Herma.open(home) as h:
+        report = h.cost()
+        assert (report.sessions, report.total.calls, report.total.share, report.breaks) == ((), 0, 0.0, ())
+        assert report.calls() == []
+        assert not (home / "herma.db").exists()
+
+
+def test_a_ledger_that_cannot_be_written_fails_no_turn(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Herma.open(home) as h, h.session() as session:
+        broken = True
+        add = h._calls.add
+
+        def sometimes(call: Call, usage: Usage | None = None) -> None:
+            if broken:
+                raise StoreError("The disk is full.")
+            add(call, usage)
+
+        monkeypatch.setattr(h._calls, "add", sometimes)
+        with pytest.warns(HermaWarning, match="disk is full"):
+            turn(session)
+        turn(session)
+        assert calls(h) == []
+        broken = False
+        turn(session)
+        assert [call.reason for call in calls(h)] == ["first call", "grew only", "grew only"]
+
+
+MOVES: dict[str, Callable[[Herma, Session], Session]] = {}
+
+
+def move(name: str) -> Callable[[Callable[[Herma, Session], Session]], None]:
+    def register(function: Callable[[Herma, Session], Session]) -> None:
+        MOVES[name] = function
+
+    return register
+
+
+@move("write")
+def _write(h: Herma, session: Session) -> Session:
+    h.memory.apply("memory", Add(f"fact {len(h.memory.entries('memory'))}"))
+    return session
+
+
+@move("resume")
+def _resume(h: Herma, session: Session) -> Session:
+    session.close()
+    return h.session(resume=session.id) if session.messages else h.session()
+
+
+@move("rewind")
+def _rewind(h: Herma, session: Session) -> Session:
+    if any(message.role == "user" for message in session.messages):
+        session.rewind()
+    return session
+
+
+@move("reload")
+def _reload(h: Herma, session: Session) -> Session:
+    session.reload()
+    return session
+
+
+@given(steps=st.lists(st.sampled_from(["turn", "step", "recall", "wait", *MOVES]), max_size=14))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_for_any_order_of_moves_the_ledger_is_what_comparing_requests_gives(
+    steps: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    clock = FixedClock()
+    requests: list[Request] = []
+    with watch_prefixes(), Herma.open(tmp_path_factory.mktemp("any"), clock=clock) as h:
+        session = h.session()
+        for step in [*steps, "turn"]:
+            if step == "wait":
+                clock.advance(301)
+            elif step in MOVES:
+                session = MOVES[step](h, session)
+            else:
+                recall = f"note {len(requests)}" if step == "recall" else ""
+                request = session.before_model("next", recall=recall)
+                requests.append(Request(request, clock(), tools=session.tools))
+                if step == "step":
+                    session.after_model([{"role": "assistant", "content": None, "tool_calls": [CALL]}])
+                else:
+                    session.after_model("ok")
+        made = h.cost().calls()
+        counter = counter_for(None)
+        compared = keep(requests, count=lambda message: count_message(message, counter.count)).entries
+        shift = count_tools(session.tools, counter.count) - count_tools(
+            session.tools
+        )  # `keep` counts tools its own way
+        assert [call.input for call in made] == [entry.input + shift for entry in compared]
+        assert [call.reusable for call in made] == [entry.reusable + shift * bool(entry.reusable) for entry in compared]
+        assert all(call.naive_reusable + call.naive_fresh <= call.input for call in made)
+        assert all(call.naive_reusable <= call.reusable for call in made)
