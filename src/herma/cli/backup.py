@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=HermaGroup)
 def backup() -> None:
-    """Make, check and restore backups: one file each, with the database, memories, skills and configuration.
+    """Make, check and restore backups of everything.
 
-    The search index is not in them; it is built anew. Secrets (.env) are not either, unless you say so.
+    One file each, with the database, memories, skills and configuration. The search index is not in them; it is built
+    anew. Secrets (.env) are not either, unless you say so.
 
     \b
     Examples:

@@ -35,11 +35,13 @@ _DOING = {
 @yes_option
 @pass_context
 def doctor(context: Context, full: bool, repair: bool, dry_run: bool) -> None:
-    """Look whether everything is all right with the home, and say what to type where it is not.
+    """Look whether everything is all right, and repair what is not.
 
-    Looking changes nothing. --repair brings every row that can be read from a damaged herma.db into a new one, keeps
-    the damaged file, says exactly what could not be read, and sees to permissions and to what interrupted work left.
-    No other program may have the home open meanwhile.
+    Every line says what was found and, where something is wrong, what to type. Looking changes nothing.
+
+    --repair brings every row that can be read from a damaged herma.db into a new one, keeps the damaged file, says
+    exactly what could not be read, and sees to permissions and to what interrupted work left. No other program may
+    have the home open meanwhile.
 
     Exit code 0 means healthy, 1 that there are problems.
 
