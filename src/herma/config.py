@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 from herma import configfile
 from herma.configkey import Option, Value
 from herma.errors import ConfigError
-from herma.settings import ContextSettings, MemorySettings, ModelSettings, PriceSettings, StoreSettings
+from herma.settings import (
+    ContextSettings,
+    MemorySettings,
+    ModelSettings,
+    PriceSettings,
+    RetentionSettings,
+    StoreSettings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +71,7 @@ class Settings:
     model: ModelSettings = field(default_factory=ModelSettings)
     context: ContextSettings = field(default_factory=ContextSettings)
     prices: PriceSettings = field(default_factory=PriceSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
 

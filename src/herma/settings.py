@@ -67,3 +67,14 @@ class PriceSettings:
     cache_read: float = option(0.1, "Price of reading from the cache, times the input price.", low=0, high=100)
     cache_write: float = option(1.25, "Price of writing to the cache, times the input price.", low=0, high=100)
     cache_minutes: int = option(5, "Minutes that the cache keeps what nobody uses: 5, or 60.", low=1, high=1440)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """How long transcripts are kept."""
+
+    days: float = option(
+        0.0, "Days without activity after which a conversation is deleted; 0: never.", low=0, high=36_500
+    )
+    by_source: str = option("", "The same for single sources, as in: cron=30, subagent=7.")
+    grace_days: float = option(7.0, "Days in which a deletion can be undone.", low=0, high=36_500)

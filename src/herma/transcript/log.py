@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, get_args
 from herma.errors import StoreChanged, UsageError
 from herma.ports import MessageRows, SessionQueries, SessionRows
 from herma.transcript import lineage
-from herma.transcript.retention import GRACE_DAYS, Retention
+from herma.transcript.retention import GRACE_DAYS, Keeping, Retention
 from herma.transcript.titles import base_of, next_title, sanitized
 from herma.transcript.wire import all_from_wire, preview_of
 from herma.types import (
@@ -194,6 +194,11 @@ class Transcripts:
         """Delete conversations that match, of which no session was active lately or, by default, is still open."""
         self._alive()
         return self._retention.prune(which or SessionFilter(), older_than_days, ended_only=ended_only, dry_run=dry_run)
+
+    def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
+        """Delete what has been quiet for longer than it is kept; undoable like every deletion."""
+        self._alive()
+        return self._retention.expire(keeping, dry_run=dry_run)
 
     def deleted(self) -> Sessions:
         """What can still be brought back, oldest deletion first."""

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from herma.errors import StoreChanged, UsageError
+from herma.errors import ConfigError, StoreChanged, UsageError
 from herma.ports import SessionQueries, SessionRows
 from herma.transcript.lineage import descendants
 from herma.types import Deletion, Scope, SessionFilter, SessionInfo
 
 GRACE_DAYS = 7.0
 DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """For how many days of quiet conversations are kept: by source, and all others. Zero is for ever."""
+
+    days: float = 0.0
+    by_source: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def read(days: float, by_source: str) -> Keeping:
+        """From configuration: `cron=30, subagent=7`."""
+        rules: dict[str, float] = {}
+        for rule in filter(None, map(str.strip, by_source.split(","))):
+            source, _, number = (part.strip() for part in rule.partition("="))
+            try:
+                rules[source] = float(number)
+            except ValueError:
+                source = ""
+            if not source or not 0 <= rules[source] < float("inf"):
+                raise ConfigError(
+                    f"retention.by_source has {rule!r}, which is not a source and a number of days.",
+                    hint="For example: herma config set retention.by_source 'cron=30, subagent=7'",
+                )
+        return Keeping(days, rules)
 
 
 class Retention:
@@ -54,6 +79,15 @@ class Retention:
             for session in members
         ]
         return self.delete(chosen, whole=False, dry_run=dry_run)
+
+    def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
+        """Delete what has been quiet for longer than it is kept, source by source. What is archived stays."""
+        rules = [(SessionFilter(source=source, archived=False), days) for source, days in keeping.by_source.items()]
+        rules.append((SessionFilter(exclude_sources=tuple(keeping.by_source), archived=False), keeping.days))
+        done = [self.prune(which, days, ended_only=False, dry_run=dry_run) for which, days in rules if days > 0]
+        sessions = {session.id: session for deletion in done for session in deletion.sessions}
+        messages = sum(session.message_count for session in sessions.values())
+        return Deletion(tuple(sessions.values()), messages, self._clock() + self._grace, dry_run)
 
     def undelete(self, session_ids: Sequence[str], free_title: Callable[[str, Scope], str]) -> list[SessionInfo]:
         """Unmark sessions, the rest of their conversations, and what was delegated from them."""
