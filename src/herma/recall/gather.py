@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from herma.ports import Head, Terms, TextIndex, TranscriptReader
+from herma.recall.dates import Span
 from herma.recall.match import Unit, fold, holds
 from herma.recall.query import Query, Term
 from herma.recall.rank import PREFERRED_DATE, SPEAKER, Candidate
@@ -17,7 +18,7 @@ INDEXES = 2_000
 """Messages that a search indexes itself before it answers."""
 SCANS = 500
 """Messages that are read one by one when more than that is missing."""
-FIRST, MOST = 300, 4_800
+FIRST, MOST = 160, 5_000
 """Candidates that are asked for: at first, and at most, when rules or one long conversation use them up."""
 RANKED = 100
 """Candidates whose text is read, and whose neighbours are. Twice as many find nothing more."""
@@ -100,8 +101,9 @@ class Gatherer:
             found.matched += sum(one.id in found.unindexed for one in made)
         if query.any_of:
             made += self._flanks(query, filters, found, made)
+        soft = query.soft_dates
         for one in made:
-            one.bonus = _bonus(query, found.heads[one.id])
+            one.bonus = _bonus(soft, found.heads[one.id])
         return made
 
     def _newest(self, found: Gathered, filters: Filters) -> None:
@@ -152,7 +154,7 @@ class Gatherer:
         heads = {head.id: head for head in self._reader.heads(beside)}
         found.heads.update(heads)
         flanks = self._read(found, [id_ for id_ in beside if id_ in heads])
-        links = self._reader.neighbours([one.id for one in flanks])
+        links = _links(neighbours)
         strict = bool(query.all_of or query.none_of)
         for one in flanks:
             head = heads[one.id]
@@ -182,6 +184,17 @@ def _chosen(found: Gathered) -> list[Head]:
     return best
 
 
+def _links(neighbours: Mapping[int, tuple[int | None, int | None]]) -> dict[int, tuple[int | None, int | None]]:
+    """For the messages beside: which candidate is before and after them."""
+    links: dict[int, tuple[int | None, int | None]] = {}
+    for id_, (before, after) in neighbours.items():
+        if before is not None:
+            links[before] = (links.get(before, (None, None))[0], id_)
+        if after is not None:
+            links[after] = (id_, links.get(after, (None, None))[1])
+    return links
+
+
 def _selected(query: Query, folded: str, units: Sequence[Unit]) -> bool:
     """What the index would decide about a message that it does not have yet."""
     if any(holds(term, folded) for term in query.none_of):
@@ -191,6 +204,6 @@ def _selected(query: Query, folded: str, units: Sequence[Unit]) -> bool:
     return any(unit.part in folded and unit.find(folded, 1) for unit in units)
 
 
-def _bonus(query: Query, head: Head) -> float:
-    dated = PREFERRED_DATE if any(span.covers(head.timestamp) for span in query.soft_dates) else 0.0
+def _bonus(dates: Sequence[Span], head: Head) -> float:
+    dated = PREFERRED_DATE if any(span.covers(head.timestamp) for span in dates) else 0.0
     return dated + SPEAKER.get(head.role, 0.0)
