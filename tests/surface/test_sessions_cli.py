@@ -387,11 +387,11 @@ def test_every_command_prints_json_and_its_help_has_examples(full: Full, tmp_pat
     assert refused.json["hint"]
 
 
-def typed(home: Path, words: list[str], answer: bytes) -> tuple[int, str]:
+def typed(home: Path, words: list[str], answer: bytes, columns: int = 120) -> tuple[int, str]:
     """Run a command on a terminal of its own, and answer its question."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "herma.cli.main", *words, "--home", str(home)]
-    env = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    env = os.environ | {"TERM": "xterm", "COLUMNS": str(columns)}
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env) as process:
         os.close(slave)
         os.write(master, answer)
@@ -419,6 +419,17 @@ def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(full: Full) -> None:
     code, out = typed(full.home, ["sessions", "delete", "s003"], b"y\n")
     assert code == 0
     assert "Deleted 1 session" in out
+
+
+def test_on_a_narrow_terminal_a_conversation_is_still_one_line(full: Full) -> None:
+    from rich.cells import cell_len
+
+    code, out = typed(full.home, ["sessions", "list", "--limit", "50", "--all"], b"", columns=80)
+    assert code == 0
+    lines = out.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    assert len(lines) == 1 + 32
+    assert all(cell_len(line) <= 80 for line in lines)
+    assert all(f"s{n:03}" in out for n in range(30))
 
 
 def test_colours_are_ours_alone(full: Full) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+
 import click
 
 from herma.cli.sessions.desk import Desk, limit_option, sessions, with_sessions
-from herma.cli.sessions.wording import count, flags, name_of, session_json, when
+from herma.cli.sessions.lines import write_lines
+from herma.cli.sessions.wording import count, marked_name, name_of, session_json, short_when, when
 from herma.transcript.retention import DAY, GRACE_DAYS
 from herma.types import SessionFilter, SessionInfo
+
+_WIDE = 100
+"""Cells of a terminal from which on there is room for whole dates and for projects."""
 
 
 @sessions.command("list")
@@ -64,14 +71,21 @@ def table(desk: Desk, found: list[SessionInfo]) -> None:
     """Conversations or sessions, one line each; columns that say nothing are left out."""
     if not found:
         return
-    columns = ["id", "last active", "source", "messages"]
-    rows = [[one.id, when(one.last_active), one.source, f"{one.message_count:>8,}"] for one in found]
-    for title, values in (("project", [one.scope.project for one in found]), ("", [flags(one) for one in found])):
-        if any(values):
-            columns.append(title)
-            rows = [[*row, value] for row, value in zip(rows, values, strict=True)]
+    narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE
+    most = max(4, *(len(f"{one.message_count:,}") for one in found))
+    columns = ["id", "last active", "source", "msgs"]
+    moment = short_when if narrow else when
+    rows = [[one.id, moment(one.last_active), one.source, f"{one.message_count:>{most},}"] for one in found]
+    if not narrow and any(one.scope.project for one in found):
+        columns.append("project")
+        rows = [[*row, _project(one)] for row, one in zip(rows, found, strict=True)]
     columns.append("title or first words")
-    desk.context.table(columns, [[*row, name_of(one)] for row, one in zip(rows, found, strict=True)])
+    write_lines(desk.context, columns, [[*row, marked_name(one)] for row, one in zip(rows, found, strict=True)])
+
+
+def _project(session: SessionInfo) -> str:
+    """A project as people call it: the last folder of a path."""
+    return session.scope.project.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
 
 
 def _nothing(desk: Desk, *, filtered: bool) -> None:
@@ -99,5 +113,5 @@ def _deleted(desk: Desk) -> None:
         (one.id, when(one.deleted), when((one.deleted or 0) + GRACE_DAYS * DAY), one.message_count, name_of(one))
         for one in found
     ]
-    desk.context.table(["id", "deleted", "gone for good", "messages", "title or first words"], rows)
+    write_lines(desk.context, ["id", "deleted", "gone for good", "msgs", "title or first words"], rows)
     desk.context.line(f"To bring one back: {desk.command('sessions', 'undelete', found[0].id)}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from herma.cli.sessions.desk import Desk, sessions, with_sessions
+from herma.cli.sessions.lines import write_lines
 from herma.cli.sessions.wording import Json, count, iso, name_of, size, when
 from herma.transcript.wire import text_of
 from herma.types import Message, SessionFilter, SessionInfo, TranscriptStats
@@ -44,7 +45,7 @@ def stats(desk: Desk, quick: bool) -> None:
     if largest:
         desk.context.line()
         listed = [(one.id, size(texts[one.id]), f"{one.message_count:,}", name_of(one)) for one in largest]
-        desk.context.table(["largest", "text", "messages", "title or first words"], listed)
+        write_lines(desk.context, ["largest", "text", "messages", "title or first words"], listed)
 
 
 def _measured(desk: Desk, lines: list[SessionInfo], total: int) -> dict[str, int]:

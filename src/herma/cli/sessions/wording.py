@@ -39,6 +39,12 @@ def when(at: float | None) -> str:
         return f"{at:.0f}"
 
 
+def short_when(at: float | None) -> str:
+    """The same in less room: without the year where it is this year's, without the time where it is not."""
+    whole = when(at)
+    return whole[5:] if whole[:4] == time.strftime("%Y") else whole[:10]
+
+
 def iso(at: float | None) -> str | None:
     if at is None:
         return None
@@ -61,12 +67,10 @@ def name_of(session: SessionInfo, width: int = 72) -> str:
     return one_line(session.preview, width) if session.preview else "(empty)" if not session.message_count else "-"
 
 
-def flags(session: SessionInfo) -> str:
-    """What is special about it."""
-    found = ["archived"] if session.archived else []
-    if session.reason in ("branch", "delegation"):
-        found.append(session.reason)
-    return ", ".join(found)
+def marked_name(session: SessionInfo) -> str:
+    """The same with what is special about it in front."""
+    marks = "[archived] " if session.archived else ""
+    return f"{marks}{'[branch] ' if session.reason == 'branch' else ''}{name_of(session)}"
 
 
 # ── JSON ──
