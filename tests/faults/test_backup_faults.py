@@ -263,6 +263,9 @@ def test_links_and_devices_are_refused(home: Path, tmp_path: Path, kind: bytes) 
         ({"format": 99}, []),
         ({"database": 99}, []),
         ({"files": "nonsense"}, []),
+        ({"files": {"config.yaml": 7}}, []),
+        ({"counts": "many"}, []),
+        ({"created": "yesterday"}, []),
         ({"herma": None, "format": "1"}, []),
         ({"damage": "it was damaged"}, []),
         ({"files": {"herma.db": [5, HASH]}}, [(member("herma.db"), b"hello")]),
@@ -289,7 +292,7 @@ def test_a_backup_that_was_changed_or_cut_is_found_out(home: Path) -> None:
         assert not backup.verify(look_at(broken)).ok
         with pytest.raises(HermaError):
             restore(home, look_at(broken))
-    for at in range(200, len(raw), len(raw) // 12):
+    for at in (*range(20, 200, 17), *range(200, len(raw), len(raw) // 40)):
         made.path.write_bytes(raw[:at] + bytes([raw[at] ^ 0x10]) + raw[at + 1 :])
         os.utime(made.path)
         again = look_at(made.path)

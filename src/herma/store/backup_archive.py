@@ -26,6 +26,10 @@ FILES = ("config.yaml", "SOUL.md")
 SECRETS = (".env",)
 DATABASE = "herma.db"
 _MOST_MANIFEST = 64 * 2**20
+_KINDS: tuple[tuple[str, type], ...] = (
+    *(("created", float), ("counts", dict), ("files", dict), ("skipped", list)),
+    *((name, str) for name in ("herma", "name", "store_id", "epoch", "damage")),
+)
 Progress = Callable[[int, int], None]
 
 
@@ -69,7 +73,7 @@ def look_at(path: Path) -> Backup:
         status = path.stat()
         with members(path) as each:
             manifest = _manifest(*next(each, (None, None)))
-    except (OSError, StoreError, ValueError) as exc:
+    except (OSError, StoreError, ValueError, TypeError) as exc:
         return Backup(path, path.stat().st_size if path.exists() else 0, None, str(exc))
     return Backup(path, status.st_size, manifest, verified=_marked(path, status))
 
@@ -110,6 +114,13 @@ def refuse_unsafe(member: tarfile.TarInfo) -> None:
         raise StoreError(f"{member.name!r} does not belong in a backup.")
 
 
+def _each(archive: tarfile.TarFile, plain: Any) -> Iterator[tuple[tarfile.TarInfo, Any]]:
+    for member in archive:
+        yield member, archive.extractfile(member) if member.isreg() else None
+    while plain.read(2**20):  # to the very end, where the checksum of everything is compared
+        pass
+
+
 @contextmanager
 def members(path: Path) -> Iterator[Iterator[tuple[tarfile.TarInfo, Any]]]:
     """What is in a backup file, in order, each with its content."""
@@ -118,7 +129,7 @@ def members(path: Path) -> Iterator[Iterator[tuple[tarfile.TarInfo, Any]]]:
     with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as plain:
         try:
             with tarfile.open(fileobj=plain, mode="r|") as archive:
-                yield ((member, archive.extractfile(member) if member.isreg() else None) for member in archive)
+                yield _each(archive, plain)
         except (tarfile.TarError, zstandard.ZstdError, EOFError) as exc:
             raise StoreError(f"{path} is damaged or not a backup ({exc}).") from exc
 
@@ -146,6 +157,8 @@ def _manifest(member: tarfile.TarInfo | None, stream: Any) -> Manifest:
     if fields["format"] > FORMAT or int(fields.get("database") or 0) > VERSION:
         raise StoreError(f"it was made by a newer Herma ({fields['herma']}); upgrade first")
     known = {name: value for name, value in fields.items() if name in Manifest.__dataclass_fields__}
+    if not all(isinstance(known.get(name, kind()), kind) for name, kind in _KINDS):
+        raise StoreError("its manifest is not ours")
     files = {str(name): (int(size), str(digest)) for name, (size, digest) in dict(known.get("files", {})).items()}
     return Manifest(**{**known, "files": files, "skipped": tuple(known.get("skipped", ()))})
 
@@ -158,7 +171,7 @@ def write_archive(path: Path, manifest: Manifest, stage: Path) -> None:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
         with open(handle, "wb") as file:  # noqa: PTH123  the path is open already
             with (
-                zstandard.ZstdCompressor(level=6).stream_writer(file, closefd=False) as packed,
+                zstandard.ZstdCompressor(level=6, write_checksum=True).stream_writer(file, closefd=False) as packed,
                 tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
             ):
                 text = json.dumps(asdict(manifest), ensure_ascii=False, indent=1).encode()
