@@ -314,6 +314,17 @@ def test_pruning_shows_first_and_takes_only_what_fits(full: Full) -> None:
     assert "unless you add --open" in full("prune").out
 
 
+def test_a_long_conversation_does_not_go_because_its_last_session_is_short(full: Full) -> None:
+    shown = full("prune", "--older-than", "0d", "--max-messages", "10", "--open", "--dry-run", "--json").json[
+        "sessions"
+    ]
+    found = {one["id"] for one in shown}
+    assert full.long not in found
+    assert full.went_on not in found
+    assert len(found) == 30 + 1  # the helper's conversation is a short one of its own
+    assert full.went_on in str(full("prune", "--older-than", "0d", "--open", "--dry-run", "--json").json)
+
+
 def test_pruning_refuses_what_it_does_not_understand(full: Full) -> None:
     for words in (["--older-than", "soon"], ["--before", "someday"], ["--max-messages", "-1"], ["--older-than", "-3d"]):
         ran = full("prune", *words)

@@ -133,22 +133,22 @@ def _heading(desk: Desk, found: SessionInfo, parts: Sequence[_Part], around: int
 def _cut(desk: Desk, found: SessionInfo, parts: Sequence[_Part]) -> None:
     """The beginning and the end of a conversation; all of a short one."""
     total = sum(len(part.messages) for part in parts)
-    left_out = range(_FIRST, max(_FIRST, total - _LAST))
+    gap = range(_FIRST, max(_FIRST, total - _LAST))
     at = 0
     for number, part in enumerate(parts):
-        kept = [message for place, message in enumerate(part.messages, at) if place not in left_out]
-        before = [message for message in kept if part.messages.index(message) + at < _FIRST]
-        if left_out and at <= left_out.start < at + len(part.messages):
-            _messages(desk, _Part(part.session, before), first=number == 0)
+        session, messages = part.session, part.messages
+        before = messages[: max(0, gap.start - at)] if gap else messages
+        after = messages[max(0, gap.stop - at) :] if gap else ()
+        has_gap = bool(gap) and at <= gap.start < at + len(messages)
+        if before or not gap:
+            _messages(desk, _Part(session, before), first=number == 0)
+        if has_gap:
             whole = desk.command("sessions", "show", found.id, "--full")
             desk.context.line()
-            desk.context.line(f"     … {count(len(left_out), 'message')} in between; all of them: {whole}")
-            rest = kept[len(before) :]
-            if rest:
-                _messages(desk, _Part(part.session, rest), first=True)
-        elif kept or not left_out:
-            _messages(desk, _Part(part.session, kept), first=number == 0)
-        at += len(part.messages)
+            desk.context.line(f"     … {count(len(gap), 'message')} in between; all of them: {whole}")
+        if after:
+            _messages(desk, _Part(session, after), first=number == 0 or has_gap)
+        at += len(messages)
 
 
 def _messages(desk: Desk, part: _Part, *, first: bool, anchor: int | None = None, full: bool = False) -> None:

@@ -14,6 +14,7 @@ from herma.cli.sessions.look import table
 from herma.cli.sessions.wording import count, iso, name_of, session_json, when
 from herma.errors import UsageError
 from herma.transcript.export import chosen
+from herma.transcript.lineage import one_line
 from herma.types import Deletion, SessionFilter, SessionInfo
 
 _SHOWN = 20
@@ -153,18 +154,49 @@ def prune(desk: Desk, /, older_than: float, also_open: bool, dry_run: bool, **fi
       herma sessions prune --older-than 1y --yes
     """
     which = SessionFilter(**filters)
-    found = desk.transcripts.prune(which, older_than_days=older_than, ended_only=not also_open, dry_run=True)
+
+    def candidates() -> Deletion:
+        found = desk.transcripts.prune(which, older_than_days=older_than, ended_only=not also_open, dry_run=True)
+        kept = _small_enough(found.sessions, which)
+        return Deletion(kept, sum(one.message_count for one in kept), found.until, dry_run=True)
+
+    found = candidates()
     if dry_run or not found.sessions:
         _report(desk, found, since=time.time() - older_than * 86_400, also_open=also_open)
         return
     _preview(desk, found.sessions)
     if not desk.context.confirm(f"Delete {count(len(found.sessions), 'session')}?"):
         _declined(desk)
-    again = desk.transcripts.prune(which, older_than_days=older_than, ended_only=not also_open, dry_run=True)
     shown = {one.id for one in found.sessions}
-    still = [one.id for one in again.sessions if one.id in shown]  # only what was shown, and has been quiet since
+    still = [one.id for one in candidates().sessions if one.id in shown]  # only what was shown, and is quiet still
     _report(desk, desk.transcripts.delete(still, whole=False))
     _purge(desk)
+
+
+def _small_enough(found: Sequence[SessionInfo], which: SessionFilter) -> tuple[SessionInfo, ...]:
+    """Without conversations that are too large as a whole, though one of their sessions is not."""
+    members: dict[str, list[SessionInfo]] = {}
+    for one in found:
+        members.setdefault(one.conversation, []).append(one)
+    lines = {conversation: one_line(sessions) for conversation, sessions in members.items()}
+    kept = {one.id for one in found if not _too_large(lines[one.conversation], which)}
+    before = -1
+    while len(kept) > before:  # what was delegated goes with those who delegated it, however large
+        before = len(kept)
+        kept |= {one.id for one in found if one.reason == "delegation" and one.parent in kept}
+    return tuple(one for one in found if one.id in kept)
+
+
+def _too_large(line: SessionInfo, which: SessionFilter) -> bool:
+    usage = line.usage
+    tokens = usage.input + usage.output + usage.cache_read + usage.cache_write + usage.reasoning
+    bounds = (
+        (line.message_count, which.max_messages),
+        (line.tool_call_count, which.max_tool_calls),
+        (tokens, which.max_tokens),
+        (usage.cost_usd, which.max_cost),
+    )
+    return any(most is not None and has > most for has, most in bounds)
 
 
 # ── what came of it ──
