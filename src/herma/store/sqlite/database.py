@@ -86,10 +86,15 @@ class Database:
             self._writing = None
             if now is None:
                 raise self._deleted()
-        if self._writing is None:
+        while self._writing is None:
             self._check()
             connection = open_writer(self.path, self._busy_timeout)
-            self._writing = _Handle(connection, _identity(self.path))
+            opened = _identity(self.path)
+            if now in (None, opened):
+                self._writing = _Handle(connection, opened)
+            else:  # a repair or a restore put another file in its place while we opened it
+                connection.close()
+                now = opened
         return self._writing.connection
 
     @contextmanager

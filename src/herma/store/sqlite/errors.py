@@ -32,7 +32,7 @@ def translated(path: Path) -> Iterator[None]:
     except (apsw.CorruptError, apsw.NotADBError) as exc:
         raise StoreError(
             f"{path} is damaged ({exc}).",
-            hint="Do not delete it. Copy the folder, then restore a backup or salvage the readable rows.",
+            hint="`herma doctor --repair` brings back every readable row; `herma backup list` shows the backups.",
         ) from exc
     except apsw.Error as exc:
         raise StoreError(f"{path}: {exc}.", hint="Run the command again with --debug for details.") from exc

@@ -81,7 +81,7 @@ def refuse_foreign(path: Path) -> None:
     if not ours and not empty:
         raise ForeignStore(
             f"{path} is not a Herma database; it was left as it is.",
-            hint="Move it away, or choose another folder with --home or HERMA_HOME.",
+            hint="If it was one and is damaged, `herma doctor` says so. Otherwise move it away, or choose another --home.",
         )
     _refuse_newer(path, version)
 

@@ -130,4 +130,9 @@ def _fetch(connection: apsw.Connection, ids: Sequence[int], base64: bool) -> Ite
 def _whole(value: Stored, found: Mapping[int, str]) -> str | None:
     if not isinstance(value, bytes):
         return value
-    return "".join(piece if isinstance(piece, str) else found[piece] for piece in json.loads(value))
+    try:
+        return "".join(piece if isinstance(piece, str) else found[piece] for piece in json.loads(value))
+    except KeyError as exc:
+        raise StoreError(
+            f"A stored text refers to piece {exc} of the database, which is gone.", hint="Run: herma doctor"
+        ) from exc
