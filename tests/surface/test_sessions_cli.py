@@ -325,6 +325,19 @@ def test_a_long_conversation_does_not_go_because_its_last_session_is_short(full:
     assert full.went_on in str(full("prune", "--older-than", "0d", "--open", "--dry-run", "--json").json)
 
 
+def test_pruning_by_the_configuration(full: Full) -> None:
+    nothing = full("prune", "--retention", "--yes")
+    assert nothing.code == 2
+    assert "herma config set retention.by_source" in nothing.err
+    (full.home / "config.yaml").write_text("retention:\n  by_source: cron=30\n")
+    found = full("prune", "--retention", "--dry-run", "--json").json["sessions"]
+    assert found
+    assert {one["source"] for one in found} == {"cron"}
+    assert full("prune", "--retention", "--source", "cli").code == 2
+    assert full("prune", "--retention", "--yes").code == 0
+    assert "Nothing to delete." in full("prune", "--retention").out
+
+
 def test_pruning_refuses_what_it_does_not_understand(full: Full) -> None:
     for words in (["--older-than", "soon"], ["--before", "someday"], ["--max-messages", "-1"], ["--older-than", "-3d"]):
         ran = full("prune", *words)

@@ -19,7 +19,7 @@ from herma.cli.frame import Context, HermaGroup, pass_context
 from herma.cli.sessions.wording import name_of, when
 from herma.errors import UsageError
 from herma.transcript.importing import UNFINISHED
-from herma.transcript.retention import DAY, GRACE_DAYS
+from herma.transcript.retention import DAY
 from herma.types import SessionFilter, SessionInfo
 
 if TYPE_CHECKING:
@@ -86,9 +86,14 @@ class Desk:
         """How far work on so many messages is; nothing is said about work that is done at once."""
         return self.context.progress(label, total) if total > _MANY else nullcontext(_silent)
 
+    @property
+    def grace(self) -> float:
+        """Seconds in which a deletion can be undone."""
+        return self.h.settings.retention.grace_days * DAY
+
     def deleted(self) -> list[SessionInfo]:
         """What a person deleted and can bring back; not what an import is still writing, or what waits to be purged."""
-        expired = time.time() - GRACE_DAYS * DAY
+        expired = time.time() - self.grace
         waiting = self.transcripts.deleted()
         return [one for one in waiting if one.end_reason != UNFINISHED and (one.deleted or 0.0) >= expired]
 

@@ -10,7 +10,6 @@ import click
 from herma.cli.sessions.desk import Desk, limit_option, sessions, with_sessions
 from herma.cli.sessions.lines import write_lines
 from herma.cli.sessions.wording import count, marked_name, name_of, session_json, short_when, when
-from herma.transcript.retention import DAY, GRACE_DAYS
 from herma.types import SessionFilter, SessionInfo
 
 _WIDE = 100
@@ -110,7 +109,7 @@ def _deleted(desk: Desk) -> None:
         desk.context.line("Nothing is deleted.")
         return
     rows = [
-        (one.id, when(one.deleted), when((one.deleted or 0) + GRACE_DAYS * DAY), one.message_count, name_of(one))
+        (one.id, when(one.deleted), when((one.deleted or 0) + desk.grace), one.message_count, name_of(one))
         for one in found
     ]
     write_lines(desk.context, ["id", "deleted", "gone for good", "msgs", "title or first words"], rows)

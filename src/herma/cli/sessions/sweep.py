@@ -15,6 +15,7 @@ from herma.cli.sessions.wording import count, iso, name_of, session_json, when
 from herma.errors import UsageError
 from herma.transcript.export import chosen
 from herma.transcript.lineage import one_line
+from herma.transcript.retention import Keeping
 from herma.types import Deletion, SessionFilter, SessionInfo
 
 _SHOWN = 20
@@ -139,10 +140,11 @@ def _bounds(name: str, what: str, kind: click.ParamType[Any]) -> list[Any]:
 )
 @_filter_options
 @click.option("--open", "also_open", is_flag=True, help="Also sessions that never ended.")
+@click.option("--retention", is_flag=True, help="Instead: what retention.days and retention.by_source keep no longer.")
 @yes_option
 @dry_run_option
 @with_sessions
-def prune(desk: Desk, /, older_than: float, also_open: bool, dry_run: bool, **filters: Any) -> None:
+def prune(desk: Desk, /, older_than: float, also_open: bool, retention: bool, dry_run: bool, **filters: Any) -> None:
     """Delete old conversations. It shows what it would take, and asks; they can be brought back for some days.
 
     A conversation goes as a whole: when one of its sessions matches, and none was active lately or is still open.
@@ -152,17 +154,21 @@ def prune(desk: Desk, /, older_than: float, also_open: bool, dry_run: bool, **fi
       herma sessions prune --dry-run
       herma sessions prune --older-than 30d --source cron --max-messages 4
       herma sessions prune --older-than 1y --yes
+      herma sessions prune --retention --yes
     """
     which = SessionFilter(**filters)
+    keeping = _keeping(desk, which) if retention else None
 
     def candidates() -> Deletion:
+        if keeping is not None:
+            return desk.transcripts.expire(keeping, dry_run=True)
         found = desk.transcripts.prune(which, older_than_days=older_than, ended_only=not also_open, dry_run=True)
         kept = _small_enough(found.sessions, which)
         return Deletion(kept, sum(one.message_count for one in kept), found.until, dry_run=True)
 
     found = candidates()
     if dry_run or not found.sessions:
-        _report(desk, found, since=time.time() - older_than * 86_400, also_open=also_open)
+        _report(desk, found, since=None if keeping else time.time() - older_than * 86_400, also_open=also_open)
         return
     _preview(desk, found.sessions)
     if not desk.context.confirm(f"Delete {count(len(found.sessions), 'session')}?"):
@@ -171,6 +177,18 @@ def prune(desk: Desk, /, older_than: float, also_open: bool, dry_run: bool, **fi
     still = [one.id for one in candidates().sessions if one.id in shown]  # only what was shown, and is quiet still
     _report(desk, desk.transcripts.delete(still, whole=False))
     _purge(desk)
+
+
+def _keeping(desk: Desk, which: SessionFilter) -> Keeping:
+    """What the configuration says; it has no use for filters besides."""
+    if which != SessionFilter(exclude_sources=()):
+        raise UsageError("--retention goes by the configuration only.", hint="Leave the filters out.")
+    options = desk.h.settings.retention
+    keeping = Keeping.read(options.days, options.by_source)
+    if not keeping.days and not any(keeping.by_source.values()):
+        hint = f"For example: {desk.command('config', 'set', 'retention.by_source', 'cron=30, subagent=7')}"
+        raise UsageError("The configuration keeps everything for ever.", hint=hint)
+    return keeping
 
 
 def _small_enough(found: Sequence[SessionInfo], which: SessionFilter) -> tuple[SessionInfo, ...]:
@@ -247,6 +265,7 @@ def _purge(desk: Desk) -> None:
 
 def _nothing(desk: Desk, since: float | None, also_open: bool) -> None:
     if since is None:
+        desk.context.line("Nothing to delete.")
         return
     open_ones = "" if also_open else " Sessions that have not ended are left alone, unless you add --open."
     desk.context.line(f"No conversation that fits has been quiet since {when(since)}.{open_ones}")
