@@ -121,7 +121,7 @@ def test_a_damaged_database_is_a_clear_error_and_sessions_still_start(home: Path
         with pytest.raises(StoreError) as caught:
             h.memory.apply("memory", Add("x"))
         assert "herma.db" in str(caught.value)
-        assert "delete" in caught.value.hint
+        assert "doctor --repair" in caught.value.hint
         assert '"success": false' in session.call_tool("memory", {"action": "add", "content": "x"})
     assert (home / "memories" / "MEMORY.md").read_bytes() == before
 

@@ -29,6 +29,9 @@ LOG_LIMIT = 8 * 1024 * 1024
 CACHE_KIB = 8 * 1024
 """Room for the pages of the indexes that appends to many sessions touch."""
 
+_LOOKS, _LOOK_AGAIN = 200, 0.01
+"""How often and how long (seconds) to look again at a file that somebody seems to be making."""
+
 _alive: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
 _fork_hook = False
 
@@ -61,15 +64,36 @@ def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise when the file is not one of ours, judged without locks or recovery, so that it stays exactly as it is."""
+    """Raise when the file is not one of ours, judged without locks or recovery, so that it stays exactly as it is.
+
+    Another process may be making the file at this moment: what does not look like ours is looked at again.
+    """
+    journal_of = path.with_name(path.name + "-journal")
+    for attempt in range(_LOOKS):
+        being_made = journal_of.exists()
+        ours, version = _judge(path)
+        if ours:
+            _refuse_newer(path, version)
+            return
+        if attempt and not being_made:
+            break
+        time.sleep(_LOOK_AGAIN)
+    raise ForeignStore(
+        f"{path} is not a Herma database; it was left as it is.",
+        hint="If it is one that was damaged, `herma doctor` says so; else move it away, or choose another --home.",
+    )
+
+
+def _judge(path: Path) -> tuple[bool, int]:
+    """Whether the file is ours, or not there yet, or still empty; and its version."""
     if not path.exists():
-        return
+        return True, 0
     try:
         connection = apsw.Connection(_frozen(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         try:
             ours = connection.pragma("application_id") == APPLICATION_ID
-            version = user_version(connection)
             empty = not ours and connection.pragma("page_count") == 0
+            return ours or empty, user_version(connection)
         finally:
             connection.close()
     except (apsw.CantOpenError, apsw.IOError, apsw.PermissionsError) as exc:
@@ -77,13 +101,7 @@ def refuse_foreign(path: Path) -> None:
             f"{path} cannot be read ({exc}).", hint="Check the permissions of the file and of its folder."
         ) from exc
     except apsw.Error:
-        ours, version, empty = False, 0, False
-    if not ours and not empty:
-        raise ForeignStore(
-            f"{path} is not a Herma database; it was left as it is.",
-            hint="If it was one and is damaged, `herma doctor` says so. Otherwise move it away, or choose another --home.",
-        )
-    _refuse_newer(path, version)
+        return False, 0
 
 
 def _frozen(path: Path) -> str:

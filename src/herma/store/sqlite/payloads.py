@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 import apsw
 
+from herma.errors import StoreError
+
 LARGE = 16 * 1024
 """Text longer than this leaves the row."""
 LONG_RUN = 2048
