@@ -39,6 +39,8 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "search": Lazy("herma.cli.search:search", "Find what was said in past sessions, in any language."),
     "sessions": Lazy("herma.cli.sessions:sessions", "See, find, move and clear out past sessions."),
+    "cost": Lazy("herma.cli.cost:cost", "See what calls to models took, and what a cache could reuse of them."),
+    "context": Lazy("herma.cli.context:context", "See what the model's window holds."),
     "index": Lazy("herma.cli.index:index", "Look after the search index, which is made from the transcripts."),
     "doctor": Lazy("herma.cli.doctor:doctor", "Look whether everything is all right, and repair what is not."),
     "backup": Lazy("herma.cli.backup:backup", "Make, check and restore backups of everything."),
