@@ -15,9 +15,9 @@ from herma.index.sync import SEARCH_INDEXES
 
 @click.group(cls=HermaGroup)
 def index() -> None:
-    """Look after the search index. It is made from the transcripts, and holds nothing that is not in them.
+    """Look after the search index, which is made from the transcripts.
 
-    Searching keeps it up to date by itself; none of this is needed in everyday use.
+    It holds nothing that is not in them, and searching keeps it up to date: none of this is needed in everyday use.
 
     \b
     Examples:
