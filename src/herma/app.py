@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from herma import config
-from herma.curated import MemoryStore
 from herma.errors import UsageError
-from herma.index import Index
-from herma.opener import Circumstances, Context, Files, Metering, Opener, Wish
-from herma.prompt.budget import Plan
-from herma.prompt.ledger import Prices
-from herma.recall.search import Searcher
-from herma.session import Session
-from herma.settings import ContextSettings
-from herma.store.context_files import read_project_files, read_soul
-from herma.store.files import CuratedFiles
-from herma.store.sqlite.calls import SqliteCalls
-from herma.store.sqlite.curated import CuratedRows
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.feed import SqliteFeed
-from herma.store.sqlite.inbox import SqliteInbox
-from herma.store.sqlite.index_files import SqliteIndexFiles
-from herma.store.sqlite.messages import SqliteMessages
-from herma.store.sqlite.reader import SqliteReader
-from herma.store.sqlite.sessions import SqliteSessions
-from herma.tools import Tools
-from herma.tools.memory import memory_tool
-from herma.tools.session_search import session_search_tool
-from herma.transcript import Transcripts
-from herma.turn.cost import CostReport, report
-from herma.turn.window import Budget
-from herma.types import Scope, Target
+from herma.types import Scope, SearchReport, Target
 
 if TYPE_CHECKING:
+    from herma.curated import MemoryStore
     from herma.doctor import Diagnosis
+    from herma.index import Index
+    from herma.opener import Context, Files, Opener
+    from herma.prompt.budget import Plan
+    from herma.recall.search import Level, Searcher, Sort
+    from herma.session import Session
+    from herma.settings import ContextSettings
+    from herma.store.sqlite.calls import SqliteCalls
+    from herma.store.sqlite.database import Database
+    from herma.tools import Tools
+    from herma.transcript import Transcripts
+    from herma.turn.cost import CostReport
+    from herma.turn.window import Budget
 
 
 class Herma:
@@ -52,59 +41,115 @@ class Herma:
         self._clock = clock
         self._process = os.getpid()
         self._closed = False
-        self._database = Database(settings.home / "herma.db", busy_timeout=settings.memory.lock_timeout)
-        rows = CuratedRows(self._database)
-        options = settings.memory
+        self._expired = False
+
+    # ── the parts, each made when it is first used, so that no command loads what it does not need ──
+
+    @cached_property
+    def memory(self) -> MemoryStore:
+        """Curated memory: MEMORY.md and USER.md."""
+        from herma.curated import MemoryStore
+        from herma.store.files import CuratedFiles
+        from herma.store.sqlite.curated import CuratedRows
+        from herma.store.sqlite.inbox import SqliteInbox
+
+        options = self.settings.memory
         enabled: dict[Target, bool] = {"memory": options.memory_enabled, "user": options.user_profile_enabled}
-        self.memory = MemoryStore(
-            CuratedFiles(settings.home, rows, lock_timeout=options.lock_timeout, clock=clock),
+        rows = CuratedRows(self._database)
+        return MemoryStore(
+            CuratedFiles(self.home, rows, lock_timeout=options.lock_timeout, clock=self._clock),
             rows,
             SqliteInbox(self._database),
             limits={"memory": options.memory_char_limit, "user": options.user_char_limit},
             enabled=[target for target, on in enabled.items() if on],
-            profile=settings.profile,
+            profile=self.settings.profile,
             write_approval=options.write_approval,
             inbox_days=options.inbox_days,
-            clock=clock,
+            clock=self._clock,
             alive=self._check_alive,
         )
+
+    @cached_property
+    def transcripts(self) -> Transcripts:
+        """Every message of every session."""
+        from herma.store.sqlite.messages import SqliteMessages
+        from herma.store.sqlite.sessions import SqliteSessions
+        from herma.transcript import Transcripts
+
         sessions = SqliteSessions(self._database)
-        self.transcripts = Transcripts(
+        return Transcripts(
             sessions,
             sessions,
             SqliteMessages(self._database),
-            profile=settings.profile,
-            grace_days=settings.retention.grace_days,
-            clock=clock,
+            profile=self.settings.profile,
+            grace_days=self.settings.retention.grace_days,
+            clock=self._clock,
             alive=self._check_alive,
         )
-        self.index = Index(SqliteIndexFiles(settings.home), SqliteFeed(self._database))
-        searcher = Searcher(
+
+    @cached_property
+    def index(self) -> Index:
+        """Words of all messages; derived, so it may be dropped and rebuilt at any time."""
+        from herma.index import Index
+        from herma.store.sqlite.feed import SqliteFeed
+        from herma.store.sqlite.index_files import SqliteIndexFiles
+
+        files = SqliteIndexFiles(self.home, common_cap=self.settings.search.common_cap)
+        return Index(files, SqliteFeed(self._database), alive=self._check_alive)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """What a model may call."""
+        from herma.tools import Tools
+        from herma.tools.memory import memory_tool
+        from herma.tools.session_search import session_search_tool
+
+        tools = [memory_tool(self.memory), session_search_tool(self._searcher, self.transcripts)]
+        return Tools(tools, alive=self._check_alive)
+
+    @cached_property
+    def _database(self) -> Database:
+        from herma.store.sqlite.database import Database
+
+        return Database(self.home / "herma.db", busy_timeout=self.settings.memory.lock_timeout)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        from herma.recall.search import Searcher
+        from herma.store.sqlite.reader import SqliteReader
+
+        return Searcher(
             SqliteReader(self._database),
             self.index,
             members=self.transcripts.conversation,
-            clock=clock,
+            clock=self._clock,
             alive=self._check_alive,
         )
-        self.search = searcher.search
-        self.tools = Tools(
-            [memory_tool(self.memory), session_search_tool(searcher, self.transcripts)], alive=self._check_alive
-        )
-        self._calls = SqliteCalls(self._database)
-        self._opener = Opener(
+
+    @cached_property
+    def _calls(self) -> SqliteCalls:
+        from herma.store.sqlite.calls import SqliteCalls
+
+        return SqliteCalls(self._database)
+
+    @cached_property
+    def _opener(self) -> Opener:
+        from herma.opener import Metering, Opener
+
+        lifetime = self.settings.prices.cache_minutes * 60.0
+        return Opener(
             self.memory,
             self.transcripts,
             self.tools,
-            clock=clock,
-            metering=Metering(
-                self._calls,
-                budget=_budget(settings.context),
-                cache_lifetime=settings.prices.cache_minutes * 60.0,
-            ),
-            model=settings.model.name,
-            live_updates=options.live_updates,
-            result_tokens=settings.context.tool_result_tokens,
+            clock=self._clock,
+            metering=Metering(self._calls, budget=_budget(self.settings.context), cache_lifetime=lifetime),
+            model=self.settings.model.name,
+            live_updates=self.settings.memory.live_updates,
+            result_tokens=self.settings.context.tool_result_tokens,
+            written=self.index.written,
         )
+
+    # ── what a program does with it ──
 
     @classmethod
     def open(
@@ -152,7 +197,10 @@ class Herma:
         `folder` is where AGENTS.md and the like are looked for; a project that is a folder is one. `platform` is how to
         write for where the answer is read; `context` says who works: the user's agent, or one that was started by it.
         """
+        from herma.opener import Circumstances, Context, Wish
+
         self._check_alive()
+        self._expire_once()
         if context not in get_args(Context):
             raise UsageError(f"{context!r} is no context.", hint=f"There are {', '.join(get_args(Context))}.")
         scope = Scope(self.settings.profile, (project or "").strip(), (user or "").strip(), chat)
@@ -168,14 +216,52 @@ class Herma:
         )
         return self._opener.resume(resume, wish) if resume else self._opener.new(wish)
 
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int = 10,
+        level: Level = "session",
+        scope: Scope | None = None,
+        current_session: str | None = None,
+        role: str | Sequence[str] | None = None,
+        source: str | Sequence[str] | None = None,
+        project: str | Sequence[str] | None = None,
+        since: str | float | None = None,
+        before: str | float | None = None,
+        sort: Sort = None,
+        include_archived: bool = False,
+        explain: bool = False,
+    ) -> SearchReport:
+        """Find what was said in any session. The report says how the text was read, what was left out, and why."""
+        return self._searcher.search(
+            text,
+            limit=limit,
+            level=level,
+            scope=scope,
+            current_session=current_session,
+            role=role,
+            source=source,
+            project=project,
+            since=since,
+            before=before,
+            sort=sort,
+            include_archived=include_archived,
+            explain=explain,
+        )
+
     def branch(self, session_id: str, *, after: int | None = None, source: str = "library") -> Session:
         """A conversation of its own that begins like another, up to and including the message `after`."""
+        from herma.opener import Wish
+
         self._check_alive()
         wish = Wish(source=source, scope=Scope(self.settings.profile), files=lambda: self._files(None))
         return self._opener.branch(session_id, wish, after=after)
 
     def working_memory(self, session: str | None = None) -> Plan:
         """The model's window for a stored session, or for one that would begin now. Opens and writes nothing."""
+        from herma.opener import Wish
+
         self._check_alive()
         wish = Wish(source="library", scope=Scope(self.settings.profile), files=lambda: self._files(None))
         return self._opener.look(session, wish)
@@ -185,6 +271,9 @@ class Herma:
 
         Of one conversation or of all; `since` is a time as seconds since 1970, or as a `datetime`.
         """
+        from herma.prompt.ledger import Prices
+        from herma.turn.cost import report
+
         self._check_alive()
         prices = self.settings.prices
         return report(
@@ -206,9 +295,10 @@ class Herma:
     def close(self) -> None:
         """Let go of the databases. Closing twice does no harm."""
         self._closed = True
-        if self._process == os.getpid():
+        if self._process == os.getpid() and "index" in self.__dict__:
             self.index.close()
-        self._database.close()
+        if "_database" in self.__dict__:
+            self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -218,7 +308,20 @@ class Herma:
     ) -> None:
         self.close()
 
+    def _expire_once(self) -> None:
+        """Where transcripts are kept for a limited time, that is seen to at the first session of a process."""
+        from herma.transcript.retention import Keeping
+
+        retention = self.settings.retention
+        if not self._expired and (retention.days or retention.by_source):
+            self.transcripts.expire(Keeping.read(retention.days, retention.by_source))
+            self.transcripts.purge_expired()
+        self._expired = True
+
     def _files(self, folder: str | Path | None) -> Files:
+        from herma.opener import Files
+        from herma.store.context_files import read_project_files, read_soul
+
         place = folder if folder and os.path.isdir(folder) else None  # noqa: PTH112  a project's name may be no path
         return Files(read_soul(self.home), tuple(read_project_files(place)))
 
@@ -232,6 +335,8 @@ class Herma:
 
 
 def _budget(settings: ContextSettings) -> Budget:
+    from herma.turn.window import Budget
+
     shares = {
         "system": settings.system_share,
         "memory": settings.memory_share,

@@ -25,6 +25,7 @@ from herma.settings import (
     ModelSettings,
     PriceSettings,
     RetentionSettings,
+    SearchSettings,
     StoreSettings,
 )
 
@@ -72,6 +73,7 @@ class Settings:
     context: ContextSettings = field(default_factory=ContextSettings)
     prices: PriceSettings = field(default_factory=PriceSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
 

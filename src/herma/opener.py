@@ -89,6 +89,7 @@ class Opener:
         model: str = "",
         live_updates: bool = True,
         result_tokens: int = 500,
+        written: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._memory = memory
         self._transcripts = transcripts
@@ -98,6 +99,7 @@ class Opener:
         self._model = model or None
         self._live_updates = live_updates
         self._result_tokens = result_tokens
+        self._written = written
 
     def new(self, wish: Wish) -> Session:
         """A fresh session. Its row is written with its first message."""
@@ -189,6 +191,7 @@ class Opener:
             cache_lifetime=self._metering.cache_lifetime,
             live_updates=self._live_updates,
             result_tokens=self._result_tokens,
+            written=self._written,
             warnings=prompt.warnings,
         )
         return parts, prompt

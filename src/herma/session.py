@@ -58,6 +58,8 @@ class Parts:
     goes_on_from: Before | None = None
     live_updates: bool = True
     result_tokens: int = 500
+    written: Callable[[int], None] = lambda _: None
+    """Told how many messages were committed, once a turn has got further: the index follows in the background."""
     warnings: tuple[str, ...] = ()
 
 
@@ -130,6 +132,7 @@ class Session:
         replies = self._append([self._shortened(message) for message in all_from_wire(given, self._parts.clock())])
         if not self._meter.answered(replies, usage) and usage is not None:
             self._parts.transcripts.record_usage(self.id, usage)
+        self._parts.written(len(replies) + 1)
 
     def interrupt(self, partial: str = "") -> None:
         """The turn was cut off: keep what came so far, marked, so that the conversation can go on."""

@@ -78,3 +78,12 @@ class RetentionSettings:
     )
     by_source: str = option("", "The same for single sources, as in: cron=30, subagent=7.")
     grace_days: float = option(7.0, "Days in which a deletion can be undone.", low=0, high=36_500)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """Search over past sessions."""
+
+    common_cap: int = option(
+        20_000, "How many matches of very common words are ranked.", low=100, high=100_000_000, project=True
+    )
