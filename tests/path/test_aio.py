@@ -1,0 +1,215 @@
+"""The asynchronous face: the same results, in order, and nothing lost when an await is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import Add, Applied, Herma, aio
+from herma.errors import UsageError
+from herma.session import Session
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def test_a_whole_turn(home: Path) -> None:
+    async def work() -> None:
+        async with aio.open(home) as h:
+            assert h.home == home
+            assert isinstance(await h.memory.apply("memory", Add("Tea is in the cupboard.")), Applied)
+            assert await h.memory.entries("memory") == ["Tea is in the cupboard."]
+            async with h.session(source="cli", title="Kitchen") as s:
+                request = await s.before_model("where is the tea?")
+                assert request[0] == {"role": "system", "content": s.system_prompt}
+                answer = await s.call_tool("memory", {"action": "add", "target": "user", "content": "Likes tea."})
+                assert json.loads(answer)["success"] is True
+                await s.after_model("In the cupboard.")
+                assert "Likes tea." in str((await s.before_model("thanks"))[-1]["content"])
+                await s.interrupt("You are")
+                assert (await s.working_memory())["conversation"].used > 0
+                assert (s.id, s.info.source, len(s.messages), s.warnings) == (s.id, "cli", 4, ())
+                assert s.tools == h.tools.schemas()
+                assert len(s.prompt_digest) == len(s.tools_digest) == 64
+                assert s.snapshot.text in s.system_prompt
+                assert s.model == ""
+                assert await s.rewind() == "thanks"
+                before = s.id
+                await s.reload()
+                assert s.id != before
+            async with h.branch(before) as branch:
+                assert len(branch.messages) == 2
+            report = await h.search("cupboard")
+            assert report.hits
+            assert "results" in json.loads(await h.tools.call("session_search", {"query": "tea"}))
+            assert (await h.cost()).total.calls == 2
+            assert [change.action for change in await h.memory.history()] == ["add", "add"]
+            assert isinstance(await h.memory.undo(), Applied)
+
+    run(work())
+
+
+def test_transcripts(home: Path) -> None:
+    async def work() -> None:
+        h = await aio.open(home)
+        session = await h.transcripts.start("import", title="Old")
+        ids = await h.transcripts.append(session, [{"role": "user", "content": "one"}])
+        assert [message.id for message in await h.transcripts.messages(session)] == ids
+        info = await h.transcripts.get(session)
+        assert info is not None
+        assert info.title == "Old"
+        assert [one.id for one in await h.transcripts.list()] == [session]
+        await h.close()
+        await h.close()
+        with pytest.raises(UsageError):
+            await h.transcripts.get(session)
+        with pytest.raises(UsageError):
+            await h.session()
+
+    run(work())
+
+
+def test_errors_come_through_and_leave_the_session_usable(home: Path) -> None:
+    async def work() -> None:
+        async with aio.open(home) as h:
+            s = await h.session()
+            with pytest.raises(UsageError):
+                await s.before_model()
+            await s.before_model("one")
+            await s.after_model("ok")
+            await s.close()
+            await s.close()
+            with pytest.raises(UsageError):
+                await s.before_model("two")
+            with pytest.raises(UsageError):
+                async with h.session(resume="nosuch"):
+                    pytest.fail("it was not refused")
+            failing = h.session()
+            inside = await failing.__aenter__()
+            await inside.before_model("x")
+            await failing.__aexit__(RuntimeError, RuntimeError("mine"), None)
+            info = await h.transcripts.get(inside.id)
+            assert info is not None
+            assert info.end_reason == "error"
+
+    run(work())
+
+
+def test_calls_of_a_session_keep_their_order(home: Path) -> None:
+    async def work() -> None:
+        async with aio.open(home) as h, h.session() as s:
+            calls: list[Coroutine[Any, Any, Any]] = []
+            for number in range(20):
+                calls += [s.before_model(f"question {number}"), s.after_model(f"answer {number}")]
+            await asyncio.gather(*calls)
+            wanted = [f"{kind} {number}" for number in range(20) for kind in ("question", "answer")]
+            assert [message.content for message in s.messages] == wanted
+
+    run(work())
+
+
+def test_sessions_run_beside_each_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=30)
+    real = Session.before_model
+
+    def meets(session: Session, *args: Any, **options: Any) -> Any:
+        both.wait()
+        return real(session, *args, **options)
+
+    monkeypatch.setattr(Session, "before_model", meets)
+
+    async def work() -> None:
+        async with aio.open(home) as h, h.session() as one, h.session() as two:
+            await asyncio.gather(one.before_model("a"), two.before_model("b"))
+
+    run(work())
+
+
+def test_a_cancelled_await_loses_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    real = Session.after_model
+
+    def slow(session: Session, *args: Any, **options: Any) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        real(session, *args, **options)
+
+    async def work() -> None:
+        async with aio.open(home) as h, h.session() as s:
+            await s.before_model("one")
+            with monkeypatch.context() as patch:
+                patch.setattr(Session, "after_model", slow)
+                running = asyncio.create_task(s.after_model("begun"))
+                await asyncio.to_thread(begun.wait, 30)
+                waiting = asyncio.create_task(s.before_model("never begun"))
+                await asyncio.sleep(0)
+                for task in (running, waiting):
+                    task.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await task
+                go_on.set()
+            request = await s.before_model("two")
+            assert [message["content"] for message in request[1:]] == ["one", "begun", "two"]
+            await s.after_model("fine")
+            stored = await h.transcripts.messages(s.id)
+            assert [message.content for message in stored] == ["one", "begun", "two", "fine"]
+
+    run(work())
+
+
+def test_a_session_is_closed_although_nobody_waits(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(session: Session, *args: Any, **options: Any) -> str:
+        begun.set()
+        assert go_on.wait(30)
+        return "{}"
+
+    monkeypatch.setattr(Session, "call_tool", slow)
+
+    async def work() -> None:
+        async with aio.open(home) as h:
+            s = await h.session()
+            await s.before_model("one")
+            busy = asyncio.create_task(s.call_tool("memory", {}))
+            await asyncio.to_thread(begun.wait, 30)
+            closing = asyncio.create_task(s.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            go_on.set()
+            await busy
+            reasons: list[str | None] = []
+            while len(reasons) < 1000 and not any(reasons):
+                info = await h.transcripts.get(s.id)
+                reasons.append(info.end_reason if info else "gone")
+                await asyncio.sleep(0.01)
+            assert reasons[-1] == "closed"
+
+    run(work())
+
+
+def test_it_is_not_loaded_unless_asked_for(home: Path) -> None:
+    code = "import sys, herma; herma.Herma.open(sys.argv[1]).close(); assert 'herma.aio' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code, str(home)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_both_faces_share_a_home(home: Path) -> None:
+    async def work() -> None:
+        async with aio.open(home) as h:
+            await h.memory.apply("memory", Add("From here."))
+
+    run(work())
+    with Herma.open(home) as h:
+        assert h.memory.entries("memory") == ["From here."]
