@@ -95,10 +95,12 @@ def _counts(desk: Desk, total: TranscriptStats) -> None:
         f"{count(total.messages, 'message')}"
         + (f", {when(total.first)} to {when(total.last)}" if total.first is not None else "")
     )
-    usage = total.usage
+    usage, deleted = total.usage, len(desk.deleted())
+    waiting = total.deleted_sessions - deleted
     special = [
         f"{count(total.archived_sessions, 'session')} archived" if total.archived_sessions else "",
-        f"{count(total.deleted_sessions, 'session')} deleted" if total.deleted_sessions else "",
+        f"{count(deleted, 'session')} deleted" if deleted else "",
+        f"{count(waiting, 'session')} waiting to be purged" if waiting > 0 else "",
         f"{count(total.hidden_messages, 'message')} hidden" if total.hidden_messages else "",
         f"{usage.input + usage.output:,} tokens" if usage.input + usage.output else "",
         f"${usage.cost_usd:,.2f}" if usage.cost_usd else "",
