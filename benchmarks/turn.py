@@ -1,0 +1,209 @@
+"""What a turn costs as a home fills up, and how much of each request a provider's cache can reuse.
+
+python benchmarks/turn.py [--messages 10 1000 100000] [--turns 200] [--place DIR] [--json]
+
+The first table: the time that `before_model` and `after_model` take with so many messages in the home, next to two
+bare commits of the same text to SQLite in the same run, as durable. The second: one scripted session of 200 turns with
+memory writes, next to the same session without memory, and next to memory written into the system prompt afresh every
+turn, all three judged by comparing the bytes of the requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from herma import Add, Herma, Replace
+from herma.prompt.ledger import Comparison, Ledger, Request, compare_with_naive, keep
+from herma.testing import FixedClock
+
+SIZES = (10, 1_000, 100_000)
+TURNS = 200
+SESSIONS, TURNS_EACH = 20, 10
+BATCH = 500
+Row = dict[str, Any]
+_LETTERS = "etaoinshrdlucmfwypvbgkjqxz"
+
+
+def corpus(seed: int = 1) -> Iterator[list[dict[str, Any]]]:
+    """User, assistant with a tool call, tool output, assistant, in made-up words."""
+    dice = random.Random(seed)
+    vocabulary = ["".join(dice.choices(_LETTERS, k=dice.randint(2, 11))) for _ in range(20_000)]
+
+    def prose(low: int, high: int) -> str:
+        return " ".join(dice.choices(vocabulary, k=dice.randint(low, high)))
+
+    while True:
+        call = {"id": f"call_{dice.getrandbits(60):x}", "type": "function"}
+        function = {"name": "edit", "arguments": json.dumps({"text": prose(5, 60)})}
+        yield [
+            {"role": "user", "content": prose(5, 60)},
+            {"role": "assistant", "content": None, "tool_calls": [{**call, "function": function}]},
+            {"role": "tool", "content": prose(50, 250), "tool_call_id": call["id"]},
+            {"role": "assistant", "content": prose(30, 130)},
+        ]
+
+
+def milliseconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return (time.perf_counter() - start) * 1000
+
+
+def summary(name: str, taken: list[float]) -> Row:
+    ordered = sorted(taken)
+    return {f"{name}_ms": statistics.median(ordered), f"{name}_p95_ms": ordered[int(0.95 * len(ordered))]}
+
+
+# ── time ──
+
+
+def fill(h: Herma, total: int) -> None:
+    source = corpus()
+    while total > 0:
+        session = h.transcripts.start("bench")
+        messages = [message for turn in islice(source, BATCH // 4) for message in turn][:total]
+        h.transcripts.append(session, messages)
+        total -= len(messages)
+
+
+def at_size(place: Path, stored: int) -> Row:
+    """Turns of short sessions in a home that holds so many messages, alternating with bare commits."""
+    home = Path(tempfile.mkdtemp(prefix="herma-turn-", dir=place))
+    bare = apsw.Connection(str(home / "bare.db"))
+    for statement in ("PRAGMA journal_mode = wal", "PRAGMA synchronous = full", "CREATE TABLE m (id INTEGER, t TEXT)"):
+        bare.execute(statement).fetchall()
+    keep_bare = partial(bare.execute, "INSERT INTO m (t) VALUES (?)")
+    said = [(str(turn[0]["content"]), str(turn[3]["content"])) for turn in islice(corpus(3), TURNS_EACH)]
+    opened: list[float] = []
+    before: list[float] = []
+    after: list[float] = []
+    lower: list[float] = []
+    with Herma.open(home) as h:
+        h.memory.apply("memory", Add("The benchmark runs on one home."))
+        fill(h, stored)
+        for _ in range(SESSIONS):
+            start = time.perf_counter()
+            session = h.session(source="bench")
+            opened.append((time.perf_counter() - start) * 1000)
+            for question, answer in said:
+                before.append(milliseconds(partial(session.before_model, question)))
+                after.append(milliseconds(partial(session.after_model, answer)))
+                lower.append(sum(milliseconds(partial(keep_bare, (text,))) for text in (question, answer)))
+            session.close()
+    bare.close()
+    return {
+        "stored_messages": stored,
+        **summary("open", opened),
+        **summary("before_model", before),
+        **summary("after_model", after),
+        **summary("two_bare_commits", lower),
+    }
+
+
+# ── cache ──
+
+
+def scripted(place: Path, turns: int, *, memory: bool) -> tuple[list[Request], list[str]]:
+    """A session: every third turn a memory write, every fifth a tool. → its requests, and memory at each of them."""
+    clock = FixedClock()
+    home = Path(tempfile.mkdtemp(prefix="herma-cache-", dir=place))
+    requests: list[Request] = []
+    shown: list[str] = []
+    with Herma.open(home, flags={"memory.memory_char_limit": 4_000}, clock=clock) as h:
+        h.memory.apply("memory", Add("fact 0: the project uses tabs"))
+        session = h.session(source="bench")
+
+        def ask(text: str | None = None) -> None:
+            requests.append(Request(session.before_model(text), clock(), tools=session.tools))
+            shown.append(h.memory.load().text)
+            clock.advance(20)
+
+        for number, turn in enumerate(islice(corpus(4), turns)):
+            ask(str(turn[0]["content"]))
+            if number % 5 == 4:
+                session.after_model(turn[1:3])
+                ask()
+            session.after_model(str(turn[3]["content"]))
+            if memory and number % 3 == 2:
+                write(h, number)
+        session.close()
+        said = h.cost().total
+        kept = keep(requests)
+        assert said.calls == len(requests), "the ledger missed a call"
+        assert abs(said.share - kept.hit_share) < 0.01, "the ledger disagrees with the bytes"
+    return requests, shown
+
+
+def write(h: Herma, number: int) -> None:
+    slot = number // 3 % 20
+    text = f"fact {slot}: it was decided in turn {number} that the deployment waits for step {number * 7 % 31}"
+    if not h.memory.apply("memory", Replace(f"fact {slot}:", text)).ok:
+        h.memory.apply("memory", Add(text))
+
+
+def cache_table(place: Path, turns: int) -> list[Row]:
+    compared: Comparison = compare_with_naive(*scripted(place, turns, memory=True))
+    without = keep(scripted(place, turns, memory=False)[0])
+
+    def row(name: str, ledger: Ledger) -> Row:
+        return {
+            "scheme": name,
+            "calls": len(ledger.entries),
+            "sent_tokens": ledger.reusable + ledger.new,
+            "new_tokens": ledger.new,
+            "hit_share": ledger.hit_share,
+            "of_without_memory": ledger.hit_share / without.hit_share,
+            "breaks": len(ledger.breaks),
+        }
+
+    return [
+        row("session without memory", without),
+        row("Herma, told at the end", compared.ours),
+        row("memory in the system prompt", compared.other),
+    ]
+
+
+# ── output ──
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--messages", type=int, nargs="*", default=list(SIZES))
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--place", type=Path, help="where the temporary homes are made")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="herma-bench-", dir=options.place) as folder:
+        times = [at_size(Path(folder), size) for size in options.messages]
+        schemes = cache_table(Path(folder), options.turns)
+    if options.json:
+        print(json.dumps({"turn": times, "cache": schemes}, indent=2))
+        return
+    for row in times:
+        print(
+            f"{row['stored_messages']:>9,} messages  open {row['open_ms']:6.2f} ms"
+            f"  before_model {row['before_model_ms']:6.2f} (p95 {row['before_model_p95_ms']:6.2f})"
+            f"  after_model {row['after_model_ms']:6.2f} (p95 {row['after_model_p95_ms']:6.2f})"
+            f"  two bare commits {row['two_bare_commits_ms']:6.2f}"
+        )
+    for row in schemes:
+        print(
+            f"{row['scheme']:28} {row['calls']:4} calls  {row['sent_tokens']:>10,} sent  {row['new_tokens']:>10,} new"
+            f"  {row['hit_share']:7.2%} reusable  {row['of_without_memory']:7.2%} of without  {row['breaks']:3} breaks"
+        )
+
+
+if __name__ == "__main__":
+    main()
