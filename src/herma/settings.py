@@ -85,5 +85,5 @@ class SearchSettings:
     """Search over past sessions."""
 
     common_cap: int = option(
-        20_000, "How many matches of very common words are ranked.", low=100, high=100_000_000, project=True
+        20_000, "How many matches of very common words are ranked.", low=100, high=100_000_000
     )

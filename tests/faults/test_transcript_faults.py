@@ -106,6 +106,7 @@ READ_ONLY = """
 import os, sys
 from herma import Herma
 from herma.errors import StoreError
+import herma.store.sqlite.messages, herma.store.sqlite.sessions, herma.transcript  # while this Python may be read
 os.setgid(65534); os.setuid(65534)
 with Herma.open(sys.argv[1]) as h:
     assert len(h.transcripts.messages("s")) == 1, "cannot read"

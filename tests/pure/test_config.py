@@ -14,6 +14,7 @@ import pytest
 from herma import config
 from herma.configkey import Option
 from herma.errors import ConfigError
+from herma.settings import MemorySettings, StoreSettings
 
 KEY = "memory.memory_char_limit"
 VARIABLE = "HERMA_MEMORY_MEMORY_CHAR_LIMIT"
@@ -42,7 +43,7 @@ def refusal(home: Path, text: str | bytes) -> ConfigError:
 
 def test_defaults(home: Path) -> None:
     settings = load(home)
-    assert settings.memory == config.MemorySettings(
+    assert settings.memory == MemorySettings(
         memory_enabled=True,
         user_profile_enabled=True,
         memory_char_limit=2200,
@@ -244,8 +245,8 @@ def test_a_cloned_repository_cannot_redirect_memory(home: Path, tmp_path: Path) 
     )
     project = write(tmp_path / "p" / ".herma.yaml", text)
     settings = load(home, cwd=project.parent)
-    assert settings.memory == config.MemorySettings()
-    assert settings.store == config.StoreSettings()
+    assert settings.memory == MemorySettings()
+    assert settings.store == StoreSettings()
     assert [problem.key for problem in settings.problems] == forbidden
     assert all(problem.forbidden and problem.pressing for problem in settings.problems)
     assert set(settings.sources.values()) == {"default"}
@@ -257,7 +258,7 @@ def test_a_cloned_repository_cannot_redirect_memory(home: Path, tmp_path: Path) 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in the file system")
 def test_a_project_file_that_is_a_pipe_does_not_block(home: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".herma.yaml")
-    assert load(home, cwd=tmp_path).memory == config.MemorySettings()
+    assert load(home, cwd=tmp_path).memory == MemorySettings()
 
 
 # ── unknown keys ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -280,7 +281,7 @@ def test_a_project_file_that_is_a_pipe_does_not_block(home: Path, tmp_path: Path
 def test_unknown_keys_are_reported_with_the_nearest(home: Path, text: str, key: str, nearest: str | None) -> None:
     write(home / "config.yaml", f"# first line\n{text}\n")
     settings = load(home)
-    assert settings.memory == config.MemorySettings()
+    assert settings.memory == MemorySettings()
     assert settings.problems == (config.Problem(key, f"{home / 'config.yaml'}, line 2", nearest),)
     assert settings.problems[0].pressing is (nearest is not None)
     assert key in str(settings.problems[0])
@@ -396,13 +397,13 @@ def test_numbers_as_people_write_them(home: Path) -> None:
 )
 def test_empty_is_fine(home: Path, text: str) -> None:
     write(home / "config.yaml", text)
-    assert load(home).memory == config.MemorySettings()
+    assert load(home).memory == MemorySettings()
     assert load(home).problems == ()
 
 
 def test_an_empty_value_means_the_default(home: Path) -> None:
     write(home / "config.yaml", "memory:\n  memory_char_limit:\n  provider: null\n")
-    assert load(home).memory == config.MemorySettings()
+    assert load(home).memory == MemorySettings()
     assert load(home).sources[KEY] == "default"
 
 
@@ -455,7 +456,7 @@ def test_a_file_that_may_not_be_read(home: Path) -> None:
 
 def test_a_link_to_nothing_is_no_file_until_something_is_set(home: Path) -> None:
     (home / "config.yaml").symlink_to(home / "real.yaml")
-    assert load(home).memory == config.MemorySettings()
+    assert load(home).memory == MemorySettings()
     config.set_value(home / "config.yaml", KEY, "5")
     assert (home / "config.yaml").is_symlink()
     assert (home / "real.yaml").read_text() == "memory:\n  memory_char_limit: 5\n"

@@ -124,17 +124,15 @@ class Retention:
             self._sessions.update([session.id], {"deleted": None})
 
     def _delegated(self, chosen: dict[str, SessionInfo]) -> list[SessionInfo]:
-        """Everything delegated from these sessions, however deep, each once."""
+        """Everything delegated from these sessions, however deep, and how it went on, each once."""
         found: dict[str, SessionInfo] = {}
         parents = list(chosen)
         while parents:
-            children = [
-                child
-                for child in self._queries.children(parents)
-                if child.reason == "delegation" and child.id not in found and child.id not in chosen
-            ]
-            found |= {child.id: child for child in children}
-            parents = [child.id for child in children]
+            begun = [child.conversation for child in self._queries.children(parents) if child.reason == "delegation"]
+            members = self._queries.of_conversations(list(dict.fromkeys(begun)))
+            new = {one.id: one for one in members if one.id not in found and one.id not in chosen}
+            found |= new
+            parents = list(new)
         return list(found.values())
 
 
