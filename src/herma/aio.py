@@ -24,7 +24,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from herma.app import Herma
 from herma.curated import MemoryStore
 from herma.errors import UsageError
-from herma.recall.search import Searcher
 from herma.session import Session
 from herma.tools import Tools
 from herma.tools.registry import Json
@@ -255,7 +254,7 @@ class AsyncHerma(_Face):
 
     session = _OpensSession(Herma.session)
     branch = _OpensSession(Herma.branch)
-    search = _Threaded(Searcher.search)
+    search = _Threaded(Herma.search)
     cost = _Threaded(Herma.cost)
     working_memory = _Threaded(Herma.working_memory)
     doctor = _Threaded(Herma.doctor)
@@ -284,7 +283,6 @@ def open(  # noqa: A001  as in `Herma.open`
 
     async def make() -> AsyncHerma:
         threads = _Threads(THREADS, "Herma")
-        opened = await threads.run(lambda: Herma.open(home, url, profile, flags=flags, clock=clock))
-        return AsyncHerma(opened, threads)
+        return await threads.run(lambda: AsyncHerma(Herma.open(home, url, profile, flags=flags, clock=clock), threads))
 
     return Opening(make)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from herma.curated import MemoryStore
     from herma.doctor import Diagnosis
     from herma.index import Index
-    from herma.opener import Context, Files, Opener
+    from herma.opener import Files, Opener
     from herma.prompt.budget import Plan
     from herma.recall.search import Level, Searcher, Sort
-    from herma.session import Session
+    from herma.session import Context, Session
     from herma.settings import ContextSettings
     from herma.store.sqlite.calls import SqliteCalls
     from herma.store.sqlite.database import Database
@@ -197,7 +197,8 @@ class Herma:
         `folder` is where AGENTS.md and the like are looked for; a project that is a folder is one. `platform` is how to
         write for where the answer is read; `context` says who works: the user's agent, or one that was started by it.
         """
-        from herma.opener import Circumstances, Context, Wish
+        from herma.opener import Wish
+        from herma.session import Circumstances, Context
 
         self._check_alive()
         self._expire_once()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
 from herma.counting import counter_for
 from herma.curated import MemoryStore
@@ -20,27 +19,13 @@ from herma.prompt.budget import Plan
 from herma.prompt.context import ContextFile
 from herma.prompt.ledger import FIVE_MINUTES
 from herma.prompt.tiers import BINDING, Prompt, Tiers, assemble
-from herma.session import Parts, Session
+from herma.session import NOWHERE, Circumstances, Parts, Session
 from herma.tools import Tools
 from herma.transcript import Transcripts
 from herma.transcript.log import new_session_id
 from herma.turn.account import before
 from herma.turn.window import Budget, hold
 from herma.types import Message, Scope, SessionInfo
-
-Context: TypeAlias = Literal["primary", "subagent", "cron", "review"]
-"""Who works: the user's own agent, or one that was started for a part, by the clock, or to look back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """Where and for whom a session takes place, besides its scope. It reaches external memories too."""
-
-    platform: str = ""
-    context: Context = "primary"
-    user_name: str = ""
-    chat_type: str = ""
-    thread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +56,7 @@ class Wish:
     title: str | None = None
     parent: str | None = None
     model: str | None = None
-    circumstances: Circumstances = Circumstances()
+    circumstances: Circumstances = NOWHERE
     files: Callable[[], Files] = Files
 
 
@@ -120,10 +105,8 @@ class Opener:
         history = self._history(info)
         stored = self._transcripts.system_prompt(info.id)
         changed = _must_rebuild(stored, prompt) if stored is not None else ()
-        last = before(
-            self._metering.calls.last(info.id), history, "resumed", new_prompt=stored is None or bool(changed)
-        )
-        parts = replace(parts, goes_on_from=last)
+        last = self._metering.calls.last([member.id for member in self._transcripts.conversation(info.id)])
+        parts = replace(parts, goes_on_from=before(last, history, "resumed"))
         if stored is not None and not changed:
             self._transcripts.reopen(info.id)
             return self._continued(Session(replace(parts, system_prompt=stored), history, stored=True))
@@ -140,7 +123,7 @@ class Opener:
         prompt = self._transcripts.system_prompt(session_id)
         wish = replace(wish, scope=info.scope, parent=session_id, model=wish.model or info.model)
         parts, _ = self._parts(wish, replace(self._info(wish), reason="branch"))
-        last = before(self._metering.calls.last(session_id), kept, "branched", new_prompt=not prompt)
+        last = before(self._metering.calls.last([session_id]), kept, "branched")
         session = Session(replace(parts, system_prompt=prompt or parts.system_prompt, goes_on_from=last))
         session.begin_with([replace(message, id=0, session_id="") for message in kept])
         return self._continued(session)
@@ -185,6 +168,7 @@ class Opener:
             clock=self._clock,
             replayed=self._history,
             rebuilt=lambda info, stored: self._rebuilt(wish, info, stored=stored),
+            circumstances=wish.circumstances,
             calls=self._metering.calls,
             counter=self._metering.counter(info.model),
             budget=self._metering.budget,

@@ -39,6 +39,24 @@ _CUT_OFF = "[This reply was interrupted.]"
 _NOT_RUN = "[Interrupted before this tool had run.]"
 
 
+Context: TypeAlias = Literal["primary", "subagent", "cron", "review"]
+"""Who works: the user's own agent, or one that was started for a part, by the clock, or to look back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Where and for whom a session takes place, besides its scope. It reaches external memories too."""
+
+    platform: str = ""
+    context: Context = "primary"
+    user_name: str = ""
+    chat_type: str = ""
+    thread: str = ""
+
+
+NOWHERE = Circumstances()
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a session works with; `app` puts it together."""
@@ -53,6 +71,7 @@ class Parts:
     rebuilt: Callable[[SessionInfo, bool], Parts]
     calls: CallRows
     counter: TokenCounter
+    circumstances: Circumstances = NOWHERE
     budget: Budget = field(default_factory=Budget)
     cache_lifetime: float = FIVE_MINUTES
     goes_on_from: Before | None = None
@@ -71,6 +90,7 @@ class Session:
         self._stored = stored
         self._open = True
         self._seen: dict[str, str] = {}
+        self._goes_on_from: SessionInfo | None = None
         self._take(parts)
 
     def _take(self, parts: Parts) -> None:
@@ -79,6 +99,7 @@ class Session:
         self.info = parts.info
         self.id = parts.info.id
         self.model = parts.info.model or ""
+        self.circumstances = parts.circumstances
         self.system_prompt = parts.system_prompt
         self.snapshot = parts.memory.snapshot
         self.tools: list[Json] = parts.tools.schemas()
@@ -158,7 +179,8 @@ class Session:
 
     def stored_messages(self) -> list[Message]:
         """The conversation read back from the transcript: what a resumed session would send."""
-        return self._parts.replayed(self.info) if self._stored else []
+        stored = self.info if self._stored else self._goes_on_from
+        return self._parts.replayed(stored) if stored else []
 
     def begin_with(self, messages: Sequence[Message]) -> None:
         """Take over the beginning of another conversation."""
@@ -179,15 +201,16 @@ class Session:
         message = self._history[first]
         for session_id, target in self._turns_by_session(first).items():
             self._parts.transcripts.rewind(session_id, target)
+        self._meter.account.cut(first, self._history[first:])
         del self._history[first:]
-        self._meter.account.cut(first)
         self.remember_what_was_told()
         return text_of(message.content)
 
     def reload(self) -> None:
         """Build the prompt anew, with memory and files as they are now. The provider's cache loses all of it.
 
-        The conversation goes on as a new session (with another `id`), so that what was sent before stays on record.
+        The conversation goes on as a new session with another `id`, whose row is written with its next message; what
+        was sent before stays on record.
         """
         self._check_open()
         self.interrupt()
@@ -195,9 +218,9 @@ class Session:
         if self._stored:
             self._parts.transcripts.end(self.id, "reload")
         last = before(self._meter.account.last, self._history, "reload")
-        self._take(replace(parts, goes_on_from=last))
         if self._stored:
-            self._start()
+            self._goes_on_from, self._stored = self.info, False
+        self._take(replace(parts, goes_on_from=last))
 
     def close(self, reason: str = "closed") -> None:
         """End the session; closing twice does no harm. An unfinished turn is kept, marked as interrupted."""

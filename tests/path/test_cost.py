@@ -73,9 +73,12 @@ def test_reasons(home: Path) -> None:
         turn(session)
         turn(session)
         session.rewind()
-        turn(session)
+        turn(session, "something else")
         clock.advance(301)
         turn(session)
+        session.reload()
+        turn(session)
+        h.memory.apply("memory", Add("News."))
         session.reload()
         turn(session)
         session.close()
@@ -94,6 +97,7 @@ def test_reasons(home: Path) -> None:
         ("grew only", ""),
         ("rewound", "message 3"),
         ("idle", "everything"),
+        ("grew only", ""),
         ("reload", "the system prompt"),
         ("grew only", ""),
         ("resumed", "everything"),
@@ -101,12 +105,28 @@ def test_reasons(home: Path) -> None:
         ("model changed", "everything"),
     ]
     assert "5 min" in why(made[3])
-    assert "7 h" in why(made[6])
-    assert "lapsed" in why(made[8])
-    assert made[3].reusable == made[6].reusable == made[8].reusable == 0
-    assert made[8].counts == ("exact" if counter_for("gpt-4o").exact else "estimated")
+    assert "7 h" in why(made[7])
+    assert "lapsed" in why(made[9])
+    assert made[3].reusable == made[7].reusable == made[9].reusable == 0
+    assert made[9].counts == ("exact" if counter_for("gpt-4o").exact else "estimated")
     rewound = made[2]
     assert rewound.reusable == made[0].input + made[0].output
+
+
+def test_saying_the_same_again_reuses_it(home: Path) -> None:
+    with Herma.open(home) as h, h.session() as session:
+        turn(session, "one")
+        turn(session, "two")
+        session.rewind()
+        turn(session, "two")
+        session.rewind(2)
+        turn(session, "one")
+        turn(session, "two, otherwise")
+        made = calls(h)
+        assert [call.reason for call in made] == ["first call", "grew only", "grew only", "rewound", "grew only"]
+        assert made[2].fresh == 0
+        assert made[3].fresh == 0, "it is the beginning of what was sent, and no more"
+        assert made[4].fresh > 0
 
 
 def test_a_longer_cache_does_not_expire_so_soon(home: Path) -> None:
@@ -221,7 +241,9 @@ def test_by_session_and_by_time(home: Path) -> None:
     with Herma.open(home, clock=clock) as h:
         with h.session(title="Garden") as first:
             turn(first)
+            h.memory.apply("memory", Add("News."))
             first.reload()
+            clock.advance(10)
             turn(first)
         clock.advance(HOUR)
         with h.session() as second:
@@ -311,8 +333,11 @@ def _write(h: Herma, session: Session) -> Session:
 
 @move("resume")
 def _resume(h: Herma, session: Session) -> Session:
+    if not session.messages:
+        return session
     session.close()
-    return h.session(resume=session.id) if session.messages else h.session()
+    stored = h.transcripts.get(session.id) or h.transcripts.get(session.info.parent or "")
+    return h.session(resume=stored.id) if stored else session
 
 
 @move("rewind")
@@ -344,7 +369,7 @@ def test_for_any_order_of_moves_the_ledger_is_what_comparing_requests_gives(
                 session = MOVES[step](h, session)
             else:
                 recall = f"note {len(requests)}" if step == "recall" else ""
-                request = session.before_model("next", recall=recall)
+                request = session.before_model(f"next {len(requests)}", recall=recall)
                 requests.append(Request(request, clock(), tools=session.tools))
                 if step == "step":
                     session.after_model([{"role": "assistant", "content": None, "tool_calls": [CALL]}])

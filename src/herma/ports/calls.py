@@ -54,7 +54,8 @@ class Call:
     last_message: int = 0
     """The id of the last of them."""
     tools: str = ""
-    """A digest of the tool definitions."""
+    prompt: str = ""
+    """Digests of the tool definitions and of the system prompt."""
     id: int = 0
 
     @property
@@ -89,7 +90,9 @@ class CallRows(Protocol):
         """Write down a call, and in the same step what it adds to the totals of its session."""
         ...
 
-    def last(self, session: str) -> Call | None: ...
+    def last(self, sessions: Sequence[str]) -> Call | None:
+        """The newest call of these sessions."""
+        ...
 
     def sums(self, sessions: Sequence[str] | None, since: float) -> Sequence[CallSum]:
         """Of these sessions, or of all; calls made since then. The session called last comes first."""

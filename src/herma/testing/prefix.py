@@ -49,7 +49,7 @@ def watch_prefixes() -> Iterator[None]:
 
     def reloaded(session: Session) -> None:
         reload(session)
-        if session in sent:
+        if sent.get(session):
             sent[session][0] = _canonical({"role": "system", "content": session.system_prompt})
 
     setattr(Session, "before_model", watched)  # noqa: B010  a patch, and meant to be one

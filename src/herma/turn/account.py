@@ -36,15 +36,14 @@ class Before:
     call: Call
     common: int
     start: Start
-    new_prompt: bool = False
 
 
-def before(call: Call | None, kept: Iterable[Message], start: Start, *, new_prompt: bool = False) -> Before | None:
+def before(call: Call | None, kept: Iterable[Message], start: Start) -> Before | None:
     """`kept`: the messages that the session begins with, under the ids they had when the call was made."""
     if call is None:
         return None
     common = sum(message.id <= call.last_message for message in kept)
-    return Before(call, min(common, call.messages), start, new_prompt)
+    return Before(call, min(common, call.messages), start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,8 @@ class Account:
         self._last = goes_on_from.call if goes_on_from else None
         self._common = goes_on_from.common if goes_on_from else 0
         self._start: Start = goes_on_from.start if goes_on_from else "new"
-        self._new_prompt = bool(goes_on_from and goes_on_from.new_prompt)
-        self._digest = ""
+        self._taken_back: list[Message] = []
+        self._digests = ("", "")
         self._lifetime = frame.lifetime
         self._afresh: tuple[str, str] | None = None  # memory and recall as the last call showed them
 
@@ -95,14 +94,25 @@ class Account:
 
     def add(self, messages: Iterable[Message]) -> None:
         for message in messages:
+            if self._taken_back:
+                self._say_again(message)
             self._sums.append(self._sums[-1] + (self.weighed(message).tokens or 0))
             recalled = recalled_in(message.sent)
             self._recalled.append(self._recalled[-1] + (self.frame.counter.count(recalled) if recalled else 0))
 
-    def cut(self, length: int) -> None:
+    def cut(self, length: int, taken_back: Sequence[Message]) -> None:
         """Only the first so many messages are left."""
         del self._sums[length + 1 :], self._recalled[length + 1 :]
-        self._common = min(self._common, length)
+        if length < self._common:
+            self._taken_back[:0] = taken_back[: self._common - length]
+            self._common = length
+
+    def _say_again(self, message: Message) -> None:
+        """A message that is sent again in the place where it was taken back leaves the prefix as it was."""
+        if as_sent(self._taken_back.pop(0)) == as_sent(message):
+            self._common += 1
+        else:
+            self._taken_back.clear()
 
     def carry_on(self, history: Sequence[Message]) -> None:
         """Take over a conversation that was stored before, and what the last call showed."""
@@ -152,9 +162,11 @@ class Account:
             counts="exact" if self.frame.counter.exact else "estimated",
             messages=length,
             last_message=history[-1].id if history else 0,
-            tools=self._digest,
+            tools=self._digests[0],
+            prompt=self._digests[1],
         )
-        self._last, self._common, self._start, self._new_prompt, self._afresh = made, length, "new", False, afresh
+        self._last, self._common, self._start, self._afresh = made, length, "new", afresh
+        self._taken_back.clear()
         self._lifetime = self.frame.lifetime if lifetime is None else lifetime
         return made
 
@@ -165,12 +177,10 @@ class Account:
             return "first call", 0, None
         if last.model != self.frame.model:
             return "model changed", 0, None
-        if last.tools != self._digest:
+        if last.tools != self._digests[0]:
             return "tools changed", 0, None
-        if self._start == "reload":
-            return "reload", self._tools, 0
-        if self._new_prompt:
-            return "system prompt changed", self._tools, 0
+        if last.prompt != self._digests[1]:
+            return ("reload" if self._start == "reload" else "system prompt changed"), self._tools, 0
         reusable = self._tools + self._system + self._sums[self._common]
         if self._common == last.messages:
             return "grew only", reusable, None
@@ -181,7 +191,7 @@ class Account:
             count = self.frame.counter.count
             self._system = prompt_weight(count, self.frame.system_prompt)
             self._tools = tools_weight(count, plain_json(self.frame.tools))
-            self._digest = self.frame.tools_digest[:_DIGITS]
+            self._digests = self.frame.tools_digest[:_DIGITS], self.frame.prompt_digest[:_DIGITS]
             self._weighed = True
 
 

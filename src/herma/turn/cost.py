@@ -197,6 +197,6 @@ def _conversation(rows: CallRows, transcripts: Transcripts, session: str) -> tup
     found = transcripts.resolve(session)
     if found is not None:
         return tuple(member.id for member in transcripts.conversation(found))
-    if rows.last(session) is not None:
+    if rows.last([session]) is not None:
         return (session,)
     raise UsageError(f"There is no session {session!r}.", hint="`herma sessions list` shows them.")

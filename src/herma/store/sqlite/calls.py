@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import apsw
@@ -13,6 +13,8 @@ from herma.ports import WHOLE, Call, CallSum
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.queries import queries
 from herma.types import Usage
+
+_COLUMNS = [field.name for field in fields(Call) if field.name != "id"]
 
 
 class SqliteCalls:
@@ -24,7 +26,7 @@ class SqliteCalls:
         self._spend = queries("sessions")["spend"]
 
     def add(self, call: Call, usage: Usage | None = None) -> None:
-        bindings = asdict(call)
+        bindings = {name: getattr(call, name) for name in _COLUMNS}
         spent = None if usage is None else {"id": call.session, **asdict(usage)}
 
         def work(connection: apsw.Connection) -> None:
@@ -34,8 +36,8 @@ class SqliteCalls:
 
         self._db.write(work)
 
-    def last(self, session: str) -> Call | None:
-        found = self._calls("last", session=session)
+    def last(self, sessions: Sequence[str]) -> Call | None:
+        found = self._calls("last", sessions=json.dumps(list(sessions)))
         return found[0] if found else None
 
     def sums(self, sessions: Sequence[str] | None, since: float) -> list[CallSum]:

@@ -1,17 +1,17 @@
 -- insert --
-INSERT INTO calls (session, at, model, messages, last_message, tools, reusable, fresh, output, reason, at_message, idle,
+INSERT INTO calls (session, at, model, messages, last_message, tools, prompt, reusable, fresh, output, reason, at_message, idle,
                    counts, naive_reusable, naive_fresh, cost_usd)
-VALUES (:session, :at, :model, :messages, :last_message, :tools, :reusable, :fresh, :output, :reason, :at_message, :idle,
+VALUES (:session, :at, :model, :messages, :last_message, :tools, :prompt, :reusable, :fresh, :output, :reason, :at_message, :idle,
         :counts, :naive_reusable, :naive_fresh, :cost_usd);
 
 -- columns --
 -- How every query here reads a call.
 SELECT c.session, c.at, c.reusable, c.fresh, c.reason, c.naive_reusable, c.naive_fresh, c.output, c.model, c.at_message,
-       c.idle, c.counts, c.cost_usd, c.messages, c.last_message, c.tools, c.id
+       c.idle, c.counts, c.cost_usd, c.messages, c.last_message, c.tools, c.prompt, c.id
   FROM calls c
 
 -- last --
- WHERE c.session = :session ORDER BY c.id DESC LIMIT 1;
+ WHERE c.session IN (SELECT value FROM json_each(:sessions)) ORDER BY c.id DESC LIMIT 1;
 
 -- newest --
  WHERE c.at >= :since AND (NOT :breaks OR c.reason NOT IN (SELECT value FROM json_each(:whole)))

@@ -179,6 +179,7 @@ CREATE TABLE calls (
     messages       INTEGER NOT NULL,            -- how many were sent, without the system prompt
     last_message   INTEGER NOT NULL,            -- the id of the last of them
     tools          TEXT NOT NULL,               -- a digest of the tool definitions
+    prompt         TEXT NOT NULL,               -- a digest of the system prompt
     reusable       INTEGER NOT NULL,
     fresh          INTEGER NOT NULL,
     output         INTEGER NOT NULL,
