@@ -163,6 +163,46 @@ def test_an_interrupted_leader_leaves_the_others_work_to_be_done_once(database: 
     assert "interrupted" not in keys(database)
 
 
+def test_what_failed_before_an_interrupt_and_succeeds_after_it_has_succeeded(database: Database) -> None:
+    entered, go, runs = threading.Event(), threading.Event(), {"fails once": 0, "interrupts once": 0}
+
+    def first(connection: apsw.Connection) -> None:
+        entered.set()
+        assert go.wait(20)
+
+    def once(name: str, error: BaseException) -> Callable[[apsw.Connection], None]:
+        def work(connection: apsw.Connection) -> None:
+            runs[name] += 1
+            if runs[name] == 1:
+                raise error
+            put(name)(connection)
+
+        return work
+
+    def lead() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            database.write(first)
+
+    def follow(place: int, name: str, error: BaseException) -> Callable[[], None]:
+        def run() -> None:
+            assert entered.wait(20)
+            while len(database._commits._queue) < place:
+                time.sleep(0.001)
+            database.write(once(name, error))
+
+        return run
+
+    def release() -> None:
+        while len(database._commits._queue) < 2:
+            time.sleep(0.001)
+        go.set()
+
+    followers = [follow(0, "fails once", StoreError("first run")), follow(1, "interrupts once", KeyboardInterrupt())]
+    assert together(lead, release, *followers) == []
+    assert runs == {"fails once": 2, "interrupts once": 2}
+    assert set(runs) <= keys(database)
+
+
 def test_a_write_inside_a_write_is_refused_at_once(database: Database) -> None:
     with pytest.raises(StoreError, match="inside another write"):
         database.write(lambda _: database.write(put("x")))

@@ -148,6 +148,7 @@ class GroupCommit:
 
     def _run_one(self, connection: apsw.Connection, ticket: _Ticket) -> None:
         connection.execute("SAVEPOINT work")
+        ticket.error = None  # of a first run that was rolled back with everything else
         try:
             with self._translated():
                 ticket.result = ticket.work(connection)
