@@ -253,6 +253,10 @@ def test_tool_calls_are_shown_in_brief(h: Herma) -> None:
         {"session_id": "KNOWN", "around_message_id": "first"},
         {"session_id": "KNOWN", "around_message_id": 999_999},
         {"session_id": 12},
+        {"session_id": "\ud800"},
+        {"session_id": "KNOWN", "around_message_id": 2**64},
+        {"session_id": "KNOWN", "around_message_id": -(2**63)},
+        {"session_id": "KNOWN", "tool_call_id": "\ud800", "offset": 10**30},
     ],
 )
 def test_errors(h: Herma, arguments: dict[str, Any]) -> None:

@@ -288,14 +288,17 @@ class _Desk:
 
 
 def _text(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ("" if value is None else str(value).strip())
+    """Halves of surrogate pairs are no text: nothing has such a name."""
+    return "" if value is None else str(value).encode("utf-8", "replace").decode("utf-8").strip()
 
 
 def _number(value: object) -> int | None:
+    """A number that a store can hold."""
     try:
-        return int(str(value).strip())
+        number = int(str(value).strip())
     except ValueError:
         return None
+    return number if abs(number) < 2**63 else None
 
 
 def _within(value: object, low: int, high: int, usual: int) -> int:
