@@ -131,6 +131,15 @@ def test_a_resumed_session_sends_the_same_bytes_and_is_told_what_changed(home: P
         assert "Told." not in last(request)
 
 
+@pytest.mark.parametrize("told", ["v1", "[]", "5", '{"memory": 5}', '{"memory": "\\ud800"}', "[" * 100_000])
+def test_a_message_from_elsewhere_may_say_anything_about_what_was_told(home: Path, told: str) -> None:
+    with Herma.open(home) as h:
+        h.memory.apply("memory", Add("Known here."))
+        imported = h.transcripts.start("import")
+        h.transcripts.append(imported, [{"role": "user", "content": "one", "told": told}])
+        assert last(h.session(resume=imported).before_model("two")).count("Known here.") == 1
+
+
 def test_a_changed_identity_is_not_ignored(home: Path) -> None:
     with Herma.open(home) as h:
         with h.session() as session:

@@ -66,7 +66,7 @@ class LiveMemory:
 
     def recall(self, told: str) -> None:
         """Go back to what the model knew: the next update is the difference between that and the files."""
-        versions = json.loads(told)
+        versions = _versions(told)
         for place, known in self._known.items():
             version = versions.get(_name(place), "")
             if version != known.version[:_SHORT]:
@@ -103,6 +103,16 @@ class LiveMemory:
             self._settle(place)
         except StoreError:
             return  # a home that cannot be written has nothing to record; the session goes on
+
+
+def _versions(told: str) -> dict[str, str]:
+    """What `told` says. A message from elsewhere may say anything; then the model is taken to know nothing."""
+    try:
+        versions = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    named = versions.items() if isinstance(versions, dict) else ()
+    return {name: version for name, version in named if isinstance(version, str) and version.isascii()}
 
 
 def _name(place: Place) -> str:
