@@ -92,11 +92,12 @@ def discard(temporary: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make it, and those above it that are missing, for good: a power loss must not take what is written into it."""
+    """Make it, and those above it that are missing: private, and for good, so that a power loss takes nothing in it."""
     if os.path.isdir(folder):  # noqa: PTH112  every write comes through here
         return
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for each in reversed(missing):  # one by one: `parents=True` would let others into those above
+        each.mkdir(exist_ok=True, mode=0o700)
     for each in missing:
         _sync_folder(each.parent)
 

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from herma.errors import ForeignStore, StoreError
+from herma.store.atomic import make_folder
 from herma.store.sqlite.opening import VERSION
 from herma.store.sqlite.salvage_file import sync_folder
 
@@ -93,7 +94,7 @@ def unpack(backup: Backup, stage: Path, progress: Progress | None = None) -> Non
                 raise StoreError(f"{member.name} is not in the manifest, or is there twice.")
             size, digest = left.pop(member.name)
             goal = stage / member.name
-            goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(goal.parent)
             if member.size != size or _copy(stream, goal, size) != digest:
                 raise StoreError(f"{member.name} is not what it was when the backup was made.")
             done += size
@@ -205,6 +206,7 @@ def mark(path: Path) -> None:
     status = path.stat()
     text = json.dumps({"size": status.st_size, "changed": status.st_mtime_ns, "at": time.time()})
     try:
+        mark_of(path).touch(mode=0o600)
         mark_of(path).write_text(text, encoding="utf-8")
     except OSError:
         return

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 
 from herma.errors import StoreError
+from herma.store.atomic import make_folder
 from herma.store.sqlite.errors import translated
 from herma.store.sqlite.migrate import user_version
 from herma.store.sqlite.opening import open_reader
@@ -27,7 +28,7 @@ def staged(folder: Path, name: str, *, fallback: bool = False) -> Iterator[Path]
     """An empty private folder that is gone afterwards; elsewhere, with `fallback`, when this place is read-only."""
     stage = folder / name
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         shutil.rmtree(stage, ignore_errors=True)
         stage.mkdir(mode=0o700)
     except OSError:

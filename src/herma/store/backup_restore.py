@@ -20,6 +20,7 @@ import apsw
 
 from herma.errors import ForeignStore, StoreError
 from herma.store import backup as backups
+from herma.store.atomic import make_folder
 from herma.store.backup_archive import DATABASE, FILES, FOLDERS, SECRETS, Backup, Progress, unpack
 from herma.store.backup_copy import database_facts, failing
 from herma.store.sqlite.checkup import state_of
@@ -59,7 +60,8 @@ def restore(
     stage = home / f"{_PREFIX}{secrets.token_hex(4)}"
     try:
         with failing(home):
-            (stage / "new").mkdir(parents=True, mode=0o700)
+            make_folder(stage)
+            (stage / "new").mkdir(mode=0o700)
             (stage / "old").mkdir(mode=0o700)
             unpack(backup, stage / "new", progress)
             if (stage / "new" / DATABASE).exists():
@@ -157,7 +159,8 @@ def _save(
     if state_of(home / DATABASE)[0] in ("damaged", "unreadable"):
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(clock()))
         kept = backups.folder_of(home) / f"damaged-{stamp}-{secrets.token_hex(2)}"
-        kept.mkdir(parents=True, mode=0o700)
+        make_folder(kept.parent)
+        kept.mkdir(mode=0o700)
         with Alone(home / DATABASE, timeout) as held:
             held.copy_to(kept)
     try:

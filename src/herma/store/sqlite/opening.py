@@ -16,6 +16,7 @@ from pathlib import Path
 import apsw
 
 from herma.errors import ForeignStore, StoreError
+from herma.store.atomic import make_folder
 from herma.store.sqlite import journal
 from herma.store.sqlite.migrate import migrate, user_version
 
@@ -183,7 +184,7 @@ def _create(connection: apsw.Connection) -> None:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
     except OSError as exc:
         raise StoreError(
             f"{folder} cannot be created: {exc.strerror}.",
