@@ -116,7 +116,7 @@ def _known(key: str) -> Option:
     found = options().get(key)
     if found is None:
         near = _nearest(key)
-        hint = f"Did you mean {near}?" if near else "`herma config show` lists the known keys."
+        hint = f"Did you mean {near}?" if near and near != key else "`herma config show` lists the known keys."
         raise ConfigError(f"{key} is not a known configuration key.", hint=hint)
     return found
 
@@ -192,7 +192,10 @@ def resolve_home(
     env = os.environ if environ is None else environ
     text = os.fspath(home) if home is not None else env.get("HERMA_HOME") or env.get("HERMES_HOME") or "~/.herma"
     if not text or "\0" in text:
-        raise ConfigError("The home's path is empty." if not text else "The home's path has a zero byte in it.")
+        raise ConfigError(
+            "The home's path is empty." if not text else "The home's path has a zero byte in it.",
+            hint="Name a folder with --home or HERMA_HOME, or leave both out for ~/.herma.",
+        )
     try:
         folder = _expand(text, env).absolute()
         name = _profile(profile, env)
@@ -264,7 +267,10 @@ def _from_file(path: Path, problems: list[Problem], *, project: bool = False) ->
         elif name not in document.sections and top.kind == "str" and f"{name}.name" in options() and not project:
             found[f"{name}.name"] = _value_of(options()[f"{name}.name"], top, f"{path}, line {top.line}")
         elif name not in document.sections and top.kind != "null":
-            raise ConfigError(f"{path}, line {top.line}: {name} must be a section with keys in it.")
+            raise ConfigError(
+                f"{path}, line {top.line}: {name} must be a section with keys in it.",
+                hint="Take the line out, or put keys below it; `herma config show` says which there are.",
+            )
         for inner, item in document.sections.get(name, {}).items() if name in sections() else ():
             key, where = f"{name}.{inner}", f"{path}, line {item.line}"
             known = options().get(key)

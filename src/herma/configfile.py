@@ -57,7 +57,10 @@ def read(path: Path) -> str | None:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as exc:
-        raise ConfigError(f"{path} cannot be read: {exc.strerror or exc}.") from exc
+        raise ConfigError(
+            f"{path} cannot be read: {exc.strerror or exc}.",
+            hint="Check the permissions of the file and of its folder.",
+        ) from exc
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB, which no configuration needs.")
     try:
@@ -156,7 +159,10 @@ def with_value(text: str, path: Path, section: str, key: str, value: str | float
     header, node = _find(root, section)
     if header is not None and node is not None and _item(header, node).kind not in ("map", "null"):
         line = header.start_mark.line + 1
-        raise ConfigError(f"{path}, line {line}: {section} is not a section, so {key} has no place in it.")
+        raise ConfigError(
+            f"{path}, line {line}: {section} is not a section, so {key} has no place in it.",
+            hint="Put the line right in an editor; the file was left as it is.",
+        )
     plain = value if isinstance(value, str) else _yaml(value)
     try:
         edited = _set(body, root, section, key, _yaml(value))
@@ -315,7 +321,7 @@ def edit(path: Path, change: Callable[[str], str]) -> bool:
     """Rewrite the file through `change`; → whether anything changed. A missing file counts as empty."""
     target = Path(os.path.realpath(path))
     try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_private(target.parent)
         with _only_editor(target.parent):
             before = read(target)
             after = change(before or "")
@@ -323,8 +329,17 @@ def edit(path: Path, change: Callable[[str], str]) -> bool:
                 return False
             _replace(target, after)
     except OSError as exc:
-        raise StoreError(f"{path} cannot be written: {exc.strerror or exc}.") from exc
+        raise StoreError(
+            f"{path} cannot be written: {exc.strerror or exc}.",
+            hint="Check free space, and the permissions of the file and of its folder.",
+        ) from exc
     return True
+
+
+def _make_private(folder: Path) -> None:
+    """The folder and those above it that are missing; `parents=True` would let others into the latter."""
+    for each in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+        each.mkdir(exist_ok=True, mode=0o700)
 
 
 @contextmanager
