@@ -105,6 +105,24 @@ def test_configuration(home: Path) -> None:
     diagnosis = diagnose(home)
     assert not diagnosis.healthy
     assert [check.name for check in diagnosis.of("problem")] == ["configuration"]
+    assert [check.name for check in diagnosis.checks].count("configuration") == 1
+
+
+def test_a_home_that_may_not_be_looked_into_is_one_problem(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(home)
+    monkeypatch.setattr("herma.doctor.files.os.access", lambda *_: False)
+    diagnosis = diagnose(home)
+    assert [check.name for check in diagnosis.of("problem")] == ["home"]
+    assert "chmod" in diagnosis.of("problem")[0].next
+
+
+def test_only_what_adopt_can_read_is_for_adopt(home: Path) -> None:
+    (home / "memories").mkdir()
+    (home / "memories" / "MEMORY.md").write_bytes(b"\xff\xfe\xff")
+    (home / "memories" / "USER.md").mkdir()
+    diagnosis = diagnose(home)
+    assert found(diagnosis, "memories/MEMORY.md").next == "herma memory adopt"
+    assert found(diagnosis, "memories/USER.md").next.startswith("ls -l ")
 
 
 def test_curated_files(home: Path) -> None:

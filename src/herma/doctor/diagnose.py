@@ -41,14 +41,14 @@ def diagnose(
 ) -> Diagnosis:
     """Look at everything under `home`. Without settings, its configuration is read here, and may be broken."""
     checks: list[Check] = []
+    trouble: list[Check] = []
     if settings is None:
         settings, trouble = read_settings(home)
-        checks += trouble
     now = clock()
     rounds: list[Callable[[], Iterator[Check]]] = [
         lambda: files.check_home(home),
         lambda: files.check_permissions(home),
-        lambda: files.check_config(settings),
+        lambda: iter(trouble) if trouble else files.check_config(settings),
         lambda: files.check_curated(home, settings),
         lambda: files.check_leftovers(home),
         lambda: database.check_database(home, now=now, full=full, busy_timeout=settings.memory.lock_timeout),
@@ -57,6 +57,8 @@ def diagnose(
         lambda: files.check_neighbours(home),
         database.check_sqlite,
     ]
+    if files.closed(home):  # everything else would only say so again
+        rounds = [lambda: files.check_home(home), database.check_sqlite]
     for done, look in enumerate(rounds, 1):
         try:
             checks += look()

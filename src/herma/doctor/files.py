@@ -13,6 +13,7 @@ from pathlib import Path
 from herma.config import Settings
 from herma.curated.entries import parse, used
 from herma.doctor.check import REPAIR, Check, size, some
+from herma.ports import Document
 from herma.safety.scan import scan
 from herma.store import backup
 from herma.store.backup_restore import abandoned, unfinished
@@ -35,12 +36,17 @@ _OURS = (
 _OLD_BACKUP = 30 * 86400
 
 
+def closed(home: Path) -> bool:
+    """Whether it is there, and we may not look into it."""
+    return home.is_dir() and not os.access(home, os.R_OK | os.X_OK)
+
+
 def check_home(home: Path) -> Iterator[Check]:
     if not home.exists():
         yield Check("home", "note", f"{home} is not there yet; the first write makes it.")
     elif not home.is_dir():
         yield Check("home", "problem", f"{home} is not a folder.", "Choose another with --home or HERMA_HOME.")
-    elif not os.access(home, os.R_OK | os.X_OK):
+    elif closed(home):
         yield Check("home", "problem", f"{home} cannot be read.", f"chmod u+rwx {shlex.quote(str(home))}")
     elif not os.access(home, os.W_OK) or _read_only(home):
         yield Check("home", "warning", f"{home} cannot be written: nothing new will be remembered.")
@@ -91,6 +97,11 @@ def curated_files(home: Path) -> list[Path]:
     return [path for path in found if os.path.lexists(path)]
 
 
+def _remedy(path: Path, document: Document) -> str:
+    """What `adopt` cannot read it cannot adopt."""
+    return "herma memory adopt" if document.raw is not None else f"ls -l {shlex.quote(str(path))}"
+
+
 def check_curated(home: Path, settings: Settings) -> Iterator[Check]:
     limits = {"MEMORY.md": settings.memory.memory_char_limit, "USER.md": settings.memory.user_char_limit}
     fine, seen = 0, curated_files(home)
@@ -98,7 +109,7 @@ def check_curated(home: Path, settings: Settings) -> Iterator[Check]:
         where = path.relative_to(home).as_posix()
         document = read_document(path)
         if document.trouble:
-            yield Check(where, "problem", f"{document.trouble}.", "herma memory adopt")
+            yield Check(where, "problem", f"{document.trouble}.", _remedy(path, document))
             continue
         entries = parse(document.text)
         objections = sum(bool(scan(entry)) for entry in entries)
