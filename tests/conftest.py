@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from herma.cli.person import AGENT_MARKERS
 from herma.testing.prefix import watch_prefixes
@@ -13,6 +14,9 @@ from herma.testing.prefix import watch_prefixes
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+settings.register_profile("herma", deadline=None)  # no test fails because a machine is busy
+settings.load_profile("herma")
 
 TERMINAL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "_HERMA_COMPLETE")
 
