@@ -23,7 +23,7 @@ _SESSIONS = 20
 )
 @with_sessions
 def cost(desk: Desk, session: str | None, since: float | None, calls: bool, limit: int) -> None:
-    """Show what calls to models took: tokens that a cache could reuse, tokens that were new, and the money.
+    """See what calls to models took, and what a cache could reuse of them.
 
     A provider charges about a tenth for the beginning of a request that it has just seen. Here is how much of each
     request that was, where and why the beginning changed, and what it had been if memory was written into the system
@@ -113,7 +113,6 @@ def _write_calls(desk: Desk, found: CostReport, listed: list[Call]) -> None:
     desk.context.table(columns, rows)
     if len(listed) < found.total.calls:
         desk.context.line(f"The newest {len(listed):,} of {found.total.calls:,}; --limit shows more.")
-    desk.context.line()
 
 
 def _write_total(desk: Desk, found: CostReport) -> None:

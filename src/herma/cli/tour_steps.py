@@ -154,6 +154,27 @@ def undoes(guide: Guide) -> Facts:
     return {"file_before": before, "file_after": after}
 
 
+def tells(guide: Guide) -> Facts:
+    """A running session is told, for the price of a sentence"""
+    guide.tell("A conversation is under way, and somebody changes memory meanwhile:")
+    with guide.h.session(source="tour") as session:
+        first = session.before_model("Which port does the shop listen on?")
+        session.after_model("On 8000.")
+        guide.type("memory", "add", "The shop listens on port 8080 now.")
+        second = session.before_model("Are you sure?")
+        session.after_model("It is 8080 now.")
+    guide.tell("The model reads it at the end of the next message:")
+    guide.show("session.before_model('Are you sure?')[-1]['content']", str(second[-1]["content"]))
+    guide.expect("+ The shop listens on port 8080 now." in str(second[-1]["content"]), "the session was not told")
+    guide.expect(second[: len(first)] == first, "what had been sent before changed")
+    guide.tell("All before it stayed as it was, byte for byte, so a provider charges a tenth for it. The ledger:")
+    guide.type("cost", "--session", session.id, "--calls")
+    total = guide.h.cost(session.id).total
+    guide.expect(total.calls == 2 and not total.breaks, "the prefix broke")
+    guide.expect(total.saved_tokens > 0, "memory in the system prompt would not have cost more")
+    return {"reusable": total.reusable, "new": total.fresh, "new_otherwise": total.naive_fresh}
+
+
 def finds(guide: Guide) -> Facts:
     """Nothing that was said is lost"""
     guide.tell("Every message is kept for good, word for word. One session settles something, in two languages:")
@@ -224,6 +245,7 @@ STEPS: list[Callable[[Guide], Facts]] = [
     edits,
     overflows,
     undoes,
+    tells,
     finds,
     says_why,
     survives,
