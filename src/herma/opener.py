@@ -92,8 +92,8 @@ class Opener:
         return Session(parts)
 
     def resume(self, wanted: str, wish: Wish) -> Session:
-        """Go on with a conversation, found by id, the beginning of one, or title."""
-        found = self._transcripts.resolve(wanted)
+        """Go on with a conversation, found by id, the beginning of one, or title; for a user, with one of theirs."""
+        found = self._transcripts.resolve(wanted, user=wish.scope.user or None)
         if found is None:
             raise UsageError(f"There is no session {wanted!r}.", hint="`herma sessions list` shows them.")
         info = self._transcripts.get(self._transcripts.resume_target(found))

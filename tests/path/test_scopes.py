@@ -40,6 +40,18 @@ def test_the_tool_writes_to_the_project_unless_told_otherwise(home: Path) -> Non
         assert "no project" in error
 
 
+def test_a_user_goes_on_with_their_own_conversations_only(home: Path) -> None:
+    with Herma.open(home) as h:
+        with h.session(user="one", title="Plan") as hers:
+            hers.before_model("a secret of one")
+            hers.after_model("noted")
+        for name in (hers.id, hers.id[:6], "Plan"):
+            with pytest.raises(UsageError, match="no session"):
+                h.session(resume=name, user="two")
+            assert h.session(resume=name, user="one").id == hers.id
+        assert h.session(resume=hers.id).id == hers.id, "who keeps the home may open everything"
+
+
 def test_each_block_has_its_own_limit(home: Path) -> None:
     with Herma.open(home, flags={"memory.memory_char_limit": 20}) as h:
         assert h.memory.apply("memory", Add("x" * 20)).ok

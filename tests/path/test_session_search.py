@@ -152,6 +152,15 @@ def test_users_see_their_own(h: Herma) -> None:
     assert call(h, query="zeppelin")["count"] == 1
 
 
+def test_a_name_means_a_session_of_the_same_user(h: Herma) -> None:
+    hers = said(h, "Anna's plan", scope=Scope(user="anna"), session_id="2026_a", title="Plan")
+    his = said(h, "Bo's plan", scope=Scope(user="bo"), session_id="2026_b", title="Plan")
+    mine = said(h, "I am here", scope=Scope(user="bo"), session_id="now")
+    for name in ("2026", "Plan"):
+        assert call(h, inside(mine, Scope(user="bo")), session_id=name)["session_id"] == his
+    assert hers not in json.dumps(call(h, inside(mine, Scope(user="cleo")), session_id="2026"))
+
+
 def test_answers_are_bounded_and_say_how_to_see_more(h: Herma) -> None:
     for number in range(10):
         said(h, *[f"zeppelin {number} " + "long story " * 3_000 for _ in range(12)])

@@ -60,8 +60,8 @@ class SessionRows(Protocol):
 class SessionQueries(Protocol):
     """Finding sessions. Those that wait to be purged are found by `deleted` only."""
 
-    def with_prefix(self, prefix: str, limit: int) -> Sequence[str]:
-        """Ids that begin with `prefix`, newest first."""
+    def with_prefix(self, prefix: str, limit: int, user: str | None = None) -> Sequence[str]:
+        """Ids that begin with `prefix`, newest first: of all sessions, or of one user's."""
         ...
 
     def titles(self, base: str, scope: Scope) -> Sequence[tuple[str, str]]:

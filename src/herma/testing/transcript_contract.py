@@ -162,6 +162,7 @@ class TranscriptStoreContract:
         assert list(stores.queries.with_prefix("20%", 9)) == ["20%6"]
         assert list(stores.queries.with_prefix("日", 9)) == ["日本"]
         assert len(stores.queries.with_prefix("2", 2)) == 2
+        assert list(stores.queries.with_prefix("2", 9, "somebody")) == []
 
     def test_filters_choose(self, stores: TranscriptStores) -> None:
         begin(stores, "a", scope=Scope(project="/w/app"), title="Fix the LOGIN", model="Big-1", usage=Usage(input=100))

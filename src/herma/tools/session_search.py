@@ -262,12 +262,9 @@ class _Desk:
 
     def _session(self, session_id: str, context: ToolContext) -> SessionInfo | None:
         """The session that is meant, if whoever asks may see it."""
-        found = self._transcripts.resolve(session_id)
-        session = self._transcripts.get(found) if found else None
         scope = _scope(context)
-        if session is None or (scope and session.scope.user != scope.user):
-            return None
-        return session
+        found = self._transcripts.resolve(session_id, user=scope.user if scope else None)
+        return self._transcripts.get(found) if found else None
 
     def _conversation(self, session_id: str | None) -> str | None:
         session = self._transcripts.get(session_id) if session_id else None

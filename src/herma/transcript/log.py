@@ -222,16 +222,20 @@ class Transcripts:
         self._alive()
         return self._sessions.get([session_id]).get(session_id)
 
-    def resolve(self, text: str) -> str | None:
-        """The id meant by an id, a beginning that only one id has, or a title. `UsageError` when several are meant."""
+    def resolve(self, text: str, *, user: str | None = None) -> str | None:
+        """The id meant by an id, a beginning that only one id has, or a title. `UsageError` when several are meant.
+
+        With a `user`, the sessions of all others are not there.
+        """
         if not text:
             return None
-        if self.get(text) is not None:
-            return text
-        found = self._queries.with_prefix(text, 4)
+        known = self.get(text)
+        if known is not None:
+            return text if user in (None, known.scope.user) else None
+        found = self._queries.with_prefix(text, 4, user)
         if len(found) > 1:
             raise UsageError(f"Several sessions begin with {text!r}.", hint=f"For example: {', '.join(found)}.")
-        return found[0] if found else self._titled(text)
+        return found[0] if found else self._titled(text, user or "")
 
     def system_prompt(self, session_id: str) -> str | None:
         self._alive()
@@ -335,9 +339,9 @@ class Transcripts:
                 return free
             title = free
 
-    def _titled(self, title: str) -> str | None:
-        """The newest session called so, or so with a number."""
-        found = self._queries.titles(title, Scope(profile=self._profile))
+    def _titled(self, title: str, user: str) -> str | None:
+        """The newest session of this user that is called so, or so with a number."""
+        found = self._queries.titles(title, Scope(profile=self._profile, user=user))
         sessions = self._sessions.get([session_id for _, session_id in found])
         return max(sessions.values(), key=lineage.newness).id if sessions else None
 

@@ -82,8 +82,9 @@ class SqliteSessions:
 
     # ── finding ──
 
-    def with_prefix(self, prefix: str, limit: int) -> list[str]:
-        return [row[0] for row in self._db.rows(self._sql["with_prefix"], {"prefix": prefix, "limit": limit})]
+    def with_prefix(self, prefix: str, limit: int, user: str | None = None) -> list[str]:
+        bindings = {"prefix": prefix, "limit": limit, "user": user}
+        return [row[0] for row in self._db.rows(self._sql["with_prefix"], bindings)]
 
     def titles(self, base: str, scope: Scope) -> list[tuple[str, str]]:
         bindings = {"base": base, "profile": scope.profile, "user": scope.user}

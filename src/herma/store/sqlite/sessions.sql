@@ -53,7 +53,7 @@ SELECT p.codec, p.data FROM sessions s JOIN payloads p ON p.id = s.prompt WHERE 
 -- with_prefix --
 -- An index range: every text that begins with the prefix sorts between it and itself followed by the last character.
 SELECT id FROM sessions
- WHERE id >= :prefix AND id < :prefix || char(1114111) AND deleted IS NULL
+ WHERE id >= :prefix AND id < :prefix || char(1114111) AND deleted IS NULL AND (:user IS NULL OR user = :user)
  ORDER BY last_active DESC, key DESC
  LIMIT :limit;
 
