@@ -8,7 +8,7 @@ conversation.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from herma.counting import counter_for
@@ -104,13 +104,13 @@ class Opener:
         parts, prompt = self._parts(wish, info)
         history = self._history(info)
         stored = self._transcripts.system_prompt(info.id)
-        changed = _must_rebuild(stored, prompt) if stored is not None else ()
+        changed = stored is not None and _must_rebuild(stored, prompt)
         last = self._metering.calls.last([member.id for member in self._transcripts.conversation(info.id)])
         parts = replace(parts, goes_on_from=before(last, history, "resumed"))
         if stored is not None and not changed:
             self._transcripts.reopen(info.id)
             return self._continued(Session(replace(parts, system_prompt=stored), history, stored=True))
-        said = (f"The prompt was rebuilt: {' and '.join(changed)} changed.",) if changed else ()
+        said = (f"The prompt was rebuilt: {' or '.join(BINDING)} changed.",) if changed else ()
         parts = replace(parts, info=self._follower(wish, info), warnings=(*parts.warnings, *said))
         return self._continued(Session(parts, history))
 
@@ -218,8 +218,8 @@ class Opener:
         return session
 
 
-def _must_rebuild(stored: str, prompt: Prompt) -> Sequence[str]:
-    """Which of the sections that count changed. They stand first in a prompt, so its beginning tells."""
-    binding = [section for section in prompt.sections if section.name in BINDING]
-    begins = "\n\n".join(section.text for section in binding)
-    return [] if stored.startswith(begins) else [section.name for section in binding]
+def _must_rebuild(stored: str, prompt: Prompt) -> bool:
+    """Whether a section that counts changed. They stand first, so the beginning tells, up to where the next begins."""
+    binding = [section.text for section in prompt.sections if section.name in BINDING]
+    following = [section.text.partition("\n")[0] for section in prompt.sections[len(binding) :][:1]]
+    return not stored.startswith("\n\n".join([*binding, *following]))

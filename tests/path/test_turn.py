@@ -156,6 +156,35 @@ def test_a_changed_identity_is_not_ignored(home: Path) -> None:
         assert (info.reason, info.conversation) == ("resume", session.id)
 
 
+@pytest.mark.parametrize(
+    ("soul", "system_message"),
+    [("You are Max.", "Be brief. Be polite."), ("You are Max.\n\nYou are a sailor.", "Be brief.")],
+)
+def test_an_identity_or_a_system_message_that_was_shortened_has_changed(
+    home: Path, soul: str, system_message: str
+) -> None:
+    (home / "SOUL.md").write_text(soul)
+    with Herma.open(home) as h:
+        with h.session(system_message=system_message) as session:
+            session.before_model("one")
+            session.after_model("ok")
+        assert h.session(resume=session.id, system_message=system_message).id == session.id
+        (home / "SOUL.md").write_text("You are Max.")
+        again = h.session(resume=session.id, system_message="Be brief.")
+        assert again.id != session.id
+        assert again.system_prompt.startswith("You are Max.\n\nBe brief.\n\n# Memory")
+
+
+def test_a_shortened_identity_alone_has_changed(home: Path) -> None:
+    (home / "SOUL.md").write_text("You are Max.\n\nYou are a sailor.")
+    with Herma.open(home) as h:
+        with h.session() as session:
+            session.before_model("one")
+            session.after_model("ok")
+        (home / "SOUL.md").write_text("You are Max.")
+        assert "sailor" not in h.session(resume=session.id).system_prompt
+
+
 def test_interrupted_turns_are_stored_and_marked(home: Path) -> None:
     with Herma.open(home) as h:
         session = h.session()
