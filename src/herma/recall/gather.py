@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from herma.ports import Head, Terms, TextIndex, TranscriptReader
 from herma.recall.dates import Span
-from herma.recall.match import Unit, fold, holds
+from herma.recall.match import Unit, fold, holds, units
 from herma.recall.query import Query, Term
 from herma.recall.rank import PREFERRED_DATE, SPEAKER, Candidate
 from herma.recall.rules import Filters, Sifted, sift
@@ -22,6 +22,8 @@ FIRST, MOST = 160, 5_000
 """Candidates that are asked for: at first, and at most, when rules or one long conversation use them up."""
 RANKED = 100
 """Candidates whose text is read, and whose neighbours are. Twice as many find nothing more."""
+FEW = 24
+"""The same for a query that is one thing only: what the index says of it is all there is to know."""
 READ = 8_000
 """Characters of a message that ranking reads."""
 BROWSED = 2_000
@@ -78,28 +80,33 @@ class Gatherer:
             missing = list(self._index.missing(SCANS))
             found.unindexed.update(missing)
             self._take(found, filters, missing)
-        terms, asked = terms_of(query), FIRST
+        terms, asked = terms_of(query), 2 * _depth(query, limit) if _is_one(query) else FIRST
         while True:
             answer = self._index.find(terms, asked)
             fresh = {one.message_id: one.score for one in answer.candidates if one.message_id not in found.scores}
             found.scores.update(fresh)
             found.unindexed.difference_update(fresh)
             self._take(found, filters, list(fresh))
-            if len(answer.candidates) < asked or asked >= MOST or _enough(found, limit):
+            if len(answer.candidates) < asked or asked >= MOST or _enough(found, query, limit):
                 break
             asked *= 4
         found.matched = max(answer.matches, len(found.scores))
         found.notes.extend(answer.notes)
         return found
 
-    def candidates(self, query: Query, filters: Filters, found: Gathered, units: Sequence[Unit]) -> list[Candidate]:
-        """What is to be ranked, with text; neighbours of the best are among them, not all to be shown."""
-        chosen = _chosen(found)
+    def candidates(
+        self, query: Query, filters: Filters, found: Gathered, looked_for: Sequence[Unit], limit: int
+    ) -> list[Candidate]:
+        """What is to be ranked, with text; neighbours of the best are among them, not all to be shown.
+
+        A turn beside a match of one single thing is no evidence for it, so there none are read.
+        """
+        chosen = _chosen(found, _depth(query, limit))
         made = self._read(found, [head.id for head in chosen])
         if found.unindexed:
-            made = [one for one in made if one.id not in found.unindexed or _selected(query, one.folded, units)]
+            made = [one for one in made if one.id not in found.unindexed or _selected(query, one.folded, looked_for)]
             found.matched += sum(one.id in found.unindexed for one in made)
-        if query.any_of:
+        if query.any_of and not _is_one(query):
             made += self._flanks(query, filters, found, made)
         soft = query.soft_dates
         for one in made:
@@ -164,21 +171,30 @@ class Gatherer:
         return flanks
 
 
-def _enough(found: Gathered, limit: int) -> bool:
+def _is_one(query: Query) -> bool:
+    return len(units(query)) == 1
+
+
+def _depth(query: Query, limit: int) -> int:
+    """How many candidates are read and ranked."""
+    return max(FEW, 3 * limit) if _is_one(query) else RANKED
+
+
+def _enough(found: Gathered, query: Query, limit: int) -> bool:
     kept = found.sifted.kept
-    if len(kept) < min(RANKED, 5 * limit):
+    if len(kept) < min(_depth(query, limit), 5 * limit):
         return False
     return len({found.sessions[head.session_id].conversation for head in kept}) >= limit
 
 
-def _chosen(found: Gathered) -> list[Head]:
+def _chosen(found: Gathered, depth: int) -> list[Head]:
     """The best, and the best of every further conversation."""
     kept = sorted(found.sifted.kept, key=lambda head: -found.scores.get(head.id, float("inf")))
-    best = kept[:RANKED]
+    best = kept[:depth]
     seen = {found.sessions[head.session_id].conversation for head in best}
-    for head in kept[RANKED:]:
+    for head in kept[depth:]:
         conversation = found.sessions[head.session_id].conversation
-        if conversation not in seen and len(seen) < RANKED:
+        if conversation not in seen and len(seen) < depth:
             seen.add(conversation)
             best.append(head)
     return best
@@ -195,13 +211,13 @@ def _links(neighbours: Mapping[int, tuple[int | None, int | None]]) -> dict[int,
     return links
 
 
-def _selected(query: Query, folded: str, units: Sequence[Unit]) -> bool:
+def _selected(query: Query, folded: str, looked_for: Sequence[Unit]) -> bool:
     """What the index would decide about a message that it does not have yet."""
     if any(holds(term, folded) for term in query.none_of):
         return False
     if query.all_of:
         return all(any(holds(term, folded) for term in group) for group in query.all_of)
-    return any(unit.part in folded and unit.find(folded, 1) for unit in units)
+    return any(unit.part in folded and unit.find(folded, 1) for unit in looked_for)
 
 
 def _bonus(dates: Sequence[Span], head: Head) -> float:

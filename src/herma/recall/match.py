@@ -21,6 +21,8 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3105-\u318e\u31a0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+_FOLDABLE = re.compile(f"[^\x00-\x7f{_UNSPACED}、。，！？；：「」『』【】《》（）…—]")
+"""Characters that lower case alone may not do justice to; Chinese, Japanese and Korean text has none as a rule."""
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _PIECE = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
 _TO_END = re.compile(f"[^\\W_{_UNSPACED}]*")
@@ -45,7 +47,10 @@ _FOLDING = _Folding()
 
 def fold(text: str) -> str:
     """Text as it is compared: of the same length."""
-    return text.lower() if text.isascii() else text.translate(_FOLDING)
+    lower = text.lower()
+    if text.isascii() or (len(lower) == len(text) and _FOLDABLE.search(lower) is None):
+        return lower
+    return text.translate(_FOLDING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ REMEDIES = {
     "rewound": "They were taken back by a rewind; herma sessions show --hidden has them.",
     "archived": "Search with include_archived.",
     "hidden source": "Ask for them by source:, for example source:subagent.",
-    "another user": "They belong to another user of this home.",
-    "another profile": "They belong to another profile.",
     "current conversation": "They are in the conversation at hand: look above.",
     "session": "Leave out session:.",
     "source": "Leave out source:.",
@@ -28,6 +26,8 @@ REMEDIES = {
     "role": "Leave out role:.",
     "date": "Leave out the date, or name a longer time.",
 }
+OTHERS = frozenset(("another user", "another profile"))
+"""What belongs to others is not even counted: the number would say whether they ever used a word."""
 CHOSEN = ("date", "role", "source", "project", "session")
 """Rules that the query itself asked for, in the order in which they are given up when nothing is left."""
 
@@ -51,7 +51,13 @@ class Filters:
         return self._withheld(head, session) or self._unwanted(head, session)
 
     def _withheld(self, head: Head, session: SessionInfo | None) -> str:
-        if session is None or session.deleted is not None:
+        if session is None:
+            return "deleted"
+        if self.scope and session.scope.user != self.scope.user:
+            return "another user"
+        if self.scope and self.scope.profile and session.scope.profile not in ("", self.scope.profile):
+            return "another profile"
+        if session.deleted is not None:
             return "deleted"
         if head.hidden == "rewound":
             return "rewound"
@@ -59,10 +65,6 @@ class Filters:
             return "archived"
         if session.source in HIDDEN_SOURCES and session.source not in self.sources:
             return "hidden source"
-        if self.scope and session.scope.user != self.scope.user:
-            return "another user"
-        if self.scope and self.scope.profile and session.scope.profile not in ("", self.scope.profile):
-            return "another profile"
         if session.conversation == self.current and not self.left(head):
             return "current conversation"
         return ""
@@ -138,8 +140,8 @@ def sift(heads: Iterable[Head], sessions: Mapping[str, SessionInfo], filters: Fi
     sifted = Sifted()
     for head in heads:
         rule = filters.against(head, sessions.get(head.session_id))
-        if rule:
-            sifted.dropped[rule] = sifted.dropped.get(rule, 0) + 1
-        else:
+        if not rule:
             sifted.kept.append(head)
+        elif rule not in OTHERS:
+            sifted.dropped[rule] = sifted.dropped.get(rule, 0) + 1
     return sifted

@@ -117,7 +117,7 @@ class Searcher:
         found = self._gatherer.gather(query, filters, wanted.limit, lag)
         answer = _Answer(dropped=found.sifted.report(), notes=list(found.notes), matched=found.matched)
         looked_for = units(query)
-        ranked = self._ranked(query, filters, found, looked_for)
+        ranked = self._ranked(query, filters, found, looked_for, wanted.limit)
         if wanted.sort:
             ranked = sorted(ranked, key=lambda one: (one.timestamp, one.id), reverse=wanted.sort == "newest")
         chosen = _one_each(ranked) if wanted.level == "session" else ranked
@@ -127,8 +127,10 @@ class Searcher:
             answer.hits = self._titled(query, filters, answer.hits, wanted)
         return answer
 
-    def _ranked(self, query: Query, filters: Filters, found: Gathered, looked_for: Sequence[Unit]) -> list[Candidate]:
-        candidates = self._gatherer.candidates(query, filters, found, looked_for)
+    def _ranked(
+        self, query: Query, filters: Filters, found: Gathered, looked_for: Sequence[Unit], limit: int
+    ) -> list[Candidate]:
+        candidates = self._gatherer.candidates(query, filters, found, looked_for, limit)
         ranked = rank(candidates, looked_for)
         if not query.any_of:
             return ranked

@@ -19,6 +19,8 @@ from herma.store.sqlite.queries import queries
 
 FILLING_MOST = 4_000
 """Matches of one word that are scored in a shard without lists, newest first."""
+ALONE_MOST = 1_000
+"""The same when the query is this word alone: only its strongest matches are wanted, and there are many as strong."""
 VISIT_MOST = 4_000
 """Matches of a phrase or a beginning of a word that are scored in all; shards are visited from the newest on."""
 PHRASE_WORK = 100_000
@@ -154,11 +156,12 @@ class Words:
         base, scored, before = shard.id << SHARD_BITS, word.scored, len(word.scored)
         sql = self._sql["best" if best else "scored"].format(shard=shard.id)
         for match in word.matches:
-            rows = fetch(self._connection, sql, (match, FILLING_MOST, best) if best else (match, FILLING_MOST))
+            rows = fetch(self._connection, sql, (match, ALONE_MOST, best) if best else (match, FILLING_MOST))
             if not rows:
                 continue
-            matches = count or (self._count(shard, match) if len(rows) == FILLING_MOST else len(rows))
-            word.whole = word.whole and matches <= FILLING_MOST
+            most = ALONE_MOST if best else FILLING_MOST
+            matches = count or (self._count(shard, match) if len(rows) == most else len(rows))
+            word.whole = word.whole and matches <= most
             unit = -1 / max(math.log((shard.messages - matches + 0.5) / (matches + 0.5)), 1e-6)
             found = {base | row: score * unit for row, score in rows}
             found.update((message, max(found[message], scored[message])) for message in found.keys() & scored)
