@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -12,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from herma import config
-from herma.errors import UsageError
+from herma.errors import HermaWarning, StoreError, UsageError
 from herma.types import Scope, SearchReport, Target
 
 if TYPE_CHECKING:
@@ -201,7 +202,8 @@ class Herma:
         from herma.session import Circumstances, Context
 
         self._check_alive()
-        self._expire_once()
+        if not resume:  # what is asked for must not be deleted in the same breath
+            self._expire_once()
         if context not in get_args(Context):
             raise UsageError(f"{context!r} is no context.", hint=f"There are {', '.join(get_args(Context))}.")
         scope = Scope(self.settings.profile, (project or "").strip(), (user or "").strip(), chat)
@@ -315,8 +317,12 @@ class Herma:
 
         retention = self.settings.retention
         if not self._expired and (retention.days or retention.by_source):
-            self.transcripts.expire(Keeping.read(retention.days, retention.by_source))
-            self.transcripts.purge_expired()
+            keeping = Keeping.read(retention.days, retention.by_source)
+            try:
+                self.transcripts.expire(keeping)
+                self.transcripts.purge_expired()
+            except StoreError as exc:  # a home that cannot be written, or is busy: the session matters more
+                warnings.warn(f"What need not be kept any longer is still there: {exc}", HermaWarning, stacklevel=3)
         self._expired = True
 
     def _files(self, folder: str | Path | None) -> Files:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from herma import Herma
-from herma.errors import ConfigError
+from herma import Herma, HermaWarning
+from herma.errors import ConfigError, StoreError
 from herma.testing import FixedClock
 from herma.transcript.retention import Keeping
 
@@ -50,3 +50,26 @@ def test_nothing_is_deleted_by_default(home: Path) -> None:
 def test_a_rule_that_is_none_is_refused(rules: str) -> None:
     with pytest.raises(ConfigError):
         Keeping.read(0, rules)
+
+
+def test_a_session_that_is_asked_for_is_not_deleted_in_the_same_breath(home: Path) -> None:
+    clock = FixedClock()
+    with Herma.open(home, clock=clock, flags={"retention.days": 30}) as h:
+        old = begin(h, "cli")
+        clock.advance(40 * DAY)
+        with h.session(resume=old) as session:
+            session.before_model("Where were we?")
+            session.after_model("Here.")
+        with h.session():
+            assert h.transcripts.get(old) is not None, "it is in use again"
+
+
+def test_a_session_starts_although_nothing_can_be_deleted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Herma.open(home, flags={"retention.days": 30}) as h:
+
+        def refuse(_: Keeping) -> None:
+            raise StoreError("The home cannot be written.")
+
+        monkeypatch.setattr(h.transcripts, "expire", refuse)
+        with pytest.warns(HermaWarning, match="cannot be written"), h.session() as session:
+            assert session.system_prompt
