@@ -9,7 +9,7 @@ before the model is called; the replies are on disk before `after_model` returns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -127,6 +127,8 @@ class Session:
         if cache_marks is not None and cache_marks not in _LIVES:
             raise UsageError(f"Cache marks last {' or '.join(_LIVES)}, not {cache_marks!r}.")
         if text is not None:
+            if not isinstance(text, str) and not _are_parts(text):
+                raise UsageError("A user's message is text, or a list of parts.", hint='For example: "Why?"')
             self._begin_turn(text, recall)
         elif not self._history:
             raise UsageError("There is nothing to send yet.", hint="Begin with before_model(text).")
@@ -147,9 +149,7 @@ class Session:
         `usage` is what the provider measured: `input` without what was read from or written to its cache.
         """
         self._check_open()
-        if isinstance(reply, str):
-            reply = {"role": "assistant", "content": reply}
-        given = [reply] if isinstance(reply, Mapping) else list(reply)
+        given = _replies(reply)
         replies = self._append([self._shortened(message) for message in all_from_wire(given, self._parts.clock())])
         if not self._meter.answered(replies, usage) and usage is not None:
             self._parts.transcripts.record_usage(self.id, usage)
@@ -163,7 +163,13 @@ class Session:
 
     def heard(self, text: str, origin: Origin = Origin.TOOL_OUTPUT) -> None:
         """The model was shown text from outside: what it repeats of it waits for a person's decision."""
-        self._context.turn.outside.append((text, origin))
+        if not isinstance(text, str):
+            raise UsageError(f"What was heard is text, not {type(text).__name__}.", hint="Give it as a string.")
+        try:
+            self._context.turn.outside.append((text, Origin(origin)))
+        except ValueError as exc:
+            known = ", ".join(each.value for each in Origin)
+            raise UsageError(f"{origin!r} is no origin.", hint=f"There are {known}.") from exc
 
     def working_memory(self) -> Plan:
         """The model's window as it stands: what each part of it holds, and what went elsewhere."""
@@ -318,6 +324,23 @@ class Session:
     def _check_open(self) -> None:
         if not self._open:
             raise UsageError("This session is closed.", hint="Open a new one: Herma.session().")
+
+
+def _replies(reply: Any) -> list[Mapping[str, Any]]:
+    if isinstance(reply, str):
+        return [{"role": "assistant", "content": reply}]
+    if isinstance(reply, Mapping):
+        return [reply]
+    if not isinstance(reply, Iterable):
+        raise UsageError(
+            f"A reply is text or messages, not {type(reply).__name__}.",
+            hint='A model that only calls tools: after_model({"role": "assistant", "tool_calls": […]}).',
+        )
+    return list(reply)
+
+
+def _are_parts(content: object) -> bool:
+    return isinstance(content, list) and all(isinstance(part, dict) for part in content)
 
 
 def _handed_out(message: Message) -> Json:

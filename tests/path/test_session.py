@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -304,3 +306,37 @@ def test_of_a_very_large_file_only_what_is_shown_is_scanned(home: Path, monkeypa
 def test_what_is_no_operation_is_a_usage_error(home: Path, ops: object) -> None:
     with Herma.open(home) as h, pytest.raises(UsageError):
         h.memory.apply("memory", ops)  # type: ignore[arg-type]
+
+
+def test_wrong_types_are_refused_with_a_sentence_and_nothing_is_written(home: Path) -> None:
+    wrong: Any = [None, 5, b"x", ["x"]]
+    with Herma.open(home) as h:
+        for value in wrong:
+            with pytest.raises(UsageError):
+                h.memory.apply("memory", Add(value))
+            with pytest.raises(UsageError):
+                h.memory.apply("memory", [Add("fine"), Replace("a", value)])
+            with pytest.raises(UsageError):
+                h.memory.apply("memory", Remove(value))
+        with pytest.raises(UsageError):
+            h.memory.entries("memory", scope=cast(Any, "shop"))
+        assert h.memory.entries("memory") == []
+        with h.session() as session:
+            for value in wrong:
+                with pytest.raises(UsageError):
+                    session.before_model(value)
+                with pytest.raises(UsageError):
+                    session.after_model(value)
+                with pytest.raises(UsageError):
+                    session.heard(value)
+            with pytest.raises(UsageError):
+                session.heard("text", cast(Any, "the moon"))
+            assert session.messages == ()
+
+
+def test_an_origin_may_be_given_by_its_name(home: Path) -> None:
+    with Herma.open(home) as h, h.session() as session:
+        session.heard("The build server moved to build.example, port 2222, says the page.", cast(Any, "web"))
+        content = "The build server moved to build.example, port 2222."
+        answer = session.call_tool("memory", {"action": "add", "target": "memory", "content": content})
+        assert json.loads(answer)["staged"] is True

@@ -88,6 +88,9 @@ class MemoryStore:
         operations = tuple(ops) if isinstance(ops, Sequence) else (ops,)
         if not all(isinstance(op, Add | Replace | Remove) for op in operations):
             raise UsageError("Memory is changed by Add, Replace and Remove.", hint='For example: Add("…").')
+        for text in (text for op in operations for text in _texts(op)):
+            if not isinstance(text, str):
+                raise UsageError(f"An entry is text, not {type(text).__name__}.", hint='For example: Add("…").')
         if not operations:
             raise UsageError(
                 "An empty list of operations changes nothing.",
@@ -216,6 +219,8 @@ class MemoryStore:
     def _scoped(self, scope: Scope | None) -> Scope:
         """The scope within this profile, its keys as text that every store can keep."""
         scope = scope or Scope()
+        if not isinstance(scope, Scope):
+            raise UsageError(f"{scope!r} is no scope.", hint='For example: Scope(project="shop").')
         if scope.profile not in ("", self._profile):
             raise UsageError(
                 f"This home keeps the profile {self._profile!r}, not {scope.profile!r}.",
@@ -283,6 +288,17 @@ class MemoryStore:
 def _text(text: str) -> str:
     """Halves of surrogate pairs, as undecodable file names have them, written out: no store can keep them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _texts(op: MemoryOp) -> tuple[object, ...]:
+    """What a caller gave as text, whatever it is."""
+    match op:
+        case Add(content):
+            return (content,)
+        case Replace(old_text, content):
+            return (old_text, content)
+        case Remove(old_text):
+            return (old_text,)
 
 
 def _rules(blocked: Blocked) -> str:
