@@ -177,17 +177,33 @@ def test_an_argument_that_is_no_date_is_said(h: Herma) -> None:
 
 
 def test_every_rule_is_reported_with_its_remedy(h: Herma) -> None:
-    said(h, "zeppelin at work", source="subagent")
-    h.transcripts.archive(said(h, "zeppelin of old"))
-    h.transcripts.delete(said(h, "zeppelin gone"))
+    bo = Scope(user="bo")
+    said(h, "zeppelin at work", source="subagent", scope=bo)
+    h.transcripts.archive(said(h, "zeppelin of old", scope=bo))
+    h.transcripts.delete(said(h, "zeppelin gone", scope=bo))
     said(h, "zeppelin of Anna", scope=Scope(user="anna"))
-    mine = said(h, "zeppelin of Bo", scope=Scope(user="bo"))
-    report = h.search("zeppelin", scope=Scope(user="bo"))
+    mine = said(h, "zeppelin of Bo", scope=bo)
+    report = h.search("zeppelin", scope=bo)
     assert sessions(report) == [mine]
-    assert rules(report) == {"hidden source": 1, "archived": 1, "deleted": 1, "another user": 1}
+    assert rules(report) == {"hidden source": 1, "archived": 1, "deleted": 1}
     assert all(one.remedy for one in report.dropped)
     assert len(h.search("zeppelin", include_archived=True).hits) == 3
     assert len(h.search("zeppelin source:subagent").hits) == 1
+
+
+def test_a_search_says_the_same_whether_others_used_the_word_or_not(h: Herma) -> None:
+    anna, bo = Scope(user="anna"), Scope(user="bo")
+    said(h, "good morning", scope=bo)
+    said(h, "zeppelin", scope=anna)
+    said(h, "zeppelin at work", source="subagent", scope=anna)
+    h.transcripts.archive(said(h, "zeppelin of old", scope=anna))
+    h.transcripts.delete(said(h, "zeppelin gone", scope=anna))
+    used, unused = h.search("zeppelin", scope=bo), h.search("balloon", scope=bo)
+    assert used.dropped == unused.dropped == ()
+    assert [note.replace("zeppelin", "balloon") for note in used.notes] == list(unused.notes)
+    near = h.search("mornin zeppeli", scope=bo)
+    assert len(near.hits) == 1
+    assert "zeppelin" not in str(near)
 
 
 def test_what_is_left_out_does_not_use_up_the_places(h: Herma) -> None:

@@ -55,6 +55,8 @@ def wider(query: Query, filters: Filters, dropped: Sequence[Dropped], vocabulary
     alike = _alike(query, vocabulary)
     if alike:
         said = ", ".join(f"{one} for {term}" for term, one in alike.items())
+        if filters.scope and filters.scope.user:  # the words are everybody's: what was found shows those one may see
+            said = "those that are marked"
         yield Attempt(_instead(query, alike), filters, f"Known words that come near were looked for instead: {said}.")
 
 
