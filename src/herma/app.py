@@ -206,16 +206,16 @@ class Herma:
             self._expire_once()
         if context not in get_args(Context):
             raise UsageError(f"{context!r} is no context.", hint=f"There are {', '.join(get_args(Context))}.")
-        scope = Scope(self.settings.profile, (project or "").strip(), (user or "").strip(), chat)
+        scope = Scope(self.settings.profile, _key(project, "project"), _key(user, "user"), _key(chat, "chat"))
         wish = Wish(
-            source=source,
+            source=_key(source, "source"),
             scope=scope,
             system_message=system_message,
             title=title,
             parent=parent,
             model=model,
             circumstances=Circumstances(platform, context, user_name, chat_type, thread),
-            files=lambda: self._files(folder or scope.project),
+            files=lambda: self._files(folder or project),
         )
         return self._opener.resume(resume, wish) if resume else self._opener.new(wish)
 
@@ -339,6 +339,13 @@ class Herma:
             )
         if self._closed:
             raise UsageError("This Herma is closed.", hint="Open it again: Herma.open().")
+
+
+def _key(given: str | None, what: str) -> str:
+    """A name as every store can keep it: half a surrogate pair, as undecodable file names have it, is written out."""
+    if given is not None and not isinstance(given, str):
+        raise UsageError(f"The {what} of a session is text, not {type(given).__name__}.", hint="Give it as a string.")
+    return (given or "").strip().encode("utf-8", "backslashreplace").decode()
 
 
 def _budget(settings: ContextSettings) -> Budget:

@@ -340,3 +340,15 @@ def test_an_origin_may_be_given_by_its_name(home: Path) -> None:
         content = "The build server moved to build.example, port 2222."
         answer = session.call_tool("memory", {"action": "add", "target": "memory", "content": content})
         assert json.loads(answer)["staged"] is True
+
+
+def test_names_that_are_no_text_for_a_database_are_written_out(home: Path) -> None:
+    with Herma.open(home) as h:
+        with h.session(source="a\ud800", project="b\udcff", user="c\ud800", title="d") as session:
+            session.before_model("Where?")
+            session.after_model("There.")
+        (stored,) = h.transcripts.list()
+        assert (stored.source, stored.scope.project, stored.scope.user) == ("a\\ud800", "b\\udcff", "c\\ud800")
+        assert h.search("there", project="b\udcff") is not None
+        with pytest.raises(UsageError):
+            h.session(source=cast(Any, 5))
