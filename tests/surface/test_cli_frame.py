@@ -575,3 +575,12 @@ def test_open_hands_over_home_profile_and_flags(trial: Any, home: Path) -> None:
     assert "did you mean memory.provider?" in trial(body, "--home", str(home)).stderr
     (home / "config.yaml").write_text("memory: [")
     assert trial(body, "--home", str(home)).exit_code == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_output_that_does_not_fit_is_said_plainly() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*PROGRAM, "config", "show"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("herma: The output could not be written: ")
+    assert "Internal" not in done.stderr

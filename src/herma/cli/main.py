@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -14,7 +15,7 @@ import click
 from herma import __version__
 from herma.cli import output
 from herma.cli.frame import Context, HermaGroup
-from herma.errors import HermaError, HermaWarning
+from herma.errors import HermaError, HermaWarning, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,6 +174,12 @@ def _explain(error: BaseException) -> tuple[str, str, int]:
         return sentence, hint, error.exit_code
     if isinstance(error, click.ClickException):
         return error.format_message(), "", error.exit_code
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and not error.filename:
+        return (
+            f"The output could not be written: {error.strerror}.",
+            "Free some space, or send it elsewhere.",
+            StoreError.exit_code,
+        )
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"Internal error: {what}", "Run the command again with --debug, and report what it shows.", EXIT_INTERNAL
 

@@ -122,7 +122,9 @@ def _key(_: click.Context, parameter: click.Parameter, value: str | None) -> str
     if value is not None and not key:
         raise UsageError(f"--{parameter.name} is empty.", hint="Give a name, or leave the option out.")
     if not key.isprintable():
-        raise UsageError(f"--{parameter.name} has characters in it that cannot be printed.")
+        raise UsageError(
+            f"--{parameter.name} has characters in it that cannot be printed.", hint="Leave out what is not text."
+        )
     return key
 
 
