@@ -7,13 +7,13 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from herma import config
 from herma.errors import HermaWarning, StoreError, UsageError
+from herma.parts import part
 from herma.types import Scope, SearchReport, Target
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Herma:
 
     # ── the parts, each made when it is first used, so that no command loads what it does not need ──
 
-    @cached_property
+    @part
     def memory(self) -> MemoryStore:
         """Curated memory: MEMORY.md and USER.md."""
         from herma.curated import MemoryStore
@@ -70,7 +70,7 @@ class Herma:
             alive=self._check_alive,
         )
 
-    @cached_property
+    @part
     def transcripts(self) -> Transcripts:
         """Every message of every session."""
         from herma.store.sqlite.messages import SqliteMessages
@@ -88,7 +88,7 @@ class Herma:
             alive=self._check_alive,
         )
 
-    @cached_property
+    @part
     def index(self) -> Index:
         """Words of all messages; derived, so it may be dropped and rebuilt at any time."""
         from herma.index import Index
@@ -98,7 +98,7 @@ class Herma:
         files = SqliteIndexFiles(self.home, common_cap=self.settings.search.common_cap)
         return Index(files, SqliteFeed(self._database), alive=self._check_alive)
 
-    @cached_property
+    @part
     def tools(self) -> Tools:
         """What a model may call."""
         from herma.tools import Tools
@@ -108,13 +108,13 @@ class Herma:
         tools = [memory_tool(self.memory), session_search_tool(self._searcher, self.transcripts)]
         return Tools(tools, alive=self._check_alive)
 
-    @cached_property
+    @part
     def _database(self) -> Database:
         from herma.store.sqlite.database import Database
 
         return Database(self.home / "herma.db", busy_timeout=self.settings.memory.lock_timeout)
 
-    @cached_property
+    @part
     def _searcher(self) -> Searcher:
         from herma.recall.search import Searcher
         from herma.store.sqlite.reader import SqliteReader
@@ -127,13 +127,13 @@ class Herma:
             alive=self._check_alive,
         )
 
-    @cached_property
+    @part
     def _calls(self) -> SqliteCalls:
         from herma.store.sqlite.calls import SqliteCalls
 
         return SqliteCalls(self._database)
 
-    @cached_property
+    @part
     def _opener(self) -> Opener:
         from herma.opener import Metering, Opener
 

@@ -36,7 +36,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"safety"}),
     frozenset({"config"}),
     frozenset({"configfile", "settings"}),
-    frozenset({"configkey"}),
+    frozenset({"configkey", "parts"}),
     frozenset({"types"}),
     frozenset({"errors"}),
 )
