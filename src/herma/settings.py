@@ -84,6 +84,4 @@ class RetentionSettings:
 class SearchSettings:
     """Search over past sessions."""
 
-    common_cap: int = option(
-        20_000, "How many matches of very common words are ranked.", low=100, high=100_000_000
-    )
+    common_cap: int = option(20_000, "How many matches of very common words are ranked.", low=100, high=100_000_000)
