@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from herma.safety.scan import scan
 from herma.types import DELIMITER, Finding, Scope, Target
 
 RULE = "═" * 46
@@ -41,8 +42,10 @@ def placeholder(name: str, findings: Sequence[Finding]) -> str:
 
 
 def _title(target: Target, scope: Scope) -> str:
+    """A project may be named after a folder of somebody's repository: its name is text from outside too."""
     if target == "memory" and scope.project:
-        return f"PROJECT MEMORY (your notes on {' '.join(scope.project.split())[:80]})"
+        name = " ".join(scope.project.split())[:80]
+        return f"PROJECT MEMORY (your notes on {name if not scan(name) else 'this project'})"
     return HEADERS[target]
 
 
