@@ -276,13 +276,14 @@ class Herma:
         """
         from herma.prompt.ledger import Prices
         from herma.turn.cost import report
+        from herma.turn.prices import read_prices
 
         self._check_alive()
         prices = self.settings.prices
         return report(
             self._calls,
             self.transcripts,
-            Prices(prices.input, prices.output, prices.cache_read, prices.cache_write),
+            read_prices(Prices(prices.input, prices.output, prices.cache_read, prices.cache_write), prices.by_model),
             session=session,
             since=since.timestamp() if isinstance(since, datetime) else since,
             lifetime=prices.cache_minutes * 60.0,

@@ -112,7 +112,7 @@ class Opener:
             return self._continued(Session(replace(parts, system_prompt=stored), history, stored=True))
         said = (f"The prompt was rebuilt: {' or '.join(BINDING)} changed.",) if changed else ()
         parts = replace(parts, info=self._follower(wish, info), warnings=(*parts.warnings, *said))
-        return self._continued(Session(parts, history))
+        return Session(parts, history)  # the new prompt holds memory as it is: nothing is left to tell
 
     def branch(self, session_id: str, wish: Wish, *, after: int | None = None) -> Session:
         """A conversation of its own that begins like another, up to and including the message `after`."""

@@ -64,6 +64,7 @@ class PriceSettings:
 
     input: float = option(0.0, "US dollars per million input tokens; 0 means unknown.", low=0, high=1_000_000)
     output: float = option(0.0, "US dollars per million output tokens; 0 means unknown.", low=0, high=1_000_000)
+    by_model: str = option("", "Input and output prices by model, as in: claude-opus=15/75, gpt-4o=2.5/10.")
     cache_read: float = option(0.1, "Price of reading from the cache, times the input price.", low=0, high=100)
     cache_write: float = option(1.25, "Price of writing to the cache, times the input price.", low=0, high=100)
     cache_minutes: int = option(5, "Minutes that the cache keeps what nobody uses: 5, or 60.", low=1, high=1440)

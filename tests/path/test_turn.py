@@ -135,7 +135,7 @@ def test_a_resumed_session_sends_the_same_bytes_and_is_told_what_changed(home: P
 def test_a_message_from_elsewhere_may_say_anything_about_what_was_told(home: Path, told: str) -> None:
     with Herma.open(home) as h:
         h.memory.apply("memory", Add("Known here."))
-        imported = h.transcripts.start("import")
+        imported = h.transcripts.start("import", system_prompt=h.session(source="import").system_prompt)
         h.transcripts.append(imported, [{"role": "user", "content": "one", "told": told}])
         assert last(h.session(resume=imported).before_model("two")).count("Known here.") == 1
 
@@ -154,6 +154,18 @@ def test_a_changed_identity_is_not_ignored(home: Path) -> None:
         info = h.transcripts.get(again.id)
         assert info is not None
         assert (info.reason, info.conversation) == ("resume", session.id)
+
+
+def test_a_rebuilt_prompt_holds_memory_as_it_is_and_nothing_is_told_twice(home: Path) -> None:
+    with Herma.open(home) as h:
+        with h.session() as session:
+            session.before_model("one")
+            session.after_model("ok")
+        h.memory.apply("memory", Add("Meanwhile."))
+        (home / "SOUL.md").write_text("You are a gardener.")
+        request = h.session(resume=session.id).before_model("two")
+        assert "Meanwhile." in request[0]["content"]
+        assert last(request) == "two"
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallSum:
-    """Calls of one session that have a reason and a source of numbers in common, added up."""
+    """Calls of one session that have a model, a reason and a source of numbers in common, added up."""
 
     session: str
+    model: str
     reason: CallReason
     counts: Counts
     paid: bool

@@ -10,8 +10,9 @@ from types import MappingProxyType
 
 from herma.errors import UsageError
 from herma.ports import WHOLE, Call, CallRows, CallSum
-from herma.prompt.ledger import FIVE_MINUTES, Prices
+from herma.prompt.ledger import FIVE_MINUTES
 from herma.transcript import Transcripts
+from herma.turn.prices import PriceTable
 
 BREAKS = 20
 """How many places at which the prefix broke a report names."""
@@ -78,7 +79,7 @@ class CostReport:
     sessions: tuple[SessionCost, ...]
     total: Tally
     breaks: tuple[Call, ...]
-    prices: Prices
+    prices: PriceTable
     lifetime: float
     _rows: CallRows = field(repr=False, compare=False)
     _members: tuple[str, ...] | None = None
@@ -92,13 +93,15 @@ class CostReport:
         """What one call cost."""
         if call.cost_usd is not None:
             return call.cost_usd
-        return self.prices.cost(call.reusable, call.fresh, call.output) if known(self.prices) else None
+        if not self.prices.knows(call.model):
+            return None
+        return self.prices.of(call.model).cost(call.reusable, call.fresh, call.output)
 
 
 def report(
     rows: CallRows,
     transcripts: Transcripts,
-    prices: Prices,
+    prices: PriceTable,
     *,
     session: str | None = None,
     since: float | None = None,
@@ -119,17 +122,17 @@ def report(
     return CostReport(tuple(sessions), tally(sums, prices), tuple(broken), prices, lifetime, rows, members, start)
 
 
-def tally(sums: Sequence[CallSum], prices: Prices) -> Tally:
+def tally(sums: Sequence[CallSum], prices: PriceTable) -> Tally:
     """Add up. What callers paid counts as they said it; the rest by the prices, if there are any."""
     reasons: Counter[str] = Counter()
     for part in sums:
         reasons[part.reason] += part.calls
-    priced = known(prices)
+    priced = all(prices.knows(part.model) for part in sums) if sums else prices.knows("")
     unpaid = [part for part in sums if not part.paid]
     paid = sum(part.cost_usd for part in sums if part.paid)
-    naive = _price(prices, ((part.naive_reusable, part.naive_fresh, part.output) for part in sums))
-    ours = _price(prices, ((part.reusable, part.fresh, part.output) for part in sums))
-    rest = _price(prices, ((part.reusable, part.fresh, part.output) for part in unpaid))
+    naive = sum(prices.of(part.model).cost(part.naive_reusable, part.naive_fresh, part.output) for part in sums)
+    ours = _price(prices, sums)
+    rest = _price(prices, unpaid)
     return Tally(
         calls=sum(part.calls for part in sums),
         reusable=sum(part.reusable for part in sums),
@@ -184,12 +187,8 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def known(prices: Prices) -> bool:
-    return prices.input > 0 or prices.output > 0
-
-
-def _price(prices: Prices, parts: Iterable[tuple[int, int, int]]) -> float:
-    return sum(prices.cost(*part) for part in parts)
+def _price(prices: PriceTable, parts: Iterable[CallSum]) -> float:
+    return sum(prices.of(part.model).cost(part.reusable, part.fresh, part.output) for part in parts)
 
 
 def _conversation(rows: CallRows, transcripts: Transcripts, session: str) -> tuple[str, ...]:

@@ -63,5 +63,5 @@ def _call(row: Sequence[Any]) -> Call:
 
 
 def _sum(row: Sequence[Any]) -> CallSum:
-    session, reason, counts, paid, *numbers = row
-    return CallSum(session, reason, counts, bool(paid), *numbers)
+    session, model, reason, counts, paid, *numbers = row
+    return CallSum(session, model, reason, counts, bool(paid), *numbers)

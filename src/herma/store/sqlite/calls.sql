@@ -23,15 +23,15 @@ SELECT c.session, c.at, c.reusable, c.fresh, c.reason, c.naive_reusable, c.naive
  ORDER BY c.at DESC, c.id DESC LIMIT :limit;
 
 -- sums --
-SELECT c.session, c.reason, c.counts, c.cost_usd IS NOT NULL AS paid, count(*), sum(c.reusable), sum(c.fresh),
+SELECT c.session, c.model, c.reason, c.counts, c.cost_usd IS NOT NULL AS paid, count(*), sum(c.reusable), sum(c.fresh),
        sum(c.output), sum(c.naive_reusable), sum(c.naive_fresh), total(c.cost_usd), min(c.at), max(c.at)
   FROM calls c
  WHERE c.at >= :since
- GROUP BY c.session, c.reason, c.counts, paid;
+ GROUP BY c.session, c.model, c.reason, c.counts, paid;
 
 -- sums_of --
-SELECT c.session, c.reason, c.counts, c.cost_usd IS NOT NULL AS paid, count(*), sum(c.reusable), sum(c.fresh),
+SELECT c.session, c.model, c.reason, c.counts, c.cost_usd IS NOT NULL AS paid, count(*), sum(c.reusable), sum(c.fresh),
        sum(c.output), sum(c.naive_reusable), sum(c.naive_fresh), total(c.cost_usd), min(c.at), max(c.at)
   FROM calls c
  WHERE c.session IN (SELECT value FROM json_each(:sessions)) AND c.at >= :since
- GROUP BY c.session, c.reason, c.counts, paid;
+ GROUP BY c.session, c.model, c.reason, c.counts, paid;
