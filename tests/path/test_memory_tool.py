@@ -271,3 +271,9 @@ def test_the_schema_is_plain_and_stable(model: Model) -> None:
     assert not {"anyOf", "oneOf", "allOf", "not"} & set(parameters), "some backends refuse combinators at the top"
     parameters["required"].append("changed")
     assert model.h.tools.schemas() == model.session.tools
+
+
+def test_an_entry_that_is_too_long_by_itself_is_to_be_shortened_not_traded(model: Model) -> None:
+    model(action="add", content="a fact")
+    answer = model(action="add", content="x" * 3000)
+    assert answer["error"].endswith("Shorten it.")

@@ -185,7 +185,7 @@ def test_a_proposal_that_no_longer_fits_stays_in_the_inbox(home: Path) -> None:
         assert [pending.id for pending in h.memory.pending()] == [staged.pending]
         h.memory.apply("memory", Remove("y"))
         assert h.memory.approve(staged.pending).ok
-        assert "approved proposal" in h.memory.history()[0].reason
+        assert "approved proposal 1 of the agent" in h.memory.history()[0].reason
 
 
 def in_child(work: Callable[[], None]) -> int:

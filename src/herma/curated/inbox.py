@@ -14,7 +14,6 @@ from herma.types import (
     Blocked,
     MemoryOp,
     MemoryOutcome,
-    Origin,
     Pending,
     Staged,
     Who,
@@ -59,12 +58,11 @@ class ApprovalQueue:
         pending = self._waiting(pending_id, by)
         origin = pending.author
         author = Author(by.who, origin.origin, origin.session, origin.message)
-        proposer = origin.who if origin.who is not by.who else Origin.USER_SAID
         outcome = self._writer.write(
             Place.of(pending.target, pending.scope),
             pending.operations,
             author,
-            f"approved proposal {pending_id} by {proposer}" + (f": {pending.reason}" if pending.reason else ""),
+            f"approved proposal {pending_id}{_by(origin.who)}" + (f": {pending.reason}" if pending.reason else ""),
         )
         if outcome.ok:
             self._inbox.decide(pending_id, "approved", self._clock())
@@ -86,3 +84,8 @@ class ApprovalQueue:
             f"Nothing with the number {pending_id} is waiting.",
             hint="`herma memory pending` lists what is waiting.",
         )
+
+
+def _by(who: Who) -> str:
+    """Whose proposal it was, in words for the history; a person's own needs no name."""
+    return {Who.TOOL: " of the agent", Who.USER: ""}.get(who, f" by {who.value}")

@@ -231,7 +231,8 @@ def _retry(outcome: OverBudget | NoMatch | Ambiguous, context: ToolContext, *, c
         return {**answer, "matches": _listed(outcome.matches)}
     answer["current_entries"] = _listed(outcome.entries)
     if isinstance(outcome, OverBudget):
-        answer["error"] += " Do both in one call with operations, now."
+        if outcome.needed - outcome.used <= outcome.limit:  # what is new would fit, if something old went
+            answer["error"] += " Do both in one call with operations, now."
         answer["suggestions"] = [
             {"action": s.action, "entries": list(s.entries), "frees": s.frees, "why": s.why}
             for s in outcome.suggestions
