@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from herma import Herma
+from herma.errors import UsageError
 from herma.types import Scope, SearchReport
 
 
@@ -189,6 +190,13 @@ def test_every_rule_is_reported_with_its_remedy(h: Herma) -> None:
     assert all(one.remedy for one in report.dropped)
     assert len(h.search("zeppelin", include_archived=True).hits) == 3
     assert len(h.search("zeppelin source:subagent").hits) == 1
+
+
+def test_a_turn_beside_a_match_is_shown_only_if_it_passes_the_filters(h: Herma) -> None:
+    said(h, "Where does the zeppelin land in autumn?", "On the field behind the lake.")
+    every = h.search("zeppelin autumn", level="message")
+    assert {hit.role for hit in every.hits} == {"user", "assistant"}
+    assert {hit.role for hit in h.search("zeppelin autumn role:user", level="message").hits} == {"user"}
 
 
 def test_a_search_says_the_same_whether_others_used_the_word_or_not(h: Herma) -> None:
@@ -375,3 +383,16 @@ def test_tool_names_and_arguments_are_found(h: Herma) -> None:
     h.transcripts.append(session, [{"role": "assistant", "content": None, "tool_calls": [call]}])
     assert sessions(h.search("launch_rocket")) == [session]
     assert sessions(h.search("39A")) == [session]
+
+
+def test_slips_of_the_caller_are_said_and_no_time_breaks_a_search(home: Path) -> None:
+    wrong: list[dict[str, Any]] = [{"level": "page"}, {"limit": "3"}, {"sort": "best"}]
+    with Herma.open(home) as h:
+        for text in (None, 5):
+            with pytest.raises(UsageError):
+                h.search(cast(Any, text))
+        for more in wrong:
+            with pytest.raises(UsageError):
+                h.search("login", **more)
+        for moment in (float("nan"), float("inf"), -1e300):
+            assert any("no date" in note for note in h.search("login", since=moment).notes)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
+from herma.errors import UsageError
 from herma.ports import Head, TextIndex, TranscriptReader
 from herma.recall.dates import Span, read_value
 from herma.recall.gather import INDEXES, SCANS, Gathered, Gatherer
@@ -26,6 +27,8 @@ Level = Literal["session", "message"]
 Sort = Literal["newest", "oldest"] | None
 MOST_HITS = 200
 """More than anybody reads."""
+_FAR = 200_000_000_000
+"""Seconds from 1970 that still have a date (the year 8307); neither infinity nor what is no number is below it."""
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ class Searcher:
         Without `scope` everything in the home is searched; with it, what belongs to the same user.
         """
         self._alive()
+        _check(text, limit, level, sort)
         began = time.perf_counter()
         query = parse(text, self._clock())
         query = replace(
@@ -312,4 +316,16 @@ def _moment(value: str | float | None, now: float) -> float | None:
     if isinstance(value, str):
         span = read_value(value, now)
         return span.since if span else None
-    return value
+    return value if value is None or abs(value) < _FAR else None
+
+
+def _check(text: object, limit: object, level: str, sort: str | None) -> None:
+    """A slip of the caller's is said, instead of being taken for something else."""
+    if not isinstance(text, str):
+        raise UsageError(f"A query is text, not {type(text).__name__}.", hint='For example: search("login bug").')
+    if not isinstance(limit, int):
+        raise UsageError(f"The limit is a whole number, not {limit!r}.", hint="For example: limit=3.")
+    if level not in get_args(Level):
+        raise UsageError(f"{level!r} is no level.", hint=f"There are {', '.join(get_args(Level))}.")
+    if sort not in (None, "newest", "oldest"):
+        raise UsageError(f"{sort!r} is no order.", hint="There are newest and oldest; by relevance without it.")
