@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from herma import Add, Herma, Remove
-from herma.errors import UsageError
+from herma.errors import StoreError, UsageError
 from herma.testing.prefix import watch_prefixes
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": '{"a":  1}'}}
@@ -129,6 +129,45 @@ def test_a_resumed_session_sends_the_same_bytes_and_is_told_what_changed(home: P
         assert request[: len(before)] == before
         assert last(request).count("While it was closed.") == 1
         assert "Told." not in last(request)
+
+
+def test_what_was_written_by_hand_before_the_session_is_known_when_it_is_resumed(home: Path) -> None:
+    memory = home / "memories" / "MEMORY.md"
+    memory.parent.mkdir()
+    memory.write_text("By hand.")
+    with Herma.open(home) as h:
+        with h.session() as session:
+            session.before_model("one")
+            session.after_model("ok")
+        memory.write_text("By hand.\n§\nLater.")
+        told = last(h.session(resume=session.id).before_model("two"))
+        assert "+ Later." in told
+        assert "By hand." not in told
+
+
+def test_what_could_not_be_stored_was_not_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Herma.open(home) as h, h.session() as session:
+        session.before_model("one")
+        session.after_model("ok")
+        h.memory.apply("memory", Add("News."))
+        with monkeypatch.context() as broken:
+            broken.setattr(h.transcripts, "append", _fail)
+            with pytest.raises(StoreError):
+                session.before_model("two")
+        assert "News." in last(session.before_model("two"))
+
+
+def _fail(*_: object) -> None:
+    raise StoreError("The disk is full.")
+
+
+def test_every_turn_may_try_again_to_write_memory(home: Path) -> None:
+    with Herma.open(home) as h, h.session() as session:
+        missing = {"action": "remove", "target": "memory", "old_text": "nothing like it"}
+        for turn in ("one", "two"):
+            session.before_model(turn)
+            answers = [json.loads(session.call_tool("memory", missing)) for _ in range(4)]
+            assert ["Stop trying" in answer["error"] for answer in answers] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("told", ["v1", "[]", "5", '{"memory": 5}', '{"memory": "\\ud800"}', "[" * 100_000])
