@@ -23,6 +23,7 @@ from herma.session import NOWHERE, Circumstances, Parts, Session
 from herma.tools import Tools
 from herma.transcript import Transcripts
 from herma.transcript.log import new_session_id
+from herma.transcript.replay import sendable
 from herma.turn.account import before
 from herma.turn.window import Budget, hold
 from herma.types import Message, Scope, SessionInfo
@@ -211,7 +212,8 @@ class Opener:
             if before is None or before in chain:
                 break
             chain.append(before)
-        return [message for session in reversed(chain) for message in self._transcripts.messages(session.id)]
+        messages = [one for session in reversed(chain) for one in self._transcripts.messages(session.id)]
+        return sendable(messages)
 
     def _continued(self, session: Session) -> Session:
         session.remember_what_was_told()

@@ -18,9 +18,13 @@ class MemorySettings:
     user_profile_enabled: bool = option(True, "Show the user profile (USER.md) to the model.", project=True)
     memory_char_limit: int = option(2200, "Characters that MEMORY.md may hold.", low=1, high=1_000_000, project=True)
     user_char_limit: int = option(1375, "Characters that USER.md may hold.", low=1, high=1_000_000, project=True)
-    provider: str = option("", "External memory backend; empty means none.")
+    provider: str = option("", "External memory backend; empty means none. Read by a later version.")
     nudge_interval: int = option(
-        10, "User turns between reminders to save memories; 0 means never.", low=0, high=100_000, project=True
+        10,
+        "User turns between reminders to save memories; 0: never. Read by a later version.",
+        low=0,
+        high=100_000,
+        project=True,
     )
     write_approval: bool = option(False, "Hold memory writes in the inbox until a person approves them.")
     live_updates: bool = option(True, "Tell a running session about changes made to memory elsewhere.", project=True)

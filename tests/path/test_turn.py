@@ -364,3 +364,17 @@ def test_for_any_order_of_writes_and_turns_the_model_knows_the_file(
                     known |= {line[2:] for line in told.splitlines() if line.startswith("+ ")}
                     assert known == set(h.memory.entries("memory"))
                     session.after_model("ok")
+
+
+def test_a_result_that_came_after_its_turn_was_closed_elsewhere_is_kept_but_not_sent(home: Path) -> None:
+    with Herma.open(home) as h, Herma.open(home) as other:
+        first = h.session()
+        first.before_model("go")
+        first.after_model({"role": "assistant", "content": None, "tool_calls": [CALL]})
+        second = other.session(resume=first.id)
+        second.before_model("still there?")
+        second.after_model("yes")
+        first.after_model({"role": "tool", "tool_call_id": "call_1", "content": "late"})
+        roles = [message["role"] for message in h.session(resume=first.id).before_model("on")]
+        assert roles == ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "user"]
+        assert "late" in [message.content for message in h.transcripts.messages(first.id)]

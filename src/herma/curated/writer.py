@@ -154,7 +154,12 @@ class Writer:
             notes = {note.text: note for note in carried_over((), entries, known, self._clock())}
             new = NewChange(author, "adopt", notes=notes)
             done = self._documents.swap(place, document.version, join(entries), new)
-            return Applied(message=f"Adopted as {len(entries)} entries.", change=done, backup=backup, **size)
+            return Applied(
+                message=f"Adopted as {len(entries)} {'entry' if len(entries) == 1 else 'entries'}.",
+                change=done,
+                backup=backup,
+                **size,
+            )
 
         return self._changing(place, take_in)
 

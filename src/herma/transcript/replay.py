@@ -29,6 +29,24 @@ def with_addition(content: Content, addition: str) -> Content:
     return f"{content}\n\n{addition}" if content else addition
 
 
+def sendable(messages: Iterable[Message]) -> list[Message]:
+    """Messages that a model accepts in this order: a tool's result only where it answers a call that waits for it.
+
+    Two programs that go on with one session may leave a result behind that came after its turn was closed.
+    """
+    kept: list[Message] = []
+    waiting: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            if message.tool_call_id not in waiting:
+                continue
+            waiting.discard(message.tool_call_id or "")
+        elif message.role == "assistant":
+            waiting = {str(call.get("id", "")) for call in message.tool_calls}
+        kept.append(message)
+    return kept
+
+
 def unanswered(messages: Sequence[Message]) -> list[str]:
     """Tool calls at the end of a conversation that have no result: models refuse a request that leaves them open."""
     answered: set[str] = set()
