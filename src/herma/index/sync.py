@@ -200,9 +200,7 @@ class Index:
             self._trouble = ""
         except StoreBusy:
             pass
-        except IndexUnusable as error:
-            self._trouble = str(error)
-        except StoreError as error:
+        except (IndexUnusable, StoreError) as error:
             self._trouble = str(error)
 
     def _check(self, *, thorough: bool) -> Verified:

@@ -91,10 +91,6 @@ class CuratedDocuments(Protocol):
         """Keep a copy of the document under a name of its own. → that name."""
         ...
 
-    def close(self) -> None:
-        """Let go of everything. Later calls are an error."""
-        ...
-
 
 class CuratedHistory(Protocol):
     """Rows about curated memory: its changes, and what is known about each entry."""

@@ -67,8 +67,6 @@ class TextIndex(Protocol):
         """Something found does not look right: have the index checked in the background, at most once a minute."""
         ...
 
-    def close(self) -> None: ...
-
 
 # ── where the text index is kept ──
 

@@ -118,9 +118,6 @@ class CuratedFiles:
             raise StoreError(f"{path} could not be backed up: {exc.strerror}.") from exc
         raise StoreError(f"Too many backups of {path} within one second.", hint="Try again.")
 
-    def close(self) -> None:
-        """Nothing is held between calls."""
-
     @contextmanager
     def _one_thread(self, place: Place, lock: Path) -> Iterator[None]:
         """Threads of this process take turns, also where the file system has no locks."""
