@@ -169,7 +169,7 @@ class Herma:
         settings = config.load(home=home, profile=profile, flags=given)
         if settings.store.url:
             raise UsageError(
-                f"This version keeps memory in the home only, not at {settings.store.url.split('@')[-1]!r}.",
+                "This version keeps memory in the home only, and store.url names another place.",
                 hint="Leave store.url empty.",
             )
         return cls(settings, clock=clock)

@@ -25,6 +25,13 @@ def memory_file(home: Path) -> Path:
     return home / "memories" / "MEMORY.md"
 
 
+@pytest.mark.parametrize("url", ["postgresql://me:s3cret@h/db", "postgresql://h/db?password=s3cret", "password=s3cret"])
+def test_an_address_that_is_refused_is_not_printed(home: Path, url: str) -> None:
+    with pytest.raises(UsageError, match=r"store\.url") as caught:
+        Herma.open(home, url)
+    assert "s3cret" not in f"{caught.value} {caught.value.hint}"
+
+
 def test_the_prompt_is_frozen_and_the_next_session_sees_what_was_written(home: Path) -> None:
     with Herma.open(home) as h:
         h.memory.apply("memory", Add("The project uses pytest."))
