@@ -67,7 +67,7 @@ def timed(work: Callable[[], object]) -> float:
 def measure(
     count: int, folder: Path, append: Callable[[int, list[tuple[str, str]]], None], ask: Callable[[str], int]
 ) -> dict[str, Any]:
-    """Append everything message by message, then turn by turn, then ask."""
+    """Append everything message by message, then turn by turn; then ask, with everything indexed and opened anew."""
     single: list[float] = []
     for session, role, text in corpus(count):
         single.append(timed(lambda s=session, r=role, t=text: append(s, [(r, t)])))  # type: ignore[misc]
@@ -79,6 +79,7 @@ def measure(
         if len(batch) == TURN:
             turns.append(timed(lambda n=number, b=tuple(batch): append(10**6 + n // PER_SESSION, list(b))))  # type: ignore[misc]
             batch = []
+    reopen()
     ask("warm")
     answers: dict[str, Any] = {}
     for kind, questions in QUESTIONS.items():
@@ -116,10 +117,15 @@ def hermes(count: int, folder: Path) -> dict[str, Any]:
         for role, text in messages:
             db.append_message(f"s{session}", role, content=text)
 
+    def reopen() -> None:
+        nonlocal db
+        db.close()
+        db = SessionDB(folder / "state.db")
+
     def ask(question: str) -> int:
         return len(json.loads(session_search(query=question, db=db, limit=3)).get("results", []))
 
-    result = measure(count, folder, append, ask)
+    result = measure(count, folder, append, reopen, ask)
     db.close()
     return result
 
@@ -135,16 +141,16 @@ def herma(count: int, folder: Path) -> dict[str, Any]:
             known[session] = h.transcripts.start("cli")
         h.transcripts.append(known[session], [{"role": role, "content": text} for role, text in messages])
 
-    first = True
+    def reopen() -> None:
+        nonlocal h
+        h.index.wait()
+        h.close()
+        h = Herma.open(folder)
 
     def ask(question: str) -> int:
-        nonlocal first
-        if first:
-            h.index.wait()
-            first = False
         return len(json.loads(h.tools.call("session_search", {"query": question, "limit": 3}))["results"])
 
-    result = measure(count, folder, append, ask)
+    result = measure(count, folder, append, reopen, ask)
     h.close()
     return result
 
