@@ -65,7 +65,11 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def measure(
-    count: int, folder: Path, append: Callable[[int, list[tuple[str, str]]], None], ask: Callable[[str], int]
+    count: int,
+    folder: Path,
+    append: Callable[[int, list[tuple[str, str]]], None],
+    reopen: Callable[[], None],
+    ask: Callable[[str], int],
 ) -> dict[str, Any]:
     """Append everything message by message, then turn by turn; then ask, with everything indexed and opened anew."""
     single: list[float] = []

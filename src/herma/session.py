@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from herma.curated.live import LiveMemory
+from herma.curated.trust import Heard
 from herma.errors import UsageError
 from herma.ports import CallRows, TokenCounter
 from herma.prompt.budget import Plan
@@ -35,6 +36,8 @@ from herma.types import Author, Content, Message, Origin, SessionInfo, Usage, Wh
 CacheMarks: TypeAlias = Literal["5m", "1h"]
 """How long a provider that wants to be told should keep the prefix."""
 _LIVES: Mapping[str, float] = {"5m": FIVE_MINUTES, "1h": ONE_HOUR}
+_REMEMBERED = 1_000
+"""Messages of a resumed conversation that are looked at for words from outside."""
 _CUT_OFF = "[This reply was interrupted.]"
 _NOT_RUN = "[Interrupted before this tool had run.]"
 
@@ -91,7 +94,10 @@ class Session:
         self._open = True
         self._seen: dict[str, str] = {}
         self._goes_on_from: SessionInfo | None = None
+        self._heard = Heard()
+        self._asked: dict[str, str] = {}
         self._take(parts)
+        self._listen(self._history[-_REMEMBERED:])
 
     def _take(self, parts: Parts) -> None:
         """What is fixed from here on."""
@@ -111,7 +117,7 @@ class Session:
         self._anchored = False
         self._told_at_start = parts.memory.told
         author = Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=self.id)
-        self._context = ToolContext(parts.info.scope, author)
+        self._context = ToolContext(parts.info.scope, author, heard=self._heard)
 
     # ── one turn ──
 
@@ -166,7 +172,7 @@ class Session:
         if not isinstance(text, str):
             raise UsageError(f"What was heard is text, not {type(text).__name__}.", hint="Give it as a string.")
         try:
-            self._context.turn.outside.append((text, Origin(origin)))
+            self._heard.add(text, Origin(origin))
         except ValueError as exc:
             known = ", ".join(each.value for each in Origin)
             raise UsageError(f"{origin!r} is no origin.", hint=f"There are {known}.") from exc
@@ -252,6 +258,8 @@ class Session:
         self.interrupt()
         self._context = replace(self._context, turn=Turn())
         clean = _cleaned(text)
+        if recall:
+            self._heard.add(recall, Origin.TOOL_OUTPUT)
         additions = [fence(recall, kind="recall"), self._memory_update()]
         sent = with_addition(clean, "\n\n".join(filter(None, additions)))
         message = Message("user", clean, sent=sent if sent != clean else None, told=self._parts.memory.told)
@@ -278,8 +286,18 @@ class Session:
         ids = self._parts.transcripts.append(self.id, weighed)
         stored = [replace(message, id=id_, session_id=self.id) for message, id_ in zip(weighed, ids, strict=True)]
         self._history += stored
+        self._listen(stored)
         account.add(stored)
         return stored
+
+    def _listen(self, messages: Sequence[Message]) -> None:
+        """Remember who said what. What our own memory tool answers is known already; other tools are outside."""
+        for message in messages:
+            self._asked |= {str(call.get("id")): str(_function(call).get("name")) for call in message.tool_calls}
+            if message.role == "user":
+                self._heard.add(text_of(message.content), Origin.USER_SAID)
+            elif message.role == "tool" and self._asked.get(message.tool_call_id or "") != "memory":
+                self._heard.add(text_of(message.content), Origin.TOOL_OUTPUT)
 
     def _start(self) -> None:
         info = self.info
@@ -361,3 +379,8 @@ def _cleaned(content: Content) -> Content:
             {**part, "text": sanitize(part["text"])} if isinstance(part.get("text"), str) else part for part in content
         ]
     return sanitize(content) if content is not None else None
+
+
+def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call.get("function")
+    return function if isinstance(function, Mapping) else {}

@@ -21,10 +21,19 @@ def read_project_files(folder: str | Path | None) -> list[tuple[str, str]]:
         return []
     found: dict[str, str] = {}
     for name in PROJECT_FILES:
-        text = _read(Path(folder) / name)
+        path = Path(folder) / name
+        text = _read(path) if _stays_inside(path) else ""
         if text.strip() and text not in found.values():
             found[name] = text
     return list(found.items())
+
+
+def _stays_inside(path: Path) -> bool:
+    """Whether a file of somebody's repository is in it: a link out of it would show the model any file at all."""
+    try:
+        return path.resolve().is_relative_to(path.parent.resolve())
+    except (OSError, RuntimeError):  # a link that leads nowhere, or round in circles
+        return False
 
 
 def _read(path: Path) -> str:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from herma.curated import MemoryStore
-from herma.curated.trust import repeats
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.types import (
     CATEGORIES,
@@ -180,12 +179,9 @@ def _text(fields: Json, name: str) -> str:
 
 
 def _author(ops: Sequence[MemoryOp], context: ToolContext) -> Author:
-    """The model's own conclusion, unless it says again what the turn was fed from outside."""
-    said = [op.content for op in ops if not isinstance(op, Remove)]
-    for text, origin in context.turn.outside:
-        if any(repeats(content, [text]) for content in said):
-            return replace(context.author, origin=origin)
-    return context.author
+    """The model's own conclusion, unless it says again what somebody outside said."""
+    outsider = context.heard.outsider(op.content for op in ops if not isinstance(op, Remove))
+    return context.author if outsider is None else replace(context.author, origin=outsider)
 
 
 # ── wording the answer ──

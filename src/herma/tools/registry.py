@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from herma.curated.trust import Heard
 from herma.errors import HermaError
 from herma.types import Author, Origin, Scope, Who
 
@@ -18,19 +19,19 @@ _AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 
 @dataclass(slots=True)
 class Turn:
-    """What one turn knows while it runs: how often a write did not fit, and which texts came from outside."""
+    """What one turn knows while it runs: how often a write did not fit."""
 
     failures: int = 0
-    outside: list[tuple[str, Origin]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """For whom a tool is called: scope and session, and the turn it belongs to."""
+    """For whom a tool is called: scope and session, the turn it belongs to, and what the conversation was told."""
 
     scope: Scope = _HOME
     author: Author = _AGENT
     turn: Turn = field(default_factory=Turn)
+    heard: Heard = field(default_factory=Heard)
 
 
 @dataclass(frozen=True, slots=True)

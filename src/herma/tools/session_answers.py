@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from herma.prompt.fence import neutralize
 from herma.recall.window import Line
 from herma.tools.registry import Json
 from herma.types import SearchReport, SessionInfo
@@ -71,7 +72,7 @@ def shape(line: Line) -> Json:
     shown: Json = {
         "id": message.id,
         "role": message.role,
-        "content": line.text if message.content is not None else None,
+        "content": neutralize(line.text) if message.content is not None else None,
         "timestamp": message.timestamp,
     }
     if message.tool_name:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from herma.prompt.fence import neutralize
 from herma.recall.match import Unit, units
 from herma.recall.query import parse
 from herma.recall.rules import HIDDEN_SOURCES, live_sessions
@@ -157,7 +158,7 @@ class _Desk:
             "title": session.title or next((one.title for one in reversed(members) if one.title), None),
             "matched_role": hit.role,
             "match_message_id": hit.message_id,
-            "snippet": hit.snippet,
+            "snippet": neutralize(hit.snippet),
             "bookend_start": [shape(line) for line in view.start],
             "messages": [shape(line) for line in view.messages],
             "bookend_end": [shape(line) for line in view.end],

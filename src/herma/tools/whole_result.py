@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from herma.prompt.fence import neutralize
 from herma.tools.registry import Json
 from herma.tools.session_answers import error
 from herma.transcript import Transcripts
@@ -28,7 +29,7 @@ def whole_result(transcripts: Transcripts, session_id: str | None, call_id: str,
                     "message_id": message.id,
                     "characters": len(text),
                     "offset": max(0, offset),
-                    "content": page,
+                    "content": neutralize(page),
                 }
                 if max(0, offset) + PAGE < len(text):
                     answer["next_offset"] = max(0, offset) + PAGE
