@@ -23,9 +23,9 @@ SELECT m.id,
 SELECT id FROM messages ORDER BY id DESC LIMIT :limit;
 
 -- titled --
--- Sessions whose title contains every word, and the first message of each.
+-- Sessions whose title contains every word, and the first message of each. Only titles are looked through, by their index.
 SELECT s.id, (SELECT min(m.id) FROM messages m WHERE m.session = s.key AND m.hidden <> 'rewound')
-  FROM sessions s
+  FROM sessions s INDEXED BY sessions_by_title
  WHERE s.title IS NOT NULL AND s.deleted IS NULL
    AND NOT EXISTS (SELECT 1 FROM json_each(:words) w WHERE instr(lower(s.title), w.value) = 0)
  ORDER BY s.last_active DESC
