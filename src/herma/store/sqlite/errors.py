@@ -16,23 +16,30 @@ def translated(path: Path) -> Iterator[None]:
     """Run the block; what SQLite raises becomes one sentence about `path`."""
     try:
         yield
-    except (apsw.BusyError, apsw.LockedError) as exc:
-        raise StoreBusy(
-            f"{path} is in use by another process and did not become free in time.",
-            hint="Wait for the other process, or stop it, and try again.",
-        ) from exc
-    except apsw.FullError as exc:
-        raise StoreError(
-            f"The disk is full: nothing was written to {path}.", hint="Free some space and try again."
-        ) from exc
-    except (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError) as exc:
-        raise StoreError(
-            f"{path} cannot be written ({exc}).", hint="Check the permissions of the file and of its folder."
-        ) from exc
-    except (apsw.CorruptError, apsw.NotADBError) as exc:
-        raise StoreError(
-            f"{path} is damaged ({exc}).",
-            hint="`herma doctor --repair` brings back every readable row; `herma backup list` shows the backups.",
-        ) from exc
     except apsw.Error as exc:
-        raise StoreError(f"{path}: {exc}.", hint="Run the command again with --debug for details.") from exc
+        raise translation(path, exc) from exc
+
+
+def translation(path: Path, error: apsw.Error) -> StoreError:
+    """The error to raise instead."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreBusy(
+                f"{path} is in use by another process and did not become free in time.",
+                hint="Wait for the other process, or stop it, and try again.",
+            )
+        case apsw.FullError():
+            return StoreError(
+                f"The disk is full: nothing was written to {path}.", hint="Free some space and try again."
+            )
+        case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.CantOpenError():
+            return StoreError(
+                f"{path} cannot be written ({error}).", hint="Check the permissions of the file and of its folder."
+            )
+        case apsw.CorruptError() | apsw.NotADBError():
+            return StoreError(
+                f"{path} is damaged ({error}).",
+                hint="`herma doctor --repair` brings back every readable row; `herma backup list` shows the backups.",
+            )
+        case _:
+            return StoreError(f"{path}: {error}.", hint="Run the command again with --debug for details.")
