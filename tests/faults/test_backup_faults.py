@@ -282,6 +282,10 @@ def test_what_does_not_fit_its_manifest_or_is_not_ours_is_refused(
     assert not list(home.glob(".restore*"))
 
 
+def unpacked(archive: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompressobj().decompress(archive)
+
+
 def test_a_backup_that_was_changed_or_cut_is_found_out(home: Path) -> None:
     fill(home, "old")
     made = backup.create(home, name="good")
@@ -297,7 +301,9 @@ def test_a_backup_that_was_changed_or_cut_is_found_out(home: Path) -> None:
         os.utime(made.path)
         again = look_at(made.path)
         assert again.verified is None, "the mark was for another file"
-        assert not backup.verify(again).ok
+        if backup.verify(again).ok:  # some bits of a frame's header mean nothing: then what comes out is the same
+            assert unpacked(made.path.read_bytes()) == unpacked(raw)
+            continue
         with pytest.raises(HermaError):
             restore(home, again)
     assert seen(home) == (["old"], {"old"}, "old")

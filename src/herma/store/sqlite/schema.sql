@@ -12,7 +12,7 @@ CREATE TABLE meta (
 -- so the chain has no gaps. state: open (intended; of the newest one only the file can tell whether it happened, an older one did),
 -- done (recorded after it happened: a hand edit), void (never happened).
 CREATE TABLE curated_changes (
-    id          INTEGER PRIMARY KEY, -- rows are never deleted, so no id comes twice
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
     at          REAL NOT NULL,
     profile     TEXT NOT NULL,
     project     TEXT NOT NULL,
