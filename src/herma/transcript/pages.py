@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
 
 from herma.transcript.export import Told
-from herma.transcript.wire import text_of
-from herma.types import Content, Message, SessionInfo
+from herma.transcript.wording import called, words_of
+from herma.types import Message, SessionInfo
 
 Conversation = tuple[Told, Iterable[Message]]
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -49,10 +47,10 @@ def markdown(conversations: Iterable[Conversation]) -> Iterator[str]:
 
 def _markdown_message(message: Message) -> str:
     pieces = [f"\n## {_plain(_who(message))} · {moment(message.timestamp)}\n"]
-    text = _plain(_words(message.content)).strip("\n")
+    text = _plain(words_of(message.content)).strip("\n")
     if text.strip():
         pieces.append(_fenced(text) if message.role in _TOOLS else f"\n{text}\n")
-    for name, arguments in map(_call, message.tool_calls):
+    for name, arguments in (called(call, indent=2) for call in message.tool_calls):
         pieces.append(f"\nCalls `{_plain(name)}`:\n{_fenced(_plain(arguments))}")
     return "".join(pieces)
 
@@ -89,12 +87,15 @@ def _article(message: Message) -> str:
     pieces = [f'<article class="{_html(kind)}">{heading}\n']
     if message.reasoning:
         pieces.append(_folded("thinking", message.reasoning))
-    text = _words(message.content).strip("\n")
+    text = words_of(message.content).strip("\n")
     if text.strip():
         body = f'<pre dir="auto">{_html(text)}</pre>\n'
         long = role == "tool" and len(text) > 1_000
         pieces.append(f"<details><summary>{len(text):,} characters</summary>{body}</details>\n" if long else body)
-    pieces += [_folded(f"calls {name}", arguments) for name, arguments in map(_call, message.tool_calls)]
+    pieces += [
+        _folded(f"calls {name}", arguments)
+        for name, arguments in (called(call, indent=2) for call in message.tool_calls)
+    ]
     return "".join([*pieces, "</article>\n"])
 
 
@@ -127,29 +128,6 @@ def _facts(session: SessionInfo) -> list[str]:
 def _who(message: Message) -> str:
     who = f"{message.role}: {message.tool_name}" if message.tool_name and message.role in _TOOLS else message.role
     return f"{who} ({message.hidden})" if message.hidden else who
-
-
-def _words(content: Content) -> str:
-    """The text; what is no text is named with its size."""
-    if not isinstance(content, list):
-        return text_of(content)
-    return "\n".join(_part(part) for part in content)
-
-
-def _part(part: dict[str, Any]) -> str:
-    if isinstance(part.get("text"), str):
-        return str(part["text"])
-    return f"[{part.get('type') or 'part'}: {len(json.dumps(part, ensure_ascii=False)):,} characters]"
-
-
-def _call(call: dict[str, Any]) -> tuple[str, str]:
-    """Name and arguments of a tool call, whatever its shape."""
-    function = call.get("function")
-    inner = function if isinstance(function, dict) else call
-    name, arguments = inner.get("name"), inner.get("arguments", inner.get("input"))
-    if not isinstance(name, str):
-        return "a tool", json.dumps(call, ensure_ascii=False, indent=2)
-    return name, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, indent=2)
 
 
 def _html(text: str) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Any
 
 from herma.cli import output
 from herma.cli.sessions.wording import count, one_line, when
-from herma.transcript.wire import text_of
-from herma.types import Content, Message
+from herma.transcript.wording import called, words_of
+from herma.types import Message
 
 LONGEST_TEXT = 2_000
 LONGEST_RESULT = 400
@@ -26,9 +24,9 @@ def write_message(message: Message, *, anchor: bool = False, full: bool = False)
     _header(message, anchor)
     if message.reasoning and full:
         _body(f"(thinking) {message.reasoning}", whole=True, role="assistant")
-    _body(_said(message.content), whole=full, role=message.role)
+    _body(words_of(message.content), whole=full, role=message.role)
     for call in message.tool_calls:
-        name, arguments = _call(call)
+        name, arguments = called(call)
         shown = arguments if full else one_line(arguments, _ARGUMENTS)
         output.write(f"{_INDENT}→ {name} {shown}".rstrip())
 
@@ -65,28 +63,3 @@ def _beginning(text: str, role: str) -> str:
     if len(shown) > longest + longest // 4:  # a cut that spares the reader nothing is no use
         shown = shown[:longest]
     return shown.rstrip()
-
-
-def _said(content: Content) -> str:
-    """The words of a content; what is no text is named."""
-    if not isinstance(content, list):
-        return text_of(content)
-    return "\n".join(_part(part) for part in content)
-
-
-def _part(part: dict[str, Any]) -> str:
-    if isinstance(part.get("text"), str):
-        return str(part["text"])
-    return f"[{part.get('type') or 'part'}: {count(len(json.dumps(part, ensure_ascii=False)), 'character')}]"
-
-
-def _call(call: dict[str, Any]) -> tuple[str, str]:
-    """Name and arguments of a tool call, whatever its shape."""
-    function = call.get("function")
-    inner = function if isinstance(function, dict) else call
-    name, arguments = inner.get("name"), inner.get("arguments", inner.get("input"))
-    if not isinstance(name, str):
-        return "call", json.dumps(call, ensure_ascii=False)
-    if not isinstance(arguments, str):
-        arguments = "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
-    return name, arguments
