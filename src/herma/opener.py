@@ -16,7 +16,7 @@ from herma.curated import MemoryStore
 from herma.errors import UsageError
 from herma.ports import CallRows, TokenCounter
 from herma.prompt.budget import Plan
-from herma.prompt.context import ContextFile
+from herma.prompt.context import ContextFile, cap_for
 from herma.prompt.ledger import FIVE_MINUTES
 from herma.prompt.tiers import BINDING, Prompt, Tiers, assemble
 from herma.session import NOWHERE, Circumstances, Parts, Session
@@ -158,6 +158,7 @@ class Opener:
             date=datetime.date.fromtimestamp(info.started),  # noqa: DTZ012  the user's own day
             source=wish.source,
             platform=wish.circumstances.platform,
+            cap=cap_for(self._metering.budget.of(info.model).window),
         )
         prompt = assemble(tiers)
         parts = Parts(

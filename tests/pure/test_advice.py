@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.curated.advice import MOST, near_duplicate, suggest
+from herma.curated.advice import MOST, suggest
 from herma.curated.entries import used
 
 SAME = ["The project uses pytest with xdist", "the project uses pytest with xdist for tests"]
@@ -43,9 +43,3 @@ def test_each_suggestion_frees_what_it_says(entries: list[str]) -> None:
 def test_thousands_of_entries_are_no_reason_to_think_for_ever() -> None:
     many = [f"entry number {number} says something of its own" for number in range(5_000)]
     assert len(suggest(many, {}, 10**6)) == MOST
-
-
-def test_a_near_duplicate_is_found() -> None:
-    assert near_duplicate("project uses pytest with xdist", [*OTHER, SAME[0]]) == SAME[0]
-    assert near_duplicate("The cat is called Miez", OTHER) is None
-    assert near_duplicate("anything", []) is None

@@ -36,14 +36,6 @@ def suggest(entries: Sequence[str], last_touched: Mapping[str, float], excess: i
     return tuple(chosen)
 
 
-def near_duplicate(content: str, entries: Sequence[str]) -> str | None:
-    """The entry that says nearly the same as `content`, if there is one."""
-    from rapidfuzz import fuzz, process
-
-    best = process.extractOne(content, entries, scorer=fuzz.token_set_ratio, score_cutoff=SIMILAR)
-    return best[0] if best else None
-
-
 def _merges(entries: Sequence[str]) -> list[Suggestion]:
     """Pairs that say nearly the same, most alike first, no entry in two pairs. Merging keeps the longer one."""
     from rapidfuzz import fuzz

@@ -57,19 +57,6 @@ class Section:
     name: str
     text: str
 
-    @property
-    def mark(self) -> Mark:
-        return Mark(self.name, _digest(self.text), len(self.text))
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """As much of a section as it takes to say later whether it changed."""
-
-    name: str
-    digest: str
-    length: int
-
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -79,11 +66,6 @@ class Prompt:
     digest: str
     sections: tuple[Section, ...]
     warnings: tuple[str, ...] = ()
-
-    @property
-    def outline(self) -> tuple[Mark, ...]:
-        """What to keep beside a stored prompt, to say later what changed."""
-        return tuple(section.mark for section in self.sections)
 
 
 def assemble(tiers: Tiers) -> Prompt:
@@ -127,40 +109,6 @@ def _circumstances(tiers: Tiers) -> Iterator[str]:
     if tiers.source.strip():
         yield f"It takes place in: {tiers.source.strip()}."
     yield from (line.strip() for line in (tiers.platform, *tiers.hints) if line.strip())
-
-
-def explain_change(old: Prompt | Sequence[Mark], new: Prompt | Sequence[Mark]) -> tuple[str, ...]:
-    """What differs between two prompts, section by section, in words; nothing when they are the same."""
-    before, after = _by_name(old), _by_name(new)
-    said: list[str] = []
-    for name, mark in after.items():
-        if name not in before:
-            said.append(f"{name} is new ({mark.length:,} characters)")
-        elif before[name].digest != mark.digest:
-            grown = mark.length - before[name].length
-            said.append(f"{name} changed ({grown:+,} characters)" if grown else f"{name} changed")
-    said += [f"{name} is gone" for name in before if name not in after]
-    shared = [name for name in before if name in after]
-    if shared != [name for name in after if name in before]:
-        said.append("the order of sections changed")
-    return tuple(said)
-
-
-def binding_changes(old: Prompt | Sequence[Mark], new: Prompt | Sequence[Mark]) -> tuple[str, ...]:
-    """The changes that a resumed session must not ignore; empty means: replay the stored prompt."""
-    return tuple(change for change in explain_change(old, new) if change.startswith(BINDING))
-
-
-def _by_name(prompt: Prompt | Sequence[Mark]) -> dict[str, Mark]:
-    """Marks by name; a name that comes twice is numbered."""
-    marks: dict[str, Mark] = {}
-    for mark in prompt.outline if isinstance(prompt, Prompt) else prompt:
-        name, number = mark.name, 1
-        while name in marks:
-            number += 1
-            name = f"{mark.name} ({number})"
-        marks[name] = mark
-    return marks
 
 
 def _digest(text: str) -> str:
