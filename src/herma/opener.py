@@ -169,6 +169,7 @@ class Opener:
             tools=self._tools,
             clock=self._clock,
             replayed=self._history,
+            anew=lambda: self.new(replace(wish, title=None, parent=None)),
             rebuilt=lambda info, stored: self._rebuilt(wish, info, stored=stored),
             circumstances=wish.circumstances,
             calls=self._metering.calls,

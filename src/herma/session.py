@@ -72,6 +72,7 @@ class Parts:
     clock: Callable[[], float]
     replayed: Callable[[SessionInfo], list[Message]]
     rebuilt: Callable[[SessionInfo, bool], Parts]
+    anew: Callable[[], Session]
     calls: CallRows
     counter: TokenCounter
     circumstances: Circumstances = NOWHERE
@@ -233,6 +234,11 @@ class Session:
         if self._stored:
             self._goes_on_from, self._stored = self.info, False
         self._take(replace(parts, goes_on_from=last))
+
+    def reset(self) -> Session:
+        """End this conversation and begin another in the same place. → the new one, with memory as it is now."""
+        self.close("reset")
+        return self._parts.anew()
 
     def close(self, reason: str = "closed") -> None:
         """End the session; closing twice does no harm. An unfinished turn is kept, marked as interrupted."""

@@ -378,3 +378,24 @@ def test_a_result_that_came_after_its_turn_was_closed_elsewhere_is_kept_but_not_
         roles = [message["role"] for message in h.session(resume=first.id).before_model("on")]
         assert roles == ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "user"]
         assert "late" in [message.content for message in h.transcripts.messages(first.id)]
+
+
+def test_reset_begins_another_conversation_in_the_same_place(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.session(source="cli", project="shop", title="First")
+        session.before_model("one")
+        session.after_model("ok")
+        h.memory.apply("memory", Add("Learnt meanwhile."))
+        following = session.reset()
+        ended = h.transcripts.get(session.id)
+        assert ended is not None
+        assert ended.end_reason == "reset"
+        assert (following.info.source, following.info.scope) == (session.info.source, session.info.scope)
+        request = following.before_model("two")
+        assert [message["role"] for message in request] == ["system", "user"]
+        assert "Learnt meanwhile." in request[0]["content"]
+        begun = h.transcripts.get(following.id)
+        assert begun is not None
+        assert (begun.conversation, begun.reason) == (following.id, "new")
+        with pytest.raises(UsageError):
+            session.before_model("three")
