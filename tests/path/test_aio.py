@@ -129,7 +129,9 @@ def test_sessions_run_beside_each_other(home: Path, monkeypatch: pytest.MonkeyPa
 
     async def work() -> None:
         async with aio.open(home) as h, h.session() as one, h.session() as two:
-            await asyncio.gather(one.before_model("a"), two.before_model("b"))
+            first, second = await asyncio.gather(one.before_model("a"), two.before_model("b"))
+            assert (first[-1]["content"], second[-1]["content"]) == ("a", "b")
+            assert not both.broken, "one waited for the other"
 
     run(work())
 
