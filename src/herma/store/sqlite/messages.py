@@ -191,7 +191,7 @@ def _message(row: Sequence[Any], text: Callable[[Stored], str | None]) -> Messag
         role=row[2],
         timestamp=row[3],
         content=_content(text(row[4]), text(row[5])),
-        tool_calls=tuple(json.loads(text(row[6]) or "[]")),
+        tool_calls=tuple(json.loads(calls)) if (calls := text(row[6])) else (),
         tool_call_id=row[7],
         tool_name=row[8],
         reasoning=text(row[9]),
@@ -200,7 +200,7 @@ def _message(row: Sequence[Any], text: Callable[[Stored], str | None]) -> Messag
         tokens=row[13],
         finish_reason=row[14],
         hidden=row[15],
-        extra=json.loads(text(row[16]) or "{}"),
+        extra=json.loads(extra) if (extra := text(row[16])) else {},
     )
 
 
