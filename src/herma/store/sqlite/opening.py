@@ -21,7 +21,7 @@ from herma.store.sqlite import journal
 from herma.store.sqlite.migrate import migrate, user_version
 
 APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
-VERSION = 1
+VERSION = 2
 PAGE_SIZE = 8192
 """Messages of a few hundred bytes waste 5 % of such a page, and 12 % of one half as large."""
 CHECKPOINT_PAGES = 500

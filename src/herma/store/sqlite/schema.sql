@@ -1,4 +1,4 @@
--- herma.db, version 1: everything that cannot be rebuilt.
+-- herma.db, version 2: everything that cannot be rebuilt.
 -- Plain SQL that any SQLite from 3.37 on can read: no custom functions, collations or binary JSON.
 -- Times are seconds since 1970. Scope columns are '' where they do not apply.
 
@@ -107,7 +107,11 @@ CREATE TABLE sessions (
     reasoning_tokens   INTEGER NOT NULL DEFAULT 0,
     cost_usd           REAL NOT NULL DEFAULT 0,
     last_active        REAL NOT NULL,
-    preview            TEXT NOT NULL DEFAULT ''     -- the first words of the first message of the user
+    preview            TEXT NOT NULL DEFAULT '',    -- the first words of the first message of the user
+    provider           TEXT NOT NULL DEFAULT '',    -- who runs the model
+    chat_type          TEXT NOT NULL DEFAULT '',    -- direct, group, channel …
+    folder             TEXT NOT NULL DEFAULT '',    -- the working directory
+    branch             TEXT NOT NULL DEFAULT ''     -- the git branch in it
 ) STRICT;
 
 CREATE INDEX sessions_by_activity ON sessions (last_active);

@@ -1,0 +1,196 @@
+-- herma.db, version 1: everything that cannot be rebuilt.
+-- Plain SQL that any SQLite from 3.37 on can read: no custom functions, collations or binary JSON.
+-- Times are seconds since 1970. Scope columns are '' where they do not apply.
+
+-- Facts about this database: store_id (its identity), epoch (new after restore and repair).
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- One row per change to a curated document. The text before a change is the text after the one before it: hand edits are rows too,
+-- so the chain has no gaps. state: open (intended; of the newest one only the file can tell whether it happened, an older one did),
+-- done (recorded after it happened: a hand edit), void (never happened).
+CREATE TABLE curated_changes (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    at          REAL NOT NULL,
+    profile     TEXT NOT NULL,
+    project     TEXT NOT NULL,
+    user        TEXT NOT NULL,
+    target      TEXT NOT NULL CHECK (target IN ('memory', 'user')),
+    who         TEXT NOT NULL,
+    origin      TEXT NOT NULL,
+    session_id  TEXT,
+    message_id  INTEGER,
+    action      TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    undoes      INTEGER REFERENCES curated_changes (id),
+    before_hash TEXT NOT NULL,
+    after_hash  TEXT NOT NULL,
+    after_text  TEXT NOT NULL,
+    state       TEXT NOT NULL CHECK (state IN ('open', 'done', 'void'))
+) STRICT;
+
+CREATE INDEX curated_changes_by_place ON curated_changes (profile, project, user, target, id);
+CREATE INDEX curated_changes_by_undone ON curated_changes (undoes) WHERE undoes IS NOT NULL;
+
+-- What is known about an entry besides its text, found again by the hash of that text. Rows outlive their entries, so that an undo
+-- brings back what was known too.
+CREATE TABLE curated_entries (
+    profile   TEXT NOT NULL,
+    project   TEXT NOT NULL,
+    user      TEXT NOT NULL,
+    target    TEXT NOT NULL,
+    hash      TEXT NOT NULL,
+    category  TEXT,
+    tags      TEXT NOT NULL,              -- JSON array of strings
+    origin    TEXT,
+    vouched   INTEGER NOT NULL DEFAULT 0, -- a person said: trust it although the scanner objects
+    created   REAL,
+    changed   REAL,
+    confirmed REAL,
+    change_id INTEGER,
+    PRIMARY KEY (profile, project, user, target, hash)
+) STRICT, WITHOUT ROWID;
+
+-- Staged writes that wait for a person. decision is NULL while waiting.
+CREATE TABLE curated_inbox (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    at          REAL NOT NULL,
+    expires     REAL NOT NULL,
+    profile     TEXT NOT NULL,
+    project     TEXT NOT NULL,
+    user        TEXT NOT NULL,
+    target      TEXT NOT NULL,
+    who         TEXT NOT NULL,
+    origin      TEXT NOT NULL,
+    session_id  TEXT,
+    message_id  INTEGER,
+    reason      TEXT NOT NULL,
+    operations  TEXT NOT NULL,            -- JSON array
+    fingerprint TEXT NOT NULL,            -- of scope, target and operations: the same proposal is kept once
+    decision    TEXT CHECK (decision IN ('approved', 'rejected')),
+    decided     REAL
+) STRICT;
+
+CREATE INDEX curated_inbox_by_fingerprint ON curated_inbox (fingerprint);
+CREATE INDEX curated_inbox_waiting ON curated_inbox (id) WHERE decision IS NULL;
+
+-- One row per session. key is used inside, id outside. parent may name a session that is not here. conversation is the id of the first
+-- session of the same conversation: resume and compression go on with their parent's, the other reasons begin their own.
+-- last_active, preview and the counts are kept up to date by every append, so that listing reads nothing else.
+CREATE TABLE sessions (
+    key                INTEGER PRIMARY KEY,
+    id                 TEXT NOT NULL UNIQUE,
+    source             TEXT NOT NULL,
+    profile            TEXT NOT NULL,
+    project            TEXT NOT NULL,
+    user               TEXT NOT NULL,
+    chat               TEXT NOT NULL,
+    model              TEXT,
+    title              TEXT,
+    parent             TEXT,
+    reason             TEXT NOT NULL CHECK (reason IN ('new', 'resume', 'branch', 'compression', 'delegation')),
+    conversation       TEXT NOT NULL,
+    started            REAL NOT NULL,
+    ended              REAL,
+    end_reason         TEXT,
+    archived           INTEGER NOT NULL DEFAULT 0 CHECK (archived IN (0, 1)),
+    deleted            REAL,                        -- since when it waits to be purged; hidden everywhere meanwhile
+    prompt             INTEGER REFERENCES payloads (id),
+    message_count      INTEGER NOT NULL DEFAULT 0,  -- messages that are not hidden
+    tool_call_count    INTEGER NOT NULL DEFAULT 0,
+    input_tokens       INTEGER NOT NULL DEFAULT 0,
+    output_tokens      INTEGER NOT NULL DEFAULT 0,
+    cache_read_tokens  INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    reasoning_tokens   INTEGER NOT NULL DEFAULT 0,
+    cost_usd           REAL NOT NULL DEFAULT 0,
+    last_active        REAL NOT NULL,
+    preview            TEXT NOT NULL DEFAULT ''     -- the first words of the first message of the user
+) STRICT;
+
+CREATE INDEX sessions_by_activity ON sessions (last_active);
+CREATE INDEX sessions_by_conversation ON sessions (conversation);
+CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_deleted ON sessions (deleted) WHERE deleted IS NOT NULL;
+CREATE INDEX sessions_by_prompt ON sessions (prompt) WHERE prompt IS NOT NULL;
+CREATE UNIQUE INDEX sessions_by_title ON sessions (title, profile, user) WHERE title IS NOT NULL AND deleted IS NULL;
+
+-- One row per message; only `hidden` ever changes. content, parts, tool_calls, reasoning, sent, sent_parts and extra are text (parts,
+-- calls and extra: JSON), or a BLOB where the value is put together from pieces: a JSON array whose strings are pieces as they are and
+-- whose numbers are ids of payloads. Either content or parts is set, or neither; likewise sent and sent_parts.
+CREATE TABLE messages (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    session       INTEGER NOT NULL REFERENCES sessions (key),
+    role          TEXT NOT NULL,
+    timestamp     REAL NOT NULL,
+    content       ANY,
+    parts         ANY,
+    tool_calls    ANY,
+    tool_call_id  TEXT,
+    tool_name     TEXT,
+    reasoning     ANY,
+    sent          ANY,                    -- what the model was really sent, where that differs from content
+    sent_parts    ANY,
+    told          TEXT,                   -- which curated state the model knows after this message
+    tokens        INTEGER,
+    finish_reason TEXT,
+    hidden        TEXT NOT NULL DEFAULT '' CHECK (hidden IN ('', 'rewound', 'compacted')),
+    extra         ANY                     -- fields of the original message that have no place of their own
+) STRICT;
+
+CREATE INDEX messages_by_session ON messages (session);
+
+-- Large values, stored once: long outputs, base64 runs, system prompts. A BLOB holds the UTF-8 of the text as its codec says.
+CREATE TABLE payloads (
+    id    INTEGER PRIMARY KEY,
+    hash  BLOB NOT NULL UNIQUE,           -- SHA-256 of the UTF-8 of the text
+    size  INTEGER NOT NULL,               -- its length in bytes
+    kind  TEXT NOT NULL CHECK (kind IN ('text', 'base64')),
+    codec TEXT NOT NULL CHECK (codec IN ('plain', 'zstd')),
+    data  BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE payload_uses (
+    payload INTEGER NOT NULL REFERENCES payloads (id),
+    message INTEGER NOT NULL REFERENCES messages (id),
+    PRIMARY KEY (payload, message)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX payload_uses_by_message ON payload_uses (message);
+
+-- What a derived index follows: messages first_id … first_id + count - 1 were appended (gone = 0) or are gone for good (gone = 1).
+-- A row is written in the transaction that it describes; rows are never removed from the end.
+CREATE TABLE changes (
+    seq      INTEGER PRIMARY KEY,
+    gone     INTEGER NOT NULL CHECK (gone IN (0, 1)),
+    first_id INTEGER NOT NULL,
+    count    INTEGER NOT NULL
+) STRICT;
+
+-- The prefix ledger: one row per call to a model, written when its reply was stored. Numbers only, so rows outlive their sessions:
+-- what was spent stays known. reusable + fresh are the tokens sent; naive_…: had memory been written afresh into the system prompt.
+CREATE TABLE calls (
+    id             INTEGER PRIMARY KEY,
+    session        TEXT NOT NULL,
+    at             REAL NOT NULL,
+    model          TEXT NOT NULL,
+    messages       INTEGER NOT NULL,            -- how many were sent, without the system prompt
+    last_message   INTEGER NOT NULL,            -- the id of the last of them
+    tools          TEXT NOT NULL,               -- a digest of the tool definitions
+    prompt         TEXT NOT NULL,               -- a digest of the system prompt
+    reusable       INTEGER NOT NULL,
+    fresh          INTEGER NOT NULL,
+    output         INTEGER NOT NULL,
+    reason         TEXT NOT NULL,               -- why not more was reusable
+    at_message     INTEGER,                     -- where the prefix broke; 0 is the system prompt
+    idle           REAL,                        -- seconds since the call before
+    counts         TEXT NOT NULL CHECK (counts IN ('measured', 'exact', 'estimated')),
+    naive_reusable INTEGER NOT NULL,
+    naive_fresh    INTEGER NOT NULL,
+    cost_usd       REAL                         -- as the caller said; NULL when it did not
+) STRICT;
+
+CREATE INDEX calls_by_session ON calls (session);
+CREATE INDEX calls_by_time ON calls (at);
