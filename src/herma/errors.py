@@ -12,6 +12,7 @@ these. Errors of other libraries are translated where they enter, with their cau
     │   └── ForeignStore  the file is not ours, or newer than this version
     ├── ProviderError     an external memory backend failed
     └── ModelError        a language or embedding model failed
+        └── EmbedderError     an embedding model is missing, refuses, or answers nonsense
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ class ModelError(HermaError):
     """A language or embedding model failed."""
 
     exit_code = 6
+
+
+class EmbedderError(ModelError):
+    """An embedding model is missing, refuses, or answers nonsense; search goes on with words alone."""
 
 
 class HermaWarning(UserWarning):

@@ -2,6 +2,7 @@
 
 from herma.ports.calls import WHOLE, Call, CallReason, CallRows, CallSum, Counts
 from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, NewChange, Place
+from herma.ports.embedding import Embedder
 from herma.ports.index import (
     Found,
     IndexFiles,
@@ -39,6 +40,7 @@ __all__ = [
     "CuratedDocuments",
     "CuratedHistory",
     "Document",
+    "Embedder",
     "FeedChange",
     "Found",
     "Head",

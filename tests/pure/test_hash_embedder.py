@@ -1,0 +1,58 @@
+"""The embedder for tests keeps what the port promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.testing import HashEmbedder
+
+if TYPE_CHECKING:
+    from herma.ports import Embedder
+
+
+@given(st.lists(st.text(max_size=40), max_size=5))
+def test_every_text_gets_one_vector_of_length_one(texts: list[str]) -> None:
+    embedder: Embedder = HashEmbedder(32)
+    vectors = embedder.passages(texts)
+    assert vectors.shape == (len(texts), 32)
+    assert vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_a_vector_depends_on_its_text_alone(one: str, other: str) -> None:
+    embedder = HashEmbedder()
+    assert np.array_equal(embedder.queries([one])[0], embedder.passages([other, one])[1])
+
+
+def test_what_shares_words_is_near() -> None:
+    asked, near, far = HashEmbedder().queries(
+        ["when does the train leave", "The train leaves at nine.", "Bread needs salt."]
+    )
+    assert asked @ near > 0.4
+    assert abs(asked @ far) < 0.2
+
+
+def test_it_is_the_same_in_every_process() -> None:
+    code = "from herma.testing import HashEmbedder; print(HashEmbedder(8).queries(['naïve 東京'])[0].tolist())"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert printed == {f"{HashEmbedder(8).queries(['naïve 東京'])[0].tolist()}\n"}
+
+
+def test_it_remembers_what_it_was_given() -> None:
+    embedder = HashEmbedder(8, name="other")
+    embedder.passages(["a", "b"])
+    embedder.queries(["c"])
+    assert embedder.seen == ["a", "b", "c"]
+    assert embedder.name == "other-8"
