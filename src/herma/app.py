@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 from herma import config
 from herma.errors import HermaWarning, StoreError, UsageError
 from herma.parts import part
-from herma.types import Scope, SearchReport, Target
+from herma.types import Scope, SearchReport
+from herma.wiring.ground import Ground
 
 if TYPE_CHECKING:
     from herma.curated import MemoryStore
@@ -24,13 +25,10 @@ if TYPE_CHECKING:
     from herma.prompt.budget import Plan
     from herma.recall.search import Level, Searcher, Sort
     from herma.session import Context, Session
-    from herma.settings import ContextSettings
     from herma.store.sqlite.calls import SqliteCalls
-    from herma.store.sqlite.database import Database
     from herma.tools import Tools
     from herma.transcript import Transcripts
     from herma.turn.cost import CostReport
-    from herma.turn.window import Budget
 
 
 class Herma:
@@ -43,112 +41,55 @@ class Herma:
         self._process = os.getpid()
         self._closed = False
         self._expired = False
+        self._ground = Ground(settings, clock, self._check_alive)
 
     # ── the parts, each made when it is first used, so that no command loads what it does not need ──
 
     @part
     def memory(self) -> MemoryStore:
         """Curated memory: MEMORY.md and USER.md."""
-        from herma.curated import MemoryStore
-        from herma.store.files import CuratedFiles
-        from herma.store.sqlite.curated import CuratedRows
-        from herma.store.sqlite.inbox import SqliteInbox
+        from herma.wiring.memory import memory_store
 
-        options = self.settings.memory
-        enabled: dict[Target, bool] = {"memory": options.memory_enabled, "user": options.user_profile_enabled}
-        rows = CuratedRows(self._database)
-        return MemoryStore(
-            CuratedFiles(self.home, rows, lock_timeout=options.lock_timeout, clock=self._clock),
-            rows,
-            SqliteInbox(self._database),
-            limits={"memory": options.memory_char_limit, "user": options.user_char_limit},
-            enabled=[target for target, on in enabled.items() if on],
-            profile=self.settings.profile,
-            write_approval=options.write_approval,
-            inbox_days=options.inbox_days,
-            clock=self._clock,
-            alive=self._check_alive,
-        )
+        return memory_store(self._ground)
 
     @part
     def transcripts(self) -> Transcripts:
         """Every message of every session."""
-        from herma.store.sqlite.messages import SqliteMessages
-        from herma.store.sqlite.sessions import SqliteSessions
-        from herma.transcript import Transcripts
+        from herma.wiring.transcripts import transcripts
 
-        sessions = SqliteSessions(self._database)
-        return Transcripts(
-            sessions,
-            sessions,
-            SqliteMessages(self._database),
-            profile=self.settings.profile,
-            grace_days=self.settings.retention.grace_days,
-            clock=self._clock,
-            alive=self._check_alive,
-        )
+        return transcripts(self._ground)
 
     @part
     def index(self) -> Index:
         """Words of all messages; derived, so it may be dropped and rebuilt at any time."""
-        from herma.index import Index
-        from herma.store.sqlite.feed import SqliteFeed
-        from herma.store.sqlite.index_files import SqliteIndexFiles
+        from herma.wiring.index import index
 
-        files = SqliteIndexFiles(self.home, common_cap=self.settings.search.common_cap)
-        return Index(files, SqliteFeed(self._database), alive=self._check_alive)
+        return index(self._ground)
 
     @part
     def tools(self) -> Tools:
         """What a model may call."""
-        from herma.tools import Tools
-        from herma.tools.memory import memory_tool
-        from herma.tools.session_search import session_search_tool
+        from herma.wiring.tools import tools
 
-        tools = [memory_tool(self.memory), session_search_tool(self._searcher, self.transcripts)]
-        return Tools(tools, alive=self._check_alive)
-
-    @part
-    def _database(self) -> Database:
-        from herma.store.sqlite.database import Database
-
-        return Database(self.home / "herma.db", busy_timeout=self.settings.memory.lock_timeout)
+        return tools(self._ground, self.memory, self.transcripts, self._searcher)
 
     @part
     def _searcher(self) -> Searcher:
-        from herma.recall.search import Searcher
-        from herma.store.sqlite.reader import SqliteReader
+        from herma.wiring.search import searcher
 
-        return Searcher(
-            SqliteReader(self._database),
-            self.index,
-            members=self.transcripts.conversation,
-            clock=self._clock,
-            alive=self._check_alive,
-        )
+        return searcher(self._ground, self.transcripts, self.index)
 
     @part
     def _calls(self) -> SqliteCalls:
-        from herma.store.sqlite.calls import SqliteCalls
+        from herma.wiring import sessions
 
-        return SqliteCalls(self._database)
+        return sessions.calls(self._ground)
 
     @part
     def _opener(self) -> Opener:
-        from herma.opener import Metering, Opener
+        from herma.wiring.sessions import opener
 
-        lifetime = self.settings.prices.cache_minutes * 60.0
-        return Opener(
-            self.memory,
-            self.transcripts,
-            self.tools,
-            clock=self._clock,
-            metering=Metering(self._calls, budget=_budget(self.settings.context), cache_lifetime=lifetime),
-            model=self.settings.model.name,
-            live_updates=self.settings.memory.live_updates,
-            result_tokens=self.settings.context.tool_result_tokens,
-            written=self.index.written,
-        )
+        return opener(self._ground, self.memory, self.transcripts, self.tools, self._calls, written=self.index.written)
 
     # ── what a program does with it ──
 
@@ -301,8 +242,7 @@ class Herma:
         self._closed = True
         if self._process == os.getpid() and "index" in self.__dict__:
             self.index.close()
-        if "_database" in self.__dict__:
-            self._database.close()
+        self._ground.close()
 
     def __enter__(self) -> Self:
         return self
@@ -347,16 +287,3 @@ def _key(given: str | None, what: str) -> str:
     if given is not None and not isinstance(given, str):
         raise UsageError(f"The {what} of a session is text, not {type(given).__name__}.", hint="Give it as a string.")
     return (given or "").strip().encode("utf-8", "backslashreplace").decode()
-
-
-def _budget(settings: ContextSettings) -> Budget:
-    from herma.turn.window import Budget
-
-    shares = {
-        "system": settings.system_share,
-        "memory": settings.memory_share,
-        "conversation": settings.conversation_share,
-        "tools": settings.results_share,
-        "reply": settings.reply_share,
-    }
-    return Budget(settings.window, settings.profile, shares)

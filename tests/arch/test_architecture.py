@@ -25,6 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
     frozenset({"mcp", "web", "integrations", "importers", "evals", "testing", "aio"}),
     frozenset({"app"}),
+    frozenset({"wiring"}),
     frozenset({"opener"}),
     frozenset({"session", "doctor", "counting"}),
     frozenset({"turn"}),

@@ -15,7 +15,7 @@ import pytest
 
 from herma import Add, Herma
 from herma.errors import ForeignStore, StoreBusy, StoreError
-from herma.store.sqlite.opening import APPLICATION_ID
+from herma.store.sqlite.opening import APPLICATION_ID, VERSION
 
 
 def random_bytes(path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_newer_format_that_is_still_in_the_journal_is_refused_too(home: Path) 
     with Herma.open(home) as h:
         h.memory.apply("memory", Add("one"))
     with another_process(home, "PRAGMA user_version = 9000"), Herma.open(home) as h:
-        assert int.from_bytes((home / "herma.db").read_bytes()[60:64], "big") == 1, "only the log has it"
+        assert int.from_bytes((home / "herma.db").read_bytes()[60:64], "big") == VERSION, "only the log has it"
         with pytest.raises(ForeignStore, match="newer"):
             h.memory.apply("memory", Add("two"))
     assert (home / "memories" / "MEMORY.md").read_text() == "one"
@@ -183,7 +183,7 @@ def test_a_restored_database_is_taken_up_by_a_running_process(home: Path, tmp_pa
 def test_a_full_database_is_an_error_and_changes_nothing(home: Path) -> None:
     with Herma.open(home, flags={"memory.memory_char_limit": 1_000_000}) as h:
         h.memory.apply("memory", Add("one"))
-        handle = h._database._writing
+        handle = h._ground.database._writing
         assert handle is not None
         pages = handle.connection.pragma("page_count")
         handle.connection.pragma("max_page_count", pages)

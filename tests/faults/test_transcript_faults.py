@@ -29,7 +29,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(home: Path) -> None:
     with Herma.open(home) as h:
         session = h.transcripts.start("cli")
         kept = h.transcripts.append(session, WORDS)
-        database: Database = h._database
+        database: Database = h._ground.database
         database.write(lambda connection: connection.pragma("max_page_count", 30))
 
         def fill() -> None:
@@ -52,7 +52,7 @@ def test_a_full_disk_fails_all_who_share_the_commit_and_nobody_hangs(home: Path)
 
     with Herma.open(home) as h:
         session = h.transcripts.start("cli")
-        h._database.write(lambda connection: connection.pragma("max_page_count", 40))
+        h._ground.database.write(lambda connection: connection.pragma("max_page_count", 40))
         kept: list[int] = []
         wrong: list[Exception] = []
 
@@ -148,8 +148,8 @@ def test_where_a_write_ahead_log_is_not_safe_there_is_none(home: Path, monkeypat
         assert len(caught) == 1
         h.transcripts.append(session, WORDS)
         assert len(h.transcripts.messages(session)) == 1
-        assert h._database.write(lambda connection: connection.pragma("journal_mode")) == "delete"
-        assert h._database.write(lambda connection: connection.pragma("synchronous")) == 3
+        assert h._ground.database.write(lambda connection: connection.pragma("journal_mode")) == "delete"
+        assert h._ground.database.write(lambda connection: connection.pragma("synchronous")) == 3
     assert {each.name for each in home.iterdir()} == {"herma.db"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -158,12 +158,12 @@ def test_where_a_write_ahead_log_is_not_safe_there_is_none(home: Path, monkeypat
     monkeypatch.undo()
     with Herma.open(home) as h:  # moved to a better place
         h.transcripts.append(session, WORDS)
-        assert h._database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
+        assert h._ground.database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
         assert len(h.transcripts.messages(session)) == 3
 
 
 def test_commits_are_flushed(home: Path) -> None:
     with Herma.open(home) as h:
         h.transcripts.start("cli")
-        assert h._database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
-        assert h._database.write(lambda connection: connection.pragma("synchronous")) == 2
+        assert h._ground.database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
+        assert h._ground.database.write(lambda connection: connection.pragma("synchronous")) == 2

@@ -1,0 +1,38 @@
+"""What every part stands on: the settings, the clock, the database, and whether the memory is still open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from herma.parts import part
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from herma.config import Settings
+    from herma.store.sqlite.database import Database
+
+
+class Ground:
+    """Given to each function of this folder."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float], alive: Callable[[], None]) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.alive = alive
+
+    @property
+    def home(self) -> Path:
+        return self.settings.home
+
+    @part
+    def database(self) -> Database:
+        """`herma.db`; opened with its first statement."""
+        from herma.store.sqlite.database import Database
+
+        return Database(self.home / "herma.db", busy_timeout=self.settings.memory.lock_timeout)
+
+    def close(self) -> None:
+        if "database" in self.__dict__:
+            self.database.close()

@@ -1,0 +1,53 @@
+"""How sessions are opened: what they are made of, and how their calls are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from herma.curated import MemoryStore
+from herma.opener import Metering, Opener
+from herma.settings import ContextSettings
+from herma.store.sqlite.calls import SqliteCalls
+from herma.tools import Tools
+from herma.transcript import Transcripts
+from herma.turn.window import Budget
+from herma.wiring.ground import Ground
+
+
+def calls(ground: Ground) -> SqliteCalls:
+    return SqliteCalls(ground.database)
+
+
+def opener(
+    ground: Ground,
+    memory: MemoryStore,
+    kept: Transcripts,
+    tools: Tools,
+    rows: SqliteCalls,
+    *,
+    written: Callable[[int], None],
+) -> Opener:
+    settings = ground.settings
+    lifetime = settings.prices.cache_minutes * 60.0
+    return Opener(
+        memory,
+        kept,
+        tools,
+        clock=ground.clock,
+        metering=Metering(rows, budget=_budget(settings.context), cache_lifetime=lifetime),
+        model=settings.model.name,
+        live_updates=settings.memory.live_updates,
+        result_tokens=settings.context.tool_result_tokens,
+        written=written,
+    )
+
+
+def _budget(settings: ContextSettings) -> Budget:
+    shares = {
+        "system": settings.system_share,
+        "memory": settings.memory_share,
+        "conversation": settings.conversation_share,
+        "tools": settings.results_share,
+        "reply": settings.reply_share,
+    }
+    return Budget(settings.window, settings.profile, shares)
