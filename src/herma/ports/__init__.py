@@ -1,6 +1,7 @@
 """What the core needs from the outside, as small protocols. Adapters in `store/` implement them; `app` injects them."""
 
 from herma.ports.calls import WHOLE, Call, CallReason, CallRows, CallSum, Counts
+from herma.ports.chat import ChatModel
 from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, NewChange, Place
 from herma.ports.embedding import Embedder
 from herma.ports.index import (
@@ -36,6 +37,7 @@ __all__ = [
     "CallRows",
     "CallSum",
     "ChangeFeed",
+    "ChatModel",
     "Counts",
     "CuratedDocuments",
     "CuratedHistory",

@@ -1,5 +1,6 @@
 """Values that everything shares: all frozen, none of them does anything. Import them from here."""
 
+from herma.types.chat import Finish, Reply, ToolCall
 from herma.types.common import Author, Finding, Origin, Scope, Who
 from herma.types.memory import (
     CATEGORIES,
@@ -60,6 +61,7 @@ __all__ = [
     "Duplicate",
     "Entry",
     "Finding",
+    "Finish",
     "Hidden",
     "Hit",
     "MemoryOp",
@@ -72,6 +74,7 @@ __all__ = [
     "Reason",
     "Remove",
     "Replace",
+    "Reply",
     "Scope",
     "SearchReport",
     "SessionFilter",
@@ -81,6 +84,7 @@ __all__ = [
     "StoreStatus",
     "Suggestion",
     "Target",
+    "ToolCall",
     "TranscriptStats",
     "Usage",
     "Who",
