@@ -121,7 +121,8 @@ def _write(path: Path, data: bytes, like: os.stat_result | None) -> None:
             if like and (like.st_uid, like.st_gid) != (mine.st_uid, mine.st_gid):
                 with contextlib.suppress(OSError):
                     os.fchown(handle, like.st_uid, like.st_gid)
-            os.fchmod(handle, mode)
+            if stat.S_IMODE(mine.st_mode) != mode:
+                os.fchmod(handle, mode)
         os.fsync(handle)
     finally:
         os.close(handle)

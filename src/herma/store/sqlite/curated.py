@@ -41,6 +41,10 @@ class CuratedRows:
 
     # ── writing ──
 
+    def identity(self) -> object:
+        """Which database this is: another file may get the same name."""
+        return self._db.identity()
+
     def last(self, place: Place) -> LastChange | None:
         for change_id, before_hash, after_hash, after, state in self._db.rows(self._sql["last_change"], _key(place)):
             return LastChange(change_id, before_hash, after_hash, after, state == "open")

@@ -69,6 +69,10 @@ class Database:
             if handle is not None:
                 self._give_back(handle)
 
+    def identity(self) -> object:
+        """Which file this is now; another may be put in its place."""
+        return _identity(self.path)
+
     def close(self) -> None:
         """Let go of the file. Writes that were begun are finished first; closing twice does no harm."""
         if self._process != os.getpid() or self._closed:
