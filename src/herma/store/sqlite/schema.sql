@@ -198,3 +198,98 @@ CREATE TABLE calls (
 
 CREATE INDEX calls_by_session ON calls (session);
 CREATE INDEX calls_by_time ON calls (at);
+
+-- Episodic memory: one row per conversation that had something in it, made at its end and made again when it goes on. Its texts are taken
+-- from the transcript, so it goes when a session of its conversation is purged. archived: folded into the digest of its month, which is
+-- made from these rows when somebody asks for it.
+CREATE TABLE episodes (
+    id             INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation   TEXT NOT NULL UNIQUE,
+    session_id     TEXT NOT NULL,               -- the last session of the conversation
+    source         TEXT NOT NULL,
+    profile        TEXT NOT NULL,
+    project        TEXT NOT NULL,
+    user           TEXT NOT NULL,
+    started        REAL NOT NULL,
+    ended          REAL NOT NULL,
+    task           TEXT NOT NULL,
+    category       TEXT NOT NULL,
+    steps          TEXT NOT NULL,               -- JSON array of strings
+    tools          TEXT NOT NULL,               -- JSON object: name → how often
+    outcome        TEXT NOT NULL CHECK (outcome IN ('successful', 'resolved', 'failed', 'interrupted', 'unclear')),
+    why            TEXT NOT NULL,               -- what the outcome rests on
+    result         TEXT NOT NULL,
+    error          TEXT NOT NULL,
+    remedy         TEXT NOT NULL,
+    skills_applied TEXT NOT NULL,               -- JSON array of strings
+    skills_created TEXT NOT NULL,               -- JSON array of strings
+    first_message  INTEGER NOT NULL,
+    last_message   INTEGER NOT NULL,
+    built_by       TEXT NOT NULL CHECK (built_by IN ('rules', 'model')),
+    updated        REAL NOT NULL,
+    uses           INTEGER NOT NULL DEFAULT 0,
+    last_used      REAL,
+    superseded_by  INTEGER,                     -- a later episode of the same task
+    archived       REAL,
+    task_key       TEXT NOT NULL,               -- the task folded to its words: who has the same one was after the same thing
+    words          TEXT NOT NULL                -- everything that is looked for in it, folded
+) STRICT;
+
+CREATE INDEX episodes_live ON episodes (profile, user, ended) WHERE archived IS NULL;
+CREATE INDEX episodes_archived ON episodes (ended) WHERE archived IS NOT NULL;
+CREATE INDEX episodes_by_task ON episodes (task_key);
+
+-- Where the work stood when a conversation was last left. finished: whether the last request was answered.
+CREATE TABLE session_states (
+    conversation TEXT PRIMARY KEY,
+    session_id   TEXT NOT NULL,
+    profile      TEXT NOT NULL,
+    project      TEXT NOT NULL,
+    user         TEXT NOT NULL,
+    at           REAL NOT NULL,
+    folder       TEXT NOT NULL,
+    branch       TEXT NOT NULL,
+    open_tasks   TEXT NOT NULL,                 -- JSON array of strings
+    files        TEXT NOT NULL,                 -- JSON array of strings
+    next_step    TEXT NOT NULL,
+    last_request TEXT NOT NULL,
+    finished     INTEGER NOT NULL CHECK (finished IN (0, 1)),
+    built_by     TEXT NOT NULL CHECK (built_by IN ('rules', 'model'))
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX session_states_by_place ON session_states (profile, user, project, at);
+
+-- Keyed facts. Those of curated memory are made from its history and can be made again from it; those that a review or a person stated
+-- are here only. until: a newer value took its place, or its entry was taken out. forgotten: a person does not want it; it stays so when
+-- facts are made again.
+CREATE TABLE facts (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    profile    TEXT NOT NULL,
+    project    TEXT NOT NULL,
+    user       TEXT NOT NULL,
+    subject    TEXT NOT NULL,
+    attribute  TEXT NOT NULL,
+    value      TEXT NOT NULL,
+    valid_from REAL NOT NULL,
+    until      REAL,
+    source     TEXT NOT NULL CHECK (source IN ('curated', 'review', 'user')),
+    text       TEXT NOT NULL,                   -- the entry or sentence that says so
+    target     TEXT NOT NULL,                   -- which curated file; '' for other sources
+    change_id  INTEGER,
+    session_id TEXT,
+    message_id INTEGER,
+    forgotten  REAL
+) STRICT;
+
+CREATE INDEX facts_by_key ON facts (profile, project, user, subject, attribute);
+CREATE INDEX facts_by_session ON facts (session_id) WHERE session_id IS NOT NULL;
+
+-- How far the history of each curated file has been read for facts.
+CREATE TABLE facts_read (
+    profile   TEXT NOT NULL,
+    project   TEXT NOT NULL,
+    user      TEXT NOT NULL,
+    target    TEXT NOT NULL,
+    change_id INTEGER NOT NULL,
+    PRIMARY KEY (profile, project, user, target)
+) STRICT, WITHOUT ROWID;

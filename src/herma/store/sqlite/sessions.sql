@@ -93,6 +93,17 @@ DELETE FROM payloads
 -- purge_session --
 DELETE FROM sessions WHERE key = :key RETURNING prompt;
 
+-- purge_episode --
+-- What is distilled of a conversation holds its text: it goes with the first slice of any of its sessions.
+DELETE FROM episodes WHERE conversation = (SELECT conversation FROM sessions WHERE key = :key);
+
+-- purge_state --
+DELETE FROM session_states WHERE conversation = (SELECT conversation FROM sessions WHERE key = :key);
+
+-- purge_facts --
+-- Facts of curated memory stay with the entry that says so; what a review took from the session goes.
+DELETE FROM facts WHERE session_id = :id AND source = 'review';
+
 -- key_of_deleted --
 SELECT key FROM sessions WHERE id = :id AND deleted IS NOT NULL;
 
