@@ -1,0 +1,293 @@
+"""Nearness in meaning: what search asks the vector index, what keepers give it to embed, and where it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from herma.ports.transcript import Position
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector: TypeAlias = NDArray[np.float32]
+
+MESSAGE, SESSION = "message", "session"
+"""Kinds the index makes itself out of transcripts; every other kind comes from `Embeddables`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Something whose meaning is near what was asked. `score` is a cosine. The key of a message is its number."""
+
+    kind: str
+    key: str
+    score: float
+    session_id: str = ""
+    scope: str = ""
+
+    @property
+    def message_id(self) -> int:
+        return int(self.key) if self.kind == MESSAGE else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The nearest, best first. `notes` say to people why there are none, or not all (each begins `vectors: `)."""
+
+    hits: tuple[Near, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VectorState:
+    """How much of what could be embedded is: `done` and `left` count messages, `vectors` what is stored of this model.
+
+    `trouble` is why it does not go on, or empty; `retry_at` (seconds since 1970) is when the embedder is asked again.
+    `others`: models whose vectors are kept until they are of no use, with how many they have.
+    """
+
+    model: str = ""
+    dimension: int = 0
+    vectors: int = 0
+    done: int = 0
+    left: int = 0
+    size: int = 0
+    trouble: str = ""
+    failures: int = 0
+    retry_at: float = 0.0
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is an embedder at all."""
+        return bool(self.model)
+
+    @property
+    def ready(self) -> bool:
+        """Whether asking can give anything."""
+        return self.wanted and self.vectors > 0
+
+    @property
+    def coverage(self) -> float:
+        """The share of the messages that is embedded: 1.0 when none are left."""
+        return self.done / (self.done + self.left) if self.left else 1.0
+
+
+class VectorIndex(Protocol):
+    """Vectors of messages, sessions and whatever else was registered; derived, so it may be deleted at any time.
+
+    Nothing here raises because of an embedder: one that fails is asked again later, and the notes say so.
+    """
+
+    def near(
+        self,
+        query: str | Vector,
+        k: int,
+        *,
+        kinds: Collection[str] = (MESSAGE,),
+        allowed: Collection[int] | Collection[str] | None = None,
+        scopes: Collection[str] | None = None,
+    ) -> Nearest:
+        """The `k` nearest of these kinds, each key once; only keys (numbers of messages) in `allowed`, only these
+        scopes. Hidden and deleted messages are among them, as in the text index: whoever asks looks at their heads.
+        """
+        ...
+
+    def scores(self, query: str | Vector, message_ids: Sequence[int]) -> Mapping[int, float]:
+        """The cosine for each of these messages that has a vector."""
+        ...
+
+    def state(self) -> VectorState: ...
+
+
+# ── what is embedded besides transcripts ──
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddable:
+    """One text with its key. `scope` is handed back with what is found, and can be asked for."""
+
+    key: str
+    text: str
+    scope: str = ""
+
+
+class Embeddables(Protocol):
+    """Texts of one kind, all of them: new and changed ones are embedded, what is no longer there is forgotten."""
+
+    @property
+    def kind(self) -> str: ...
+
+    def version(self) -> str:
+        """Something that changes whenever a text may have changed; asked often, so it must be cheap."""
+        ...
+
+    def texts(self) -> Iterable[Embeddable]: ...
+
+
+# ── what is read of transcripts ──
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message to be embedded: what was said in it, and the end of what was said before it."""
+
+    id: int
+    session_id: str
+    role: str
+    text: str
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a session is about: its title, and its first and last messages as (role, text)."""
+
+    session_id: str
+    title: str
+    first: tuple[tuple[str, str], ...]
+    last: tuple[tuple[str, str], ...]
+
+
+class PassageSource(Protocol):
+    """Transcripts as the vector index reads them. What is gone is left out; flags play no part."""
+
+    def said(self, message_ids: Sequence[int], at_most: int, before: int) -> Sequence[Said]:
+        """Messages of users and assistants that have prose, each cut to `at_most` characters, with up to `before`
+        characters of the end of what was said before in the same session.
+        """
+        ...
+
+    def outlines(self, session_ids: Sequence[str], messages: int, at_most: int) -> Sequence[Outline]: ...
+
+    def titles(self) -> Mapping[str, str]:
+        """Every session there is, with its title or an empty string."""
+        ...
+
+
+# ── where vectors are kept ──
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """What a vector belongs to: a part of the text of something. Messages have a number for a key."""
+
+    kind: str
+    key: int | str
+    part: int = 0
+    session_id: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRow:
+    """A vector in 8-bit numbers, and the digest of the text it stands for. No bytes: the embedder refuses the text."""
+
+    spot: Spot
+    digest: int
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How much of the feed one model has: all changes after `low` up to `high`, and of the change on either side the
+    messages nearest to these. New messages come first, then older ones: what was said last is asked for most.
+    `walked` is how many messages that makes.
+    """
+
+    low: int
+    high: int
+    low_part: int = 0
+    high_part: int = 0
+    walked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One model: its number, how far it is, how many vectors it has, when it was last asked for. `checking`: everything
+    is walked once more, and what was not met on that walk goes.
+    """
+
+    id: int
+    name: str
+    dimension: int
+    reach: Reach
+    vectors: int
+    used: float
+    checking: bool
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderTrouble:
+    """What an embedder last failed with, how often in a row, and until when it is left alone."""
+
+    message: str = ""
+    failures: int = 0
+    retry_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """A file of vectors at a glance. `noticed`: up to there everything that was purged is gone; `appended`: how many
+    messages came up to there, purged or not.
+    """
+
+    noticed: Position
+    appended: int
+    models: tuple[ModelRow, ...]
+    trouble: EmbedderTrouble
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step of embedding changes, all or nothing. `met`: keys whose vectors stay as they are; `stale`: keys of
+    which everything else goes. `touched`: sessions with this many new messages; `outlined`: (session, digest of its
+    title) whose gist is done now.
+    """
+
+    rows: Sequence[VectorRow] = ()
+    kind: str = MESSAGE
+    met: Sequence[int | str] = ()
+    stale: Sequence[int | str] = ()
+    reach: Reach | None = None
+    touched: Mapping[str, int] | None = None
+    outlined: Sequence[tuple[str, int]] = ()
+    version: str | None = None
+
+
+class VectorTables(Protocol):
+    """The stored vectors, for whoever embeds. Every call may raise `IndexUnusable`."""
+
+    def hold(self, timeout: float) -> AbstractContextManager[object]:
+        """Be the only one of this home who embeds. `StoreBusy` after the deadline."""
+        ...
+
+    def file(self) -> VectorFile: ...
+
+    def notice(self, position: Position, appended: int, gone: Sequence[int]) -> None:
+        """The feed was read up to `position`: so many messages came, these are gone. Makes the file if need be; one of
+        another store or epoch is checked from the beginning.
+        """
+        ...
+
+    def model(self, name: str, dimension: int, at: float) -> ModelRow:
+        """The row of a model, made if need be, and that it is in use at this time."""
+        ...
+
+    def digests(
+        self, model: ModelRow, kind: str, keys: Sequence[int | str] | None
+    ) -> Mapping[tuple[int | str, int], int]:
+        """What is stored for these keys, or for all of a kind: (key, part) → digest. Damaged vectors are left out."""
+        ...
+
+    def known(self, model: ModelRow, digests: Sequence[int]) -> Mapping[int, bytes]:
+        """Vectors of texts that are stored already, wherever they occur."""
+        ...
+
+    def put(self, model: ModelRow, step: Step) -> None: ...
