@@ -1,7 +1,8 @@
 """Removes fenced spans from text that arrives in pieces.
 
 Whatever the cut, the result is the same, because everything that depends on more than one character is state: the tag
-being read, how deep the fences are nested, an escape that has only half arrived. Nothing is read twice.
+being read, how deep the fences are nested, an escape or the head of a plain tag that has only half arrived. Nothing
+but such a half is read twice.
 
 Taking a fence out must not make a new one of what stood round it: `<`, a fence, `memory-context>`. Where the text
 before a fence could be the beginning of a tag, a `…` takes the fence's place.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from herma.prompt.tags import FILLER, PLAIN_HEAD, STARTER, Attempt, Step, patterns, unit_at
+from herma.prompt.tags import FILLER, HALF_PLAIN, PLAIN_HEAD, PLAIN_REST, STARTER, Attempt, Step, patterns, unit_at
 
 _may_begin_a_tag = STARTER.search
 
@@ -92,6 +93,10 @@ class StreamScrubber:
                     self._held.append(half.group())
                     at = half.end()
                     continue
+            if self._phase is _Phase.OPENING and (rest := PLAIN_REST.match(data, at)):
+                self._slash = False
+                at = rest.end()
+                continue
             filler = FILLER.match(data, at)
             sign, end = (" ", filler.end()) if filler else unit_at(data, at)
             at = self._step(sign, data, at, end, out)
@@ -104,7 +109,9 @@ class StreamScrubber:
             out.append(data[at:stop])
         if found is None:
             return stop
-        if not final and (found.group("half") is not None or self._may_grow(data, found.end())):
+        if not final and (
+            found.group("half") is not None or self._may_grow(data, found.end()) or HALF_PLAIN.match(data, stop)
+        ):
             self._unit = data[stop:]
             return len(data)
         plain = PLAIN_HEAD.match(data, found.end())

@@ -71,7 +71,8 @@ _OPENER = rf"[{STARTERS}](?:{_LESS_THAN})"
 # An opener that may still grow: half of one, or a whole one that may get its `;` or turn out to be a longer number.
 _GROWING = rf"(?:[&%\\](?:{_HALF_LESS_THAN})\Z|&(?:amp;){{0,2}}+(?:#x0{{0,5}}+3c|#0{{0,5}}+60|lt)\Z)"
 # What may follow the `<` of a tag; anything else of ASCII cannot, and most `<` are done with here.
-_PLAUSIBLE = r"(?![\s/]*+[^\s/m<&%\\\x00-\x1f\x7f-\U0010ffff])(?![\s/]*+m[^e<&%\\\x00-\x1f\x7f-\U0010ffff])"
+_SPECIAL = r"<&%\\\x00-\x1f\x7f-\U0010ffff"
+_PLAUSIBLE = rf"(?![\s/]*+(?:[^\s/m{_SPECIAL}]|m[^e{_SPECIAL}]))"
 _BEFORE = rf"(?:{_HALF_LESS_THAN})(?={_OPENER}{_PLAUSIBLE})"
 
 
@@ -91,12 +92,14 @@ class Patterns(NamedTuple):
 @cache
 def patterns() -> Patterns:
     """Compiled when first needed."""
+    # Looking behind spares a plain `<`, by far the most frequent, what only escapes can be.
+    escaped = rf"(?:{_LESS_THAN}){_PLAUSIBLE}|(?P<half>(?:{_HALF_LESS_THAN})(?:\Z|{_GROWING}))|{_BEFORE}"
     sources = (
         _ESCAPE,
         rf"{_HALF_ESCAPE}(?:\Z|{_GROWING})",
         rf"{_HALF_ESCAPE}(?={_OPENER})",
         rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|{_BEFORE})",
-        rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|(?P<half>(?:{_HALF_LESS_THAN})(?:\Z|{_GROWING}))|{_BEFORE})",
+        rf"[{STARTERS}](?:(?<=[{_OPENERS}]){_PLAUSIBLE}|(?<=[&%\\])(?:{escaped}))",
     )
     return Patterns(*(re.compile(source, _FLAGS) for source in sources))
 
@@ -106,6 +109,12 @@ FILLER = re.compile(r"\s+")
 PLAIN = re.compile(r"(?P<lead>[\s/]*+)memory[\s_-]*+context", _FLAGS)
 """The head after its `<` in plain ASCII and in one piece: nearly every real tag. Stepping through it finds the same."""
 PLAIN_HEAD = re.compile(rf"{PLAIN.pattern}(?=[\s/<>])", _FLAGS)
+HALF_PLAIN = re.compile(
+    rf"<[\s/]{{0,8}}+(?:{_beginnings('memory')})?+(?:(?<=y)[\s_-]?+(?:{_beginnings('context')})?+)?+\Z", _FLAGS
+)
+"""The beginning of such a head, at the very end of what has arrived. Short, so that it may be read again."""
+PLAIN_REST = re.compile(r"[!-$'-.0-;=?-\[\]-~]+")
+"""Inside an opening tag: plain signs that neither end it nor matter."""
 
 
 class Step(Enum):
