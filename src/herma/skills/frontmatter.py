@@ -1,0 +1,226 @@
+"""The YAML at the head of a SKILL.md. Pure.
+
+Most heads are a few plain lines, and a home may have hundreds of them, so those are read here; whatever is not
+certain to mean the same in YAML is left to ruamel.yaml, which takes a hundred times longer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Value: TypeAlias = Any
+"""What YAML can say: text, numbers, truth values, lists and mappings."""
+
+_FENCE = re.compile(r"---[ \t]*")
+_KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):(?: +(.*))?")
+_PLAIN = re.compile(r"[A-Za-z(/.$][^\n]*")
+_NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,14})")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+.][A-Za-z0-9.]+)?")
+_SPECIAL = {"true": True, "false": False, "null": None, "~": None}
+_DOUBTFUL = {*_SPECIAL, "yes", "no", "on", "off", "y", "n"}
+_DEEPEST = 6
+MOST_HEAD = 64_000
+"""Characters of front matter that are read; more is no head."""
+
+
+class BadFrontMatter(Exception):
+    """The head cannot be understood; the text says why, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A document in its two parts. `closed` is False when the head has no end of its own."""
+
+    head: str | None
+    body: str
+    closed: bool = True
+
+
+def split(text: str) -> Parts:
+    """Head and body. A byte order mark and any line ends are understood; nothing before the head but blank lines."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.split("\n")
+    start = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    if not _FENCE.fullmatch(lines[start]):
+        return Parts(None, text)
+    for at in range(start + 1, len(lines)):
+        if _FENCE.fullmatch(lines[at]) or lines[at].rstrip() == "...":
+            return Parts("\n".join(lines[start + 1 : at]), "\n".join(lines[at + 1 :]))
+    return _unclosed(lines[start + 1 :])
+
+
+def _unclosed(lines: list[str]) -> Parts:
+    """The closing fence is missing: the head ends at the first blank line, or where the headings begin."""
+    for at, line in enumerate(lines):
+        if not line.strip() or line.startswith("# "):
+            return Parts("\n".join(lines[:at]), "\n".join(lines[at:]), closed=False)
+    return Parts("\n".join(lines), "", closed=False)
+
+
+def read(head: str) -> tuple[dict[str, Value], str]:
+    """The head as a mapping, and a warning when it had to be mended. Raises `BadFrontMatter`."""
+    if len(head) > MOST_HEAD:
+        raise BadFrontMatter(f"its front matter has {len(head):,} characters; {MOST_HEAD:,} are read")
+    quick = _quick(head)
+    if quick is not None:
+        return quick, ""
+    try:
+        value = _thorough(head)
+    except BadFrontMatter as exc:
+        mended = _mended(head)
+        if mended is None:
+            raise
+        return mended, f"its front matter is not YAML ({exc}); it was read line by line"
+    if not isinstance(value, dict):
+        raise BadFrontMatter("its front matter is not a list of keys and values")
+    return {str(key): item for key, item in value.items()}, ""
+
+
+def _thorough(head: str) -> Value:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    if re.search(r"(?m)(?:^|[\s\[{,:-])[&*][A-Za-z0-9_]", head):  # anchors make small texts large
+        head = re.sub(r"(?m)((?:^|[\[{,:-])\s*)([&*][^\s,\]}]+[^\n]*)$", r"\1'\2'", head)
+    try:
+        loader: Any = YAML(typ="safe", pure=True)
+        return loader.load(head)
+    except (YAMLError, ValueError, TypeError, AttributeError, RecursionError) as exc:
+        mark = getattr(exc, "problem_mark", None)
+        where = f"line {mark.line + 2}: " if mark else ""
+        raise BadFrontMatter(f"{where}{getattr(exc, 'problem', None) or str(exc).partition(chr(10))[0]}") from None
+
+
+# ── plain heads ──
+
+
+def _quick(head: str) -> dict[str, Value] | None:
+    """The mapping, if every line is of a kind whose meaning is beyond doubt."""
+    lines: list[tuple[int, str]] = []
+    for line in head.split("\n"):
+        text = line.rstrip()
+        if not text or text.lstrip().startswith("#"):
+            continue
+        if "\t" in text or not text.isprintable():
+            return None
+        lines.append((len(text) - len(text.lstrip()), text.lstrip()))
+    try:
+        value, at = _mapping(lines, 0, 0, 0)
+    except _Doubt:
+        return None
+    return value if at == len(lines) else None
+
+
+class _Doubt(Exception):
+    """Not plain enough to be read here."""
+
+
+def _mapping(lines: list[tuple[int, str]], at: int, indent: int, depth: int) -> tuple[dict[str, Value], int]:
+    found: dict[str, Value] = {}
+    if depth > _DEEPEST:
+        raise _Doubt
+    while at < len(lines) and lines[at][0] == indent:
+        match = _KEY.fullmatch(lines[at][1])
+        if not match or match[1] in found or match[1].lower() in _DOUBTFUL:
+            raise _Doubt
+        key, text = match[1], (match[2] or "").strip()
+        at += 1
+        deeper = at < len(lines) and (lines[at][0] > indent or (lines[at][0] == indent and lines[at][1][:2] == "- "))
+        if text:
+            if deeper:
+                raise _Doubt  # a scalar that goes on, or a block
+            found[key] = _scalar(text)
+        elif not deeper:
+            found[key] = None
+        elif lines[at][1].startswith("- "):
+            found[key], at = _sequence(lines, at, lines[at][0])
+        else:
+            found[key], at = _mapping(lines, at, lines[at][0], depth + 1)
+    if at < len(lines) and lines[at][0] > indent:
+        raise _Doubt
+    return found, at
+
+
+def _sequence(lines: list[tuple[int, str]], at: int, indent: int) -> tuple[list[Value], int]:
+    items = []
+    while at < len(lines) and lines[at][0] == indent and lines[at][1].startswith("- "):
+        text = lines[at][1][2:].strip()
+        if _KEY.fullmatch(text) or text.startswith("- "):
+            raise _Doubt
+        items.append(_scalar(text))
+        at += 1
+    if at < len(lines) and lines[at][0] > indent:
+        raise _Doubt
+    return items, at
+
+
+def _scalar(text: str) -> Value:
+    if text[0] in "\"'":
+        return _quoted(text)
+    if text[0] == "[":
+        return _flow(text)
+    if text.lower() in _DOUBTFUL:
+        if text in ("true", "false"):
+            return _SPECIAL[text]
+        raise _Doubt
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    if _RELEASE.fullmatch(text):
+        return text
+    if not _PLAIN.fullmatch(text) or ": " in text or " #" in text or text.endswith(":"):
+        raise _Doubt
+    if re.fullmatch(r"\.(?:inf|nan|\d.*)", text.lower()):
+        raise _Doubt
+    return text
+
+
+def _quoted(text: str) -> str:
+    inner = text[1:-1]
+    if len(text) < 2 or text[-1] != text[0] or text[0] in inner or "\\" in inner:
+        raise _Doubt
+    return inner
+
+
+def _flow(text: str) -> list[Value]:
+    inner = text[1:-1]
+    if text[-1] != "]" or any(character in inner for character in "[]{}:#&*!|>%@`\"'?"):
+        raise _Doubt
+    return [_scalar(item.strip()) for item in inner.split(",")] if inner.strip() else []
+
+
+# ── heads that are not YAML ──
+
+
+def _mended(head: str) -> dict[str, Value] | None:
+    """A head whose values hold what YAML would have quoted, a colon most often: one key a line, lists below it."""
+    found: dict[str, Value] = {}
+    key = ""
+    for line in head.split("\n"):
+        if not line.strip():
+            continue
+        match = _KEY.fullmatch(line.rstrip())
+        if match:
+            key = match[1]
+            found[key] = _loosely((match[2] or "").strip())
+        elif not key:
+            return None
+        elif line.lstrip().startswith("- "):
+            item = _loosely(line.lstrip()[2:].strip())
+            held = found[key] if isinstance(found[key], list) else [found[key]] if found[key] else []
+            found[key] = [*held, item]
+        elif line[0] in " \t" and isinstance(found[key], str):
+            found[key] = f"{found[key]} {line.strip()}".strip()
+        else:
+            return None
+    return found if isinstance(found.get("name"), str) or isinstance(found.get("description"), str) else None
+
+
+def _loosely(text: str) -> Value:
+    if text in ("|", ">", "|-", ">-"):
+        return ""
+    try:
+        return _scalar(text) if text else ""
+    except _Doubt:
+        return text.strip("\"'") if text[0] in "\"'" and text[-1] == text[0] else text

@@ -1,0 +1,260 @@
+"""SKILL.md: whatever a person wrote is understood or refused with a reason; what we write is read back the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from herma.skills.compose import category_problem, compose, content_problem, file_problem, name_problem
+from herma.skills.document import MOST_BYTES, MOST_TEXT, headings, parse, read_skill
+from herma.skills.frontmatter import BadFrontMatter, _quick, read, split
+from herma.types import Parameter, Skill, UnreadableSkill
+
+PLAIN = "---\nname: tidy\ndescription: Tidy a folder up.\n---\n\n# Tidy\n\n1. Look.\n"
+FULL = """\
+---
+name: deploy
+description: >
+  Bring a service
+  to a server.
+version: 1.2.0
+license: MIT
+platforms: [linux, darwin]
+required_environment_variables:
+  - name: HOST_TOKEN
+    prompt: The token
+  - OTHER_TOKEN
+  - name: NICE_TO_HAVE
+    optional: true
+metadata:
+  hermes:
+    tags: [ops, servers]
+    related_skills: [rollback]
+    requires_tools: [terminal]
+  herma:
+    version: 4
+    triggers: ["ship it", "put it on the server"]
+    template: |
+      scp {file} {host}:/srv
+      echo ${HOME} {{file}} {"a": 1}
+    parameters:
+      file: What to copy
+      host: {description: Where to, default: localhost}
+    required: [file]
+    dependencies: [build]
+    pitfalls:
+      - Check the disk first
+---
+Steps.
+"""
+
+
+def skill_of(text: str, path: str = "") -> Skill:
+    skill = parse(text, path)
+    assert isinstance(skill, Skill), skill
+    return skill
+
+
+def test_everything_that_a_skill_may_say_is_read() -> None:
+    skill = skill_of(FULL, "ops/deploy")
+    assert (skill.name, skill.description, skill.category) == ("deploy", "Bring a service to a server.", "ops")
+    assert (skill.version, skill.release, skill.license) == (4, "1.2.0", "MIT")
+    assert skill.platforms == ("linux", "macos")
+    assert skill.environment == ("HOST_TOKEN", "OTHER_TOKEN")
+    assert skill.triggers == ("ship it", "put it on the server")
+    assert skill.template.endswith('{"a": 1}')
+    assert skill.parameters == (
+        Parameter("file", "What to copy", required=True),
+        Parameter("host", "Where to", default="localhost"),
+    )
+    assert (skill.required, skill.dependencies, skill.pitfalls) == (("file",), ("build",), ("Check the disk first",))
+    assert (skill.tags, skill.related, skill.requires_tools) == (("ops", "servers"), ("rollback",), ("terminal",))
+    assert skill.warnings == ()
+
+
+@pytest.mark.parametrize("change", [lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n"), lambda t: "\n\n" + t])
+def test_marks_and_line_ends_of_other_editors_change_nothing(change: object) -> None:
+    changed = change(PLAIN)  # type: ignore[operator]
+    skill = read_skill(changed.encode(), "tidy")
+    assert isinstance(skill, Skill)
+    assert (skill.name, skill.description, skill.body) == ("tidy", "Tidy a folder up.", "# Tidy\n\n1. Look.")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("---\nname: tidy\ndescription: Tidy up.\n\n# Tidy\n", "not closed"),
+        ("---\nname: tidy\ndescription: Tidy: quickly, then: slowly\n---\nBody\n", "not YAML"),
+        ("---\nname: Tidy Up!\ndescription: Tidy.\n---\nBody\n", "known as 'tidy-up'"),
+        ("---\ndescription: Tidy.\n---\nBody\n", "has no name; it is known as 'folder'"),
+        ("---\nname: tidy\n---\n# Tidy a folder\n", "no description"),
+        ("---\nname: tidy\ndescription: Tidy.\n---\n", "body is empty"),
+        (f"---\nname: tidy\ndescription: {'x' * 1100}\n---\nBody\n", "1,100 characters"),
+        (f"---\nname: tidy\ndescription: Tidy.\n---\n{'x' * (MOST_TEXT + 1)}\n", "may be written"),
+    ],
+)
+def test_what_is_odd_is_tolerated_and_said(text: str, said: str) -> None:
+    skill = skill_of(text, "some/folder")
+    assert any(said in warning for warning in skill.warnings), skill.warnings
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"# Just a page\n", "no front matter"),
+        (b"", "no front matter"),
+        (b"---\n- a\n- b\n---\nBody\n", "not a list of keys and values"),
+        (b"---\nname: [\n---\nBody\n", ""),
+        (b"---\nname: \xff\xfe\n---\nBody\n", "not UTF-8 text (byte 10)"),
+        (b"---\nname: a\ndescription: b\n---\n\x00\n", "null"),
+        (b"---\nname: '---'\n---\n", "no usable name"),
+        (b"x" * (MOST_BYTES + 1), "may have 1,048,576"),
+    ],
+)
+def test_what_cannot_be_a_skill_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+    refused = read_skill(data, "")
+    assert isinstance(refused, UnreadableSkill)
+    assert reason in refused.reason
+    assert refused.reason
+
+
+def test_anchors_do_not_make_a_small_head_large() -> None:
+    layers = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))
+    head, _ = _read_or_nothing(f"name: bomb\ndescription: d\na0: &a0 [x, x]\n{layers}")
+    assert len(str(head)) < 10_000
+
+
+def _read_or_nothing(head: str) -> tuple[dict[str, object], str]:
+    try:
+        return read(head)
+    except BadFrontMatter:
+        return {}, ""
+
+
+@given(st.text(max_size=300))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    for candidate in (text, f"---\n{text}\n---\nBody", f"---\nname: a\ndescription: b\n{text}"):
+        found = parse(candidate, "folder")
+        assert isinstance(found, Skill | str)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_reader(data: bytes) -> None:
+    assert isinstance(read_skill(b"---\nname: a\n" + data, "a"), Skill | UnreadableSkill)
+
+
+_WORD = st.sampled_from(
+    (
+        *("name", "a b", "1.2.0", "12", "'q'", '"q"', "[a, b]", "true", "- x", "yes", "x: y", "#c", "", "0x1", "~"),
+        *("1_000", "1e3", "a #b", "a#b", "[]", "[a, 'b']", "{a: b}", "|", "@x", "*x", "2020-01-01", "é", ".5", "a:b"),
+    )
+)
+_LINE = st.tuples(st.sampled_from(["", "  ", "    "]), st.sampled_from(["a: ", "b: ", "c:", "- ", ""]), _WORD).map(
+    "".join
+)
+
+
+@given(st.lists(_LINE, max_size=6))
+def test_the_quick_reader_says_what_yaml_says_or_nothing(lines: list[str]) -> None:
+    head = "\n".join(lines)
+    quick = _quick(head)
+    if quick is None or not quick:
+        return
+    try:
+        assert YAML(typ="safe", pure=True).load(head) == quick
+    except YAMLError as exc:  # pragma: no cover
+        raise AssertionError(head) from exc
+
+
+def test_headings_are_those_outside_code() -> None:
+    assert headings("# One\n```\n# not\n```\n## Two ##\n#three\n") == ["One", "Two"]
+
+
+def test_a_body_may_hold_lines_of_dashes() -> None:
+    assert split("---\na: 1\n---\nx\n---\ny\n").body == "x\n---\ny\n"
+
+
+# ── writing ──
+
+_TEXT = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Cf", "Cn", "Co")), max_size=30
+)
+_SAID = _TEXT.map(lambda text: " ".join(text.split())).filter(bool)
+_NAME = st.from_regex(r"[a-z0-9][a-z0-9-]{0,10}[a-z0-9]", fullmatch=True)
+_SKILLS = st.builds(
+    Skill,
+    name=_NAME,
+    description=_SAID,
+    body=_SAID.map(lambda text: f"# Steps\n\n{text}"),
+    license=_SAID,
+    version=st.none() | st.integers(0, 99),
+    triggers=st.lists(_SAID, unique=True, max_size=3).map(tuple),
+    template=st.lists(_TEXT, max_size=3).map("\n".join).filter(lambda text: not text.endswith("\n")),
+    parameters=st.lists(
+        st.builds(
+            Parameter,
+            st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True),
+            st.just("") | _SAID,
+            st.booleans(),
+            st.none() | st.sampled_from(["x", "1", "a b", ""]),
+        ),
+        unique_by=lambda each: each.name,
+        max_size=3,
+    ).map(tuple),
+    dependencies=st.lists(_NAME, unique=True, max_size=2).map(tuple),
+    pitfalls=st.lists(_SAID, unique=True, max_size=2).map(tuple),
+    platforms=st.lists(st.sampled_from(["linux", "macos", "windows"]), unique=True, max_size=2).map(tuple),
+)
+
+
+@given(_SKILLS)
+def test_what_is_composed_is_read_as_the_same(skill: Skill) -> None:
+    text = compose(skill)
+    assert content_problem(text, skill.name) == "" or len(skill.body.strip()) < 8
+    read_back = skill_of(text)
+    assert replace(read_back, category="") == skill
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (PLAIN.replace("tidy", "other"), "must say name: tidy"),
+        ("# Tidy\n", "begins with front matter"),
+        (PLAIN.replace("description: Tidy a folder up.\n", ""), "must have a description"),
+        (PLAIN.replace("Tidy a folder up.", "x" * 1025), "1,025 characters"),
+        ("---\nname: tidy\ndescription: d\n---\n \n", "body is empty"),
+        (PLAIN.replace("up.", "up: now: then"), "not YAML"),
+        (PLAIN + "x" * MOST_TEXT, "100,000 are the limit"),
+        (PLAIN + "\ud800", "surrogate"),
+        (PLAIN.replace("\n---\n\n", "\n\n"), "begins with front matter"),
+    ],
+)
+def test_the_writer_is_strict(text: str, said: str) -> None:
+    assert said in content_problem(text, "tidy")
+    assert content_problem(PLAIN, "tidy") == ""
+
+
+def test_names_that_other_systems_cannot_keep_are_refused() -> None:
+    for name in ("", "Tidy", "-x", "a/b", "..", "a" * 65, "con", "nul.txt", "references", "node_modules", "a.", "ä"):
+        assert name_problem(name), name
+    for name in ("tidy", "3d-model", "a.b_c", "x"):
+        assert name_problem(name) == "", name
+    for category in ("../x", "a//b", "/a", "a/", "A", "a/b/c/d", "references"):
+        assert category_problem(category), category
+    assert category_problem("") == category_problem("ml/training") == ""
+
+
+def test_files_stay_inside_the_four_folders() -> None:
+    for path in (
+        *("", "a.md", "SKILL.md", "../x", "references/../../x", "/etc/passwd", "references//a", "references/./a"),
+        *("references", "other/a.md", "references\\a", "C:/x", "references/.hidden", "references/con.md", "~/x"),
+        *("references/a\nb", "references/a ", "scripts/" + "x/" * 8 + "a"),
+    ):
+        assert file_problem(path), path
+    for path in ("references/a.md", "scripts/deep/er/run.py", "assets/Bild ä.png", "templates/t.txt"):
+        assert file_problem(path) == "", path
