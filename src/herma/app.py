@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 from herma import config
 from herma.errors import HermaWarning, StoreError, UsageError
 from herma.parts import part
-from herma.types import Scope, SearchReport
+from herma.types import Circumstances, Context, Scope, SearchReport
 from herma.wiring.ground import Ground
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from herma.opener import Files, Opener
     from herma.prompt.budget import Plan
     from herma.recall.search import Level, Searcher, Sort
-    from herma.session import Context, Session
+    from herma.session import Session
     from herma.store.sqlite.calls import SqliteCalls
     from herma.tools import Tools
     from herma.transcript import Transcripts
@@ -140,7 +140,6 @@ class Herma:
         write for where the answer is read; `context` says who works: the user's agent, or one that was started by it.
         """
         from herma.opener import Wish
-        from herma.session import Circumstances, Context
 
         self._check_alive()
         if not resume:  # what is asked for must not be deleted in the same breath

@@ -8,7 +8,7 @@ conversation.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from herma.counting import counter_for
@@ -17,16 +17,23 @@ from herma.errors import UsageError
 from herma.ports import CallRows, TokenCounter
 from herma.prompt.budget import Plan
 from herma.prompt.context import ContextFile, cap_for
+from herma.prompt.fence import NOTES
 from herma.prompt.ledger import FIVE_MINUTES
 from herma.prompt.tiers import BINDING, Prompt, Tiers, assemble
-from herma.session import NOWHERE, Circumstances, Parts, Session
+from herma.session import Parts, Session
 from herma.tools import Tools
 from herma.transcript import Transcripts
 from herma.transcript.log import new_session_id
 from herma.transcript.replay import sendable
+from herma.transcript.wire import text_of
 from herma.turn.account import before
+from herma.turn.company import Company, Invite, alone, prompt_with
+from herma.turn.watchers import Watchers
 from herma.turn.window import Budget, hold
-from herma.types import Message, Scope, SessionInfo
+from herma.types import NOWHERE, Circumstances, Message, Reason, Scope, SessionInfo, SessionView, Snapshot
+
+_FIRST_ONES = 50
+"""Messages of a session among which the user's first one is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,8 @@ class Wish:
     model: str | None = None
     circumstances: Circumstances = NOWHERE
     files: Callable[[], Files] = Files
+    folder: str = ""
+    """Where the work takes place."""
 
 
 class Opener:
@@ -76,6 +85,7 @@ class Opener:
         live_updates: bool = True,
         result_tokens: int = 500,
         written: Callable[[int], None] = lambda _: None,
+        invite: Invite = alone,
     ) -> None:
         self._memory = memory
         self._transcripts = transcripts
@@ -86,11 +96,11 @@ class Opener:
         self._live_updates = live_updates
         self._result_tokens = result_tokens
         self._written = written
+        self._invite = invite
 
     def new(self, wish: Wish) -> Session:
         """A fresh session. Its row is written with its first message."""
-        parts, _ = self._parts(wish, self._info(wish))
-        return Session(parts)
+        return Session(self._parts(wish, self._info(wish)))
 
     def resume(self, wanted: str, wish: Wish) -> Session:
         """Go on with a conversation, found by id, the beginning of one, or title; for a user, with one of theirs."""
@@ -102,17 +112,20 @@ class Opener:
             raise UsageError(f"The session {wanted!r} is gone.", hint="`herma sessions list` shows what is there.")
         info = replace(info, model=wish.model or info.model or self._model)
         wish = replace(wish, scope=info.scope, source=info.source, model=info.model)
-        parts, prompt = self._parts(wish, info)
         history = self._history(info)
         stored = self._transcripts.system_prompt(info.id)
-        changed = stored is not None and _must_rebuild(stored, prompt)
+        changed = stored is not None and _must_rebuild(stored, assemble(self._tiers(wish, info, Snapshot())))
         last = self._metering.calls.last([member.id for member in self._transcripts.conversation(info.id)])
-        parts = replace(parts, goes_on_from=before(last, history, "resumed"))
+        goes_on_from = before(last, history, "resumed")
         if stored is not None and not changed:
             self._transcripts.reopen(info.id)
-            return self._continued(Session(replace(parts, system_prompt=stored), history, stored=True))
+            shown = self._shown(info)
+            parts = self._parts(wish, info, history, prompt=stored)
+            session = Session(replace(parts, goes_on_from=goes_on_from, shown=shown), history, stored=True)
+            return self._continued(session)
         said = (f"The prompt was rebuilt: {' or '.join(BINDING)} changed.",) if changed else ()
-        parts = replace(parts, info=self._follower(wish, info), warnings=(*parts.warnings, *said))
+        parts = self._parts(wish, self._follower(wish, info, "resume"), history)
+        parts = replace(parts, goes_on_from=goes_on_from, warnings=(*parts.warnings, *said))
         return Session(parts, history)  # the new prompt holds memory as it is: nothing is left to tell
 
     def branch(self, session_id: str, wish: Wish, *, after: int | None = None) -> Session:
@@ -123,9 +136,10 @@ class Opener:
         kept = [message for message in self._history(info) if after is None or message.id <= after]
         prompt = self._transcripts.system_prompt(session_id)
         wish = replace(wish, scope=info.scope, parent=session_id, model=wish.model or info.model)
-        parts, _ = self._parts(wish, replace(self._info(wish), reason="branch"))
+        parts = self._parts(wish, replace(self._info(wish), reason="branch"), kept, prompt=prompt)
         last = before(self._metering.calls.last([session_id]), kept, "branched")
-        session = Session(replace(parts, system_prompt=prompt or parts.system_prompt, goes_on_from=last))
+        shown = self._shown(info) if prompt is not None else None
+        session = Session(replace(parts, goes_on_from=last, shown=shown))
         session.begin_with([replace(message, id=0, session_id="") for message in kept])
         return self._continued(session)
 
@@ -136,8 +150,7 @@ class Opener:
             raise UsageError(f"There is no session {session_id!r}.", hint="`herma sessions list` shows them.")
         prompt = self._transcripts.system_prompt(info.id) if session_id else None
         if prompt is None:
-            parts, _ = self._parts(replace(wish, scope=info.scope), info)
-            prompt = parts.system_prompt
+            prompt = self._rehearsed(replace(wish, scope=info.scope), info)
         history = self._history(info) if session_id else []
         everything = self._transcripts.messages(info.id, include_hidden=True) if session_id else []
         model, how = info.model or self._model, self._metering
@@ -146,32 +159,39 @@ class Opener:
 
     # ── steps ──
 
-    def _parts(self, wish: Wish, info: SessionInfo) -> tuple[Parts, Prompt]:
+    def _parts(
+        self,
+        wish: Wish,
+        info: SessionInfo,
+        history: Sequence[Message] = (),
+        *,
+        prompt: str | None = None,
+        company: Company | None = None,
+    ) -> Parts:
+        """What a session is made of; with a `prompt`, it is replayed and nobody is asked to add to it."""
         live = self._memory.follow(info.scope)
-        files = wish.files()
-        tiers = Tiers(
-            identity=files.identity,
-            system_message=wish.system_message,
-            guidance=tuple(topic for topic in ("memory", "session_search") if topic in self._tools.names()),
-            project=tuple(ContextFile(name, text) for name, text in files.project),
-            memory=live.snapshot,
-            date=datetime.date.fromtimestamp(info.started),  # noqa: DTZ012  the user's own day
-            source=wish.source,
-            platform=wish.circumstances.platform,
-            cap=cap_for(self._metering.budget.of(info.model).window),
+        view = self._view(wish, info, history)
+        company = company or self._invite(view, False)
+        tools = self._tools.including(company.tools)
+        made = (
+            self._prompt(self._tiers(wish, info, live.snapshot), company, view)
+            if prompt is None
+            else Prompt(prompt, "", (), (*live.snapshot.warnings, *company.warnings))
         )
-        prompt = assemble(tiers)
-        parts = Parts(
+        watchers = Watchers(company.watchers)
+        return Parts(
             info=info,
-            system_prompt=prompt.text,
+            system_prompt=made.text,
             memory=live,
             transcripts=self._transcripts,
-            tools=self._tools,
+            tools=tools,
             clock=self._clock,
             replayed=self._history,
             anew=lambda: self.new(replace(wish, title=None, parent=None)),
-            rebuilt=lambda info, stored: self._rebuilt(wish, info, stored=stored),
+            rebuilt=lambda info, reason: replace(self._rebuilt(wish, info, reason, company), watchers=watchers),
+            watchers=watchers,
             circumstances=wish.circumstances,
+            folder=wish.folder,
             calls=self._metering.calls,
             counter=self._metering.counter(info.model),
             budget=self._metering.budget,
@@ -179,17 +199,55 @@ class Opener:
             live_updates=self._live_updates,
             result_tokens=self._result_tokens,
             written=self._written,
-            warnings=prompt.warnings,
+            warnings=made.warnings,
         )
-        return parts, prompt
 
-    def _rebuilt(self, wish: Wish, info: SessionInfo, *, stored: bool) -> Parts:
+    def _tiers(self, wish: Wish, info: SessionInfo, memory: Snapshot) -> Tiers:
+        """What the prompt is made of, besides what others add."""
+        files = wish.files()
+        return Tiers(
+            identity=files.identity,
+            system_message=wish.system_message,
+            guidance=tuple(topic for topic in ("memory", "session_search") if topic in self._tools.names()),
+            project=tuple(ContextFile(name, text) for name, text in files.project),
+            memory=memory,
+            date=datetime.date.fromtimestamp(info.started),  # noqa: DTZ012  the user's own day
+            source=wish.source,
+            platform=wish.circumstances.platform,
+            cap=cap_for(self._metering.budget.of(info.model).window),
+        )
+
+    def _prompt(self, tiers: Tiers, company: Company, view: SessionView, *, rehearsal: bool = False) -> Prompt:
+        model = view.info.model
+        plan = self._metering.budget.of(model).with_usage({})
+        room = plan["system"].room, plan["memory"].room
+        count = self._metering.counter(model).count
+        return prompt_with(tiers, company, view, room=room, count=count, rehearsal=rehearsal)
+
+    def _rehearsed(self, wish: Wish, info: SessionInfo) -> str:
+        """The prompt of a session that would begin now."""
+        view = self._view(wish, info)
+        tiers = self._tiers(wish, info, self._memory.follow(info.scope).snapshot)
+        return self._prompt(tiers, self._invite(view, True), view, rehearsal=True).text
+
+    def _view(self, wish: Wish, info: SessionInfo, history: Sequence[Message] = ()) -> SessionView:
+        return SessionView(info, wish.circumstances, tuple(history), info.model or "", wish.folder)
+
+    def _rebuilt(self, wish: Wish, info: SessionInfo, reason: Reason | None, company: Company) -> Parts:
         """The parts of a session whose prompt is built anew. What was stored goes on under another id."""
         wish = replace(wish, scope=info.scope, source=info.source, model=info.model)
-        return self._parts(wish, self._follower(wish, info) if stored else info)[0]
+        return self._parts(wish, self._follower(wish, info, reason) if reason else info, company=company)
 
-    def _follower(self, wish: Wish, info: SessionInfo) -> SessionInfo:
-        return replace(self._info(replace(wish, parent=info.id, title=info.title)), reason="resume")
+    def _follower(self, wish: Wish, info: SessionInfo, reason: Reason) -> SessionInfo:
+        return replace(self._info(replace(wish, parent=info.id, title=info.title)), reason=reason)
+
+    def _shown(self, info: SessionInfo) -> str:
+        """The state of curated memory that the stored prompt of a session shows: what its first message knew, unless
+        that had to be told of a change; then the model is taken to know nothing."""
+        for message in self._transcripts.messages(info.id, include_hidden=True, limit=_FIRST_ONES):
+            if message.told:
+                return "{}" if NOTES["update"] in text_of(message.sent) else message.told
+        return "{}"
 
     def _info(self, wish: Wish) -> SessionInfo:
         now = self._clock()

@@ -9,55 +9,53 @@ before the model is called; the replies are on disk before `after_model` returns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from herma.curated.live import LiveMemory
-from herma.curated.trust import Heard
 from herma.errors import UsageError
 from herma.ports import CallRows, TokenCounter
 from herma.prompt.budget import Plan
-from herma.prompt.fence import fence, sanitize
+from herma.prompt.fence import fence
 from herma.prompt.ledger import FIVE_MINUTES, ONE_HOUR
 from herma.prompt.results import compress_result, digest
 from herma.prompt.tiers import cache_breakpoints
 from herma.tools import Tools
 from herma.tools.registry import Json, ToolContext, Turn
 from herma.transcript import Transcripts
-from herma.transcript.replay import INTERRUPTED, as_sent, is_complete, unanswered, with_addition
+from herma.transcript.replay import is_complete, with_addition
 from herma.transcript.wire import all_from_wire, text_of
 from herma.turn.account import Account, Before, Frame, before
+from herma.turn.ear import Ear
+from herma.turn.handed import cleaned, handed_out, replies_of, user_content
 from herma.turn.meter import Meter
+from herma.turn.moving import cut_off, last_turn, lies_in, spoken_in, stand_in, start_session
+from herma.turn.recalled import fit, said_in
+from herma.turn.watchers import Watchers
 from herma.turn.window import Budget, hold
-from herma.types import Author, Content, Message, Origin, SessionInfo, Usage, Who
+from herma.types import (
+    NOWHERE,
+    Author,
+    Circumstances,
+    Content,
+    MemoryWrite,
+    Message,
+    Move,
+    Origin,
+    Reason,
+    SessionInfo,
+    SessionView,
+    Usage,
+    Who,
+)
 
 CacheMarks: TypeAlias = Literal["5m", "1h"]
 """How long a provider that wants to be told should keep the prefix."""
 _LIVES: Mapping[str, float] = {"5m": FIVE_MINUTES, "1h": ONE_HOUR}
 _REMEMBERED = 1_000
 """Messages of a resumed conversation that are looked at for words from outside."""
-_CUT_OFF = "[This reply was interrupted.]"
-_NOT_RUN = "[Interrupted before this tool had run.]"
-
-
-Context: TypeAlias = Literal["primary", "subagent", "cron", "review"]
-"""Who works: the user's own agent, or one that was started for a part, by the clock, or to look back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """Where and for whom a session takes place, besides its scope. It reaches external memories too."""
-
-    platform: str = ""
-    context: Context = "primary"
-    user_name: str = ""
-    chat_type: str = ""
-    thread: str = ""
-
-
-NOWHERE = Circumstances()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +69,16 @@ class Parts:
     tools: Tools
     clock: Callable[[], float]
     replayed: Callable[[SessionInfo], list[Message]]
-    rebuilt: Callable[[SessionInfo, bool], Parts]
+    rebuilt: Callable[[SessionInfo, Reason | None], Parts]
+    """The same with its prompt built anew: of this session or, with a reason, of one that follows it."""
     anew: Callable[[], Session]
     calls: CallRows
     counter: TokenCounter
+    watchers: Watchers = field(default_factory=Watchers)
     circumstances: Circumstances = NOWHERE
+    folder: str = ""
+    shown: str | None = None
+    """The state of curated memory that the prompt shows, where that is not how it is now."""
     budget: Budget = field(default_factory=Budget)
     cache_lifetime: float = FIVE_MINUTES
     goes_on_from: Before | None = None
@@ -95,10 +98,11 @@ class Session:
         self._open = True
         self._seen: dict[str, str] = {}
         self._goes_on_from: SessionInfo | None = None
-        self._heard = Heard()
-        self._asked: dict[str, str] = {}
+        self._ear = Ear()
+        self._in_turn = bool(history) and not is_complete(history[-1:])
         self._take(parts)
-        self._listen(self._history[-_REMEMBERED:])
+        self._ear.listen(self._history[-_REMEMBERED:])
+        self._watchers.opened(self.view())
 
     def _take(self, parts: Parts) -> None:
         """What is fixed from here on."""
@@ -110,15 +114,18 @@ class Session:
         self.system_prompt = parts.system_prompt
         self.snapshot = parts.memory.snapshot
         self.tools: list[Json] = parts.tools.schemas()
-        self.warnings = parts.warnings
+        self._watchers = parts.watchers
+        self._warnings = list(parts.warnings)
+        self._recalled = said_in(self._history)
         frame = Frame(self.id, self.system_prompt, self.tools, self.model, parts.counter, parts.cache_lifetime)
         self.prompt_digest, self.tools_digest = frame.prompt_digest, frame.tools_digest
         self._meter = Meter(Account(frame, parts.goes_on_from), parts.calls)
         self._meter.account.carry_on(self._history)
         self._anchored = False
-        self._told_at_start = parts.memory.told
-        author = Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=self.id)
-        self._context = ToolContext(parts.info.scope, author, heard=self._heard)
+        self._told_at_start = parts.memory.told if parts.shown is None else parts.shown
+        who = Who.REVIEW if parts.circumstances.context == "review" else Who.TOOL
+        author = Author(who, Origin.AGENT_CONCLUDED, session=self.id)
+        self._context = ToolContext(parts.info.scope, author, heard=self._ear.heard, written=self._wrote)
 
     # ── one turn ──
 
@@ -134,13 +141,11 @@ class Session:
         if cache_marks is not None and cache_marks not in _LIVES:
             raise UsageError(f"Cache marks last {' or '.join(_LIVES)}, not {cache_marks!r}.")
         if text is not None:
-            if not isinstance(text, str) and not _are_parts(text):
-                raise UsageError("A user's message is text, or a list of parts.", hint='For example: "Why?"')
-            self._begin_turn(text, recall)
+            self._begin_turn(user_content(text), recall)
         elif not self._history:
             raise UsageError("There is nothing to send yet.", hint="Begin with before_model(text).")
         self._meter.called(self._history, self._parts.clock(), _LIVES.get(cache_marks or ""))
-        request: list[Json] = [{"role": "system", "content": self.system_prompt}, *map(_handed_out, self._history)]
+        request: list[Json] = [{"role": "system", "content": self.system_prompt}, *map(handed_out, self._history)]
         return cache_breakpoints(request, lifetime=cache_marks) if cache_marks else request
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> str:
@@ -156,32 +161,42 @@ class Session:
         `usage` is what the provider measured: `input` without what was read from or written to its cache.
         """
         self._check_open()
-        given = _replies(reply)
+        given = replies_of(reply)
         replies = self._append([self._shortened(message) for message in all_from_wire(given, self._parts.clock())])
         if not self._meter.answered(replies, usage) and usage is not None:
             self._parts.transcripts.record_usage(self.id, usage)
         self._parts.written(len(replies) + 1)
+        if self._in_turn and is_complete(replies):
+            self._in_turn = False
+            self._watchers.completed(self.view(), last_turn(self._history))
 
     def interrupt(self, partial: str = "") -> None:
         """The turn was cut off: keep what came so far, marked, so that the conversation can go on."""
         self._check_open()
         if self._history and not is_complete(self._history[-1:]):
-            self._meter.answered(self._append(self._closing(partial)))
+            self._in_turn = False
+            self._meter.answered(self._append(all_from_wire(cut_off(self._history, partial), self._parts.clock())))
 
     def heard(self, text: str, origin: Origin = Origin.TOOL_OUTPUT) -> None:
         """The model was shown text from outside: what it repeats of it waits for a person's decision."""
-        if not isinstance(text, str):
-            raise UsageError(f"What was heard is text, not {type(text).__name__}.", hint="Give it as a string.")
-        try:
-            self._heard.add(text, Origin(origin))
-        except ValueError as exc:
-            known = ", ".join(each.value for each in Origin)
-            raise UsageError(f"{origin!r} is no origin.", hint=f"There are {known}.") from exc
+        self._ear.told(text, origin)
 
     def working_memory(self) -> Plan:
         """The model's window as it stands: what each part of it holds, and what went elsewhere."""
         parts = self._parts
         return hold(parts.budget.of(self.model), parts.counter, self.system_prompt, self.tools, self._history)
+
+    def view(self) -> SessionView:
+        """The session as it stands, for those who follow it."""
+        parts, messages = self._parts, tuple(self._history)
+        return SessionView(
+            self.info, self.circumstances, messages, self.model, parts.folder, self.system_prompt, tuple(self.tools)
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know about this session: text that was withheld, parts that failed."""
+        return (*self._warnings, *self._watchers.troubles)
 
     # ── moving about ──
 
@@ -212,11 +227,15 @@ class Session:
             raise UsageError(f"There are {len(begins)} turns; {turns} cannot be taken back.")
         first = begins[-turns]
         message = self._history[first]
-        for session_id, target in self._turns_by_session(first).items():
+        for session_id, target in spoken_in(self._history[first:], self.id).items():
             self._parts.transcripts.rewind(session_id, target)
         self._meter.account.cut(first, self._history[first:])
+        old = self.view()
         del self._history[first:]
+        self._in_turn = False
+        self._recalled = said_in(self._history)
         self.remember_what_was_told()
+        self._watchers.switched(old, self.view(), "rewind")
         return text_of(message.content)
 
     def reload(self) -> None:
@@ -227,13 +246,28 @@ class Session:
         """
         self._check_open()
         self.interrupt()
-        parts = self._parts.rebuilt(self.info, self._stored)
-        if self._stored:
-            self._parts.transcripts.end(self.id, "reload")
-        last = before(self._meter.account.last, self._history, "reload")
-        if self._stored:
-            self._goes_on_from, self._stored = self.info, False
-        self._take(replace(parts, goes_on_from=last))
+        self._go_on("reload", self._parts.rebuilt(self.info, "resume" if self._stored else None))
+
+    def before_compression(self) -> str:
+        """What external memories want a summary not to miss. It is text from outside: material, not instructions."""
+        self._check_open()
+        return self._watchers.compressing(self.view())
+
+    def continue_with(self, messages: Sequence[Message], *, in_place: bool = False) -> None:
+        """Go on with messages that stand for the conversation so far. An unfinished turn goes on after them.
+
+        As a new session of the same conversation, with its prompt built anew; or `in_place`, with the prompt as it is
+        and all earlier messages hidden. Every message stays in the transcript. When this fails, nothing has changed.
+        """
+        self._check_open()
+        stored = self.info if self._stored else self._goes_on_from
+        if stored is None or not messages:
+            raise UsageError("There is no conversation yet that these messages could stand for.")
+        if in_place and self._stored and lies_in(self._history, self.id):
+            parts = replace(self._parts, shown=self._told_at_start)
+        else:
+            parts = self._parts.rebuilt(stored, "compression")
+        self._go_on("compression", parts, messages)
 
     def reset(self) -> Session:
         """End this conversation and begin another in the same place. → the new one, with memory as it is now."""
@@ -247,8 +281,11 @@ class Session:
         self.interrupt()
         self._meter.answered(())
         self._open = False
-        if self._stored:
-            self._parts.transcripts.end(self.id, reason)
+        try:
+            if self._stored:
+                self._parts.transcripts.end(self.id, reason)
+        finally:
+            self._watchers.closing(self.view(), reason)
 
     def __enter__(self) -> Self:
         return self
@@ -260,13 +297,10 @@ class Session:
 
     # ── steps ──
 
-    def _begin_turn(self, text: Content, recall: str) -> None:
+    def _begin_turn(self, clean: Content, recall: str) -> None:
         self.interrupt()
         self._context = replace(self._context, turn=Turn())
-        clean = _cleaned(text)
-        if recall:
-            self._heard.add(recall, Origin.TOOL_OUTPUT)
-        additions = [fence(recall, kind="recall"), self._memory_update()]
+        additions = [fence(self._recall(clean, recall), kind="recall"), self._memory_update()]
         sent = with_addition(clean, "\n\n".join(filter(None, additions)))
         message = Message("user", clean, sent=sent if sent != clean else None, told=self._parts.memory.told)
         try:
@@ -274,6 +308,51 @@ class Session:
         except BaseException:
             self.remember_what_was_told()  # the model was not told after all
             raise
+        self._in_turn = True
+
+    def _recall(self, clean: Content, given: str) -> str:
+        """What the caller and the parts that follow the session have found for this turn."""
+        found = self._watchers.recall(self.view(), text_of(clean)) if self._watchers else []
+        kept, warnings = fit(found, self._recalled)
+        self._warnings += (warning for warning in warnings if warning not in self._warnings)
+        for text in [given, *(one.text for one in kept if one.outside)]:
+            if text:
+                self._ear.heard.add(text, Origin.TOOL_OUTPUT)
+        return "\n\n".join(filter(None, [given, *(one.text for one in kept)]))
+
+    def _wrote(self, write: MemoryWrite) -> None:
+        self._watchers.written(self.view(), write)
+
+    def _go_on(self, how: Move, parts: Parts, instead: Sequence[Message] = ()) -> None:
+        """The one way in which a conversation gets another prompt or other messages: these are on disk first."""
+        old, new = self.view(), parts.info.id != self.id
+        self._meter.answered(())
+        self._watchers.closing(old, how)
+        if instead:
+            told = parts.memory.told if parts.shown is None else parts.shown
+            kept, last = stand_in(
+                self._parts.transcripts,
+                self._meter.account,
+                self._history,
+                instead,
+                parts.info,
+                told=told,
+                system_prompt=parts.system_prompt if new else None,
+            )
+            self._history = kept
+            self._seen.clear()  # what a result would be said to equal may be out of sight now
+        else:
+            last = before(self._meter.account.last, self._history, "reload")
+        ends = self._stored and new
+        if ends and not instead:
+            self._goes_on_from = self.info
+        self._stored = bool(instead) or (self._stored and not new)
+        self._take(replace(parts, goes_on_from=last))
+        if instead:
+            self.remember_what_was_told()
+        if ends:
+            self._parts.transcripts.end(old.id, how)
+        self._watchers.switched(old, self.view(), how)
 
     def _memory_update(self) -> str:
         """What changed in curated memory since the model was last told."""
@@ -288,105 +367,25 @@ class Session:
         account = self._meter.account
         weighed = [account.weighed(message) for message in messages]
         if not self._stored:
-            self._start()
+            start_session(self._parts.transcripts, self.info, self.system_prompt)
+            self._stored = True
         ids = self._parts.transcripts.append(self.id, weighed)
         stored = [replace(message, id=id_, session_id=self.id) for message, id_ in zip(weighed, ids, strict=True)]
         self._history += stored
-        self._listen(stored)
+        self._ear.listen(stored)
         account.add(stored)
         return stored
-
-    def _listen(self, messages: Sequence[Message]) -> None:
-        """Remember who said what. What our own memory tool answers is known already; other tools are outside."""
-        for message in messages:
-            self._asked |= {str(call.get("id")): str(_function(call).get("name")) for call in message.tool_calls}
-            if message.role == "user":
-                self._heard.add(text_of(message.content), Origin.USER_SAID)
-            elif message.role == "tool" and self._asked.get(message.tool_call_id or "") != "memory":
-                self._heard.add(text_of(message.content), Origin.TOOL_OUTPUT)
-
-    def _start(self) -> None:
-        info = self.info
-        self._parts.transcripts.start(
-            info.source,
-            title=info.title,
-            parent=info.parent,
-            reason=info.reason,
-            scope=info.scope,
-            model=info.model,
-            system_prompt=self.system_prompt,
-            session_id=info.id,
-            started=info.started,
-        )
-        self._stored = True
-
-    def _turns_by_session(self, first: int) -> dict[str, int]:
-        """Where the user first speaks from this message on, in each session that the conversation went through."""
-        begins: dict[str, int] = {}
-        for message in self._history[first:]:
-            if message.role == "user":
-                begins.setdefault(message.session_id or self.id, message.id)
-        return begins
 
     def _shortened(self, message: Message) -> Message:
         """A tool's result as the model gets it again and again: short. The whole of it is in the transcript."""
         if message.role != "tool" or not isinstance(message.content, str) or message.sent is not None:
-            return replace(message, content=_cleaned(message.content)) if message.role == "assistant" else message
+            return replace(message, content=cleaned(message.content)) if message.role == "assistant" else message
         limit, call_id = self._parts.result_tokens, message.tool_call_id
         short = compress_result(message.content, limit_tokens=limit, reference=call_id, seen=self._seen)
         if call_id:
             self._seen.setdefault(digest(message.content), call_id)
         return replace(message, sent=short.text) if short.text != message.content else message
 
-    def _closing(self, partial: str) -> list[Message]:
-        """What makes an unfinished turn whole: results for tools that did not run, and the reply as far as it came."""
-        missing = [Message("tool", _NOT_RUN, tool_call_id=call_id) for call_id in unanswered(self._history)]
-        text = sanitize(partial).strip()
-        reply = Message("assistant", f"{text}\n\n{_CUT_OFF}".lstrip(), finish_reason=INTERRUPTED)
-        return all_from_wire([*missing, reply], self._parts.clock())
-
     def _check_open(self) -> None:
         if not self._open:
             raise UsageError("This session is closed.", hint="Open a new one: Herma.session().")
-
-
-def _replies(reply: Any) -> list[Mapping[str, Any]]:
-    if isinstance(reply, str):
-        return [{"role": "assistant", "content": reply}]
-    if isinstance(reply, Mapping):
-        return [reply]
-    if not isinstance(reply, Iterable):
-        raise UsageError(
-            f"A reply is text or messages, not {type(reply).__name__}.",
-            hint='A model that only calls tools: after_model({"role": "assistant", "tool_calls": […]}).',
-        )
-    return list(reply)
-
-
-def _are_parts(content: object) -> bool:
-    return isinstance(content, list) and all(isinstance(part, dict) for part in content)
-
-
-def _handed_out(message: Message) -> Json:
-    """The message as it is sent, for a caller who may change it: ours stays as it was."""
-    return {key: _copied(value) for key, value in as_sent(message).items()}
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _cleaned(content: Content) -> Content:
-    """What came back or in, without any fence: recalled text is never taken for something that was said."""
-    if isinstance(content, list):
-        return [
-            {**part, "text": sanitize(part["text"])} if isinstance(part.get("text"), str) else part for part in content
-        ]
-    return sanitize(content) if content is not None else None
-
-
-def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    function = call.get("function")
-    return function if isinstance(function, Mapping) else {}

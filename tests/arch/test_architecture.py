@@ -56,6 +56,7 @@ VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common_utils", "misc", "ma
 # The only places where any error at all may be caught and not raised again, each with its reason.
 MAY_CATCH_ALL = {
     "herma.cli.main": "the entry point: nothing may reach the user as a traceback",
+    "herma.providers.guard": "guests: whatever they raise is counted and shown, and the session goes on",
     "herma.store.sqlite.commits": "writes that share a commit: each error is handed to the caller whose work it undid",
 }
 

@@ -11,7 +11,7 @@ import pytest
 from herma import Add, Herma
 from herma.errors import UsageError
 from herma.prompt.tiers import MOST_MARKS
-from herma.session import Circumstances
+from herma.types import Circumstances
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
 

@@ -17,6 +17,7 @@ from herma.ports.index import (
     Terms,
     TextIndex,
 )
+from herma.ports.observer import Contributor, Observer, Watcher
 from herma.ports.search import Head, TranscriptReader
 from herma.ports.tokens import TokenCounter
 from herma.ports.transcript import (
@@ -38,6 +39,7 @@ __all__ = [
     "CallSum",
     "ChangeFeed",
     "ChatModel",
+    "Contributor",
     "Counts",
     "CuratedDocuments",
     "CuratedHistory",
@@ -54,6 +56,7 @@ __all__ = [
     "IndexUnusable",
     "MessageRows",
     "NewChange",
+    "Observer",
     "Place",
     "Position",
     "Scored",
@@ -67,4 +70,5 @@ __all__ = [
     "TextIndex",
     "TokenCounter",
     "TranscriptReader",
+    "Watcher",
 ]

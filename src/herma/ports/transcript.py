@@ -91,12 +91,19 @@ class MessageRows(Protocol):
     """Messages: added whole, never changed, sometimes hidden. Those of deleted sessions are not there."""
 
     def append(
-        self, session_id: str, messages: Sequence[Message], *, preview: str = "", staged: bool = False
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        preview: str = "",
+        staged: bool = False,
+        compacts: int | None = None,
     ) -> Sequence[int]:
         """Add all or none, in one durable step. → their ids, increasing. `KeyError` when there is no such session.
 
         `preview` is kept when the session has none yet. `staged`: also to a session that is hidden as deleted, so that
-        an import becomes visible as a whole.
+        an import becomes visible as a whole. `compacts`: in the same step, what is visible up to this message is hidden
+        as compacted.
         """
         ...
 

@@ -5,8 +5,8 @@
         with watch_prefixes():
             yield
 
-Rewinding shortens a conversation, and `reload()` builds its prompt anew: the only moves besides growing that a session
-makes by itself. Cache marks are no part of what is sent.
+Rewinding shortens a conversation, `reload()` builds its prompt anew, and after a compression it goes on with messages
+that stand for it: the only moves besides growing that a session makes. Cache marks are no part of what is sent.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def watch_prefixes() -> Iterator[None]:
     """Check every request of every session inside the block. `AssertionError` at the first that breaks a rule."""
     sent: WeakKeyDictionary[Session, list[str]] = WeakKeyDictionary()
     before_model, rewind, reload = Session.before_model, Session.rewind, Session.reload
+    continue_with = Session.continue_with
 
     def watched(session: Session, *args: Any, **options: Any) -> Any:
         request = before_model(session, *args, **options)
@@ -52,15 +53,23 @@ def watch_prefixes() -> Iterator[None]:
         if sent.get(session):
             sent[session][0] = _canonical({"role": "system", "content": session.system_prompt})
 
+    def continued(session: Session, *args: Any, **options: Any) -> None:
+        prompt, in_place = session.system_prompt, session.id
+        continue_with(session, *args, **options)
+        sent[session] = []
+        assert session.id != in_place or session.system_prompt == prompt, "the prompt was changed in its place"
+
     setattr(Session, "before_model", watched)  # noqa: B010  a patch, and meant to be one
     setattr(Session, "rewind", rewound)  # noqa: B010
     setattr(Session, "reload", reloaded)  # noqa: B010
+    setattr(Session, "continue_with", continued)  # noqa: B010
     try:
         yield
     finally:
         setattr(Session, "before_model", before_model)  # noqa: B010
         setattr(Session, "rewind", rewind)  # noqa: B010
         setattr(Session, "reload", reload)  # noqa: B010
+        setattr(Session, "continue_with", continue_with)  # noqa: B010
 
 
 def check_stored(session: Session, request: list[dict[str, Any]]) -> None:

@@ -24,6 +24,7 @@ from herma.types import (
     Duplicate,
     MemoryOp,
     MemoryOutcome,
+    MemoryWrite,
     NoMatch,
     OverBudget,
     Remove,
@@ -97,7 +98,10 @@ def _run(store: MemoryStore, arguments: Json, context: ToolContext) -> Json:
         ops = _operations(arguments, store, target, scope)
     except _Invalid as exc:
         return {"success": False, "error": str(exc), **exc.extra}
-    outcome = store.apply(target, ops, scope=scope, author=_author(ops, context))
+    author = _author(ops, context)
+    outcome = store.apply(target, ops, scope=scope, author=author)
+    if isinstance(outcome, Applied | Duplicate):
+        context.written(MemoryWrite(target, scope, tuple(ops), outcome, author))
     return _answer(outcome, context, batch=bool(arguments.get("operations")))
 
 

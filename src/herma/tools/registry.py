@@ -9,7 +9,7 @@ from typing import Any
 
 from herma.curated.trust import Heard
 from herma.errors import HermaError
-from herma.types import Author, Origin, Scope, Who
+from herma.types import Author, MemoryWrite, Origin, Scope, Who
 
 Json = dict[str, Any]
 
@@ -32,6 +32,8 @@ class ToolContext:
     author: Author = _AGENT
     turn: Turn = field(default_factory=Turn)
     heard: Heard = field(default_factory=Heard)
+    written: Callable[[MemoryWrite], None] = lambda _: None
+    """Told of each change of curated memory, once it is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,11 @@ class Tools:
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
+
+    def including(self, tools: Sequence[Tool]) -> Tools:
+        """These and some more; a name that is taken stays with whom it belongs to."""
+        own = list(self._tools.values())
+        return Tools([*own, *(tool for tool in tools if tool.name not in self._tools)], self._alive)
 
     def schemas(self) -> list[Json]:
         """OpenAI function schemas, in a fixed order: they are part of the prefix that the model's cache keeps."""

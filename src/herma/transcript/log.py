@@ -100,12 +100,18 @@ class Transcripts:
             wish = before.title
         return self._add(session, wish, system_prompt)
 
-    def append(self, session_id: str, messages: Sequence[Mapping[str, Any] | Message]) -> Ids:
-        """Add messages, all or none of them. → their ids, increasing. When this returns, they are on disk."""
+    def append(
+        self, session_id: str, messages: Sequence[Mapping[str, Any] | Message], *, standing_for: int | None = None
+    ) -> Ids:
+        """Add messages, all or none of them. → their ids, increasing. When this returns, they are on disk.
+
+        Where they stand for earlier ones, those up to the message `standing_for` are compacted in the same step.
+        """
         self._alive()
         converted = all_from_wire(messages, self._clock())
+        preview = preview_of(converted)
         try:
-            return list(self._rows.append(session_id, converted, preview=preview_of(converted)))
+            return list(self._rows.append(session_id, converted, preview=preview, compacts=standing_for))
         except KeyError:
             raise _unknown(session_id) from None
 

@@ -23,7 +23,7 @@ from herma.transcript.replay import as_sent
 from herma.transcript.wire import text_of
 from herma.types import Content, Message, Usage
 
-Start: TypeAlias = Literal["new", "resumed", "branched", "reload"]
+Start: TypeAlias = Literal["new", "resumed", "branched", "reload", "compression"]
 _RECALLED = f"<{TAG}>\n{NOTES['recall']}"
 _END = f"</{TAG}>"
 _DIGITS = 16
@@ -180,11 +180,16 @@ class Account:
         if last.tools != self._digests[0]:
             return "tools changed", 0, None
         if last.prompt != self._digests[1]:
-            return ("reload" if self._start == "reload" else "system prompt changed"), self._tools, 0
+            return (
+                (self._start if self._start in ("reload", "compression") else "system prompt changed"),
+                self._tools,
+                0,
+            )
         reusable = self._tools + self._system + self._sums[self._common]
         if self._common == last.messages:
             return "grew only", reusable, None
-        return ("branched" if self._start == "branched" else "rewound"), reusable, self._common + 1
+        reason: CallReason = self._start if self._start in ("branched", "compression") else "rewound"
+        return reason, reusable, self._common + 1
 
     def _weigh(self) -> None:
         if not self._weighed:

@@ -33,7 +33,13 @@ class SqliteMessages:
         self._sql = queries("messages")
 
     def append(
-        self, session_id: str, messages: Sequence[Message], *, preview: str = "", staged: bool = False
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        preview: str = "",
+        staged: bool = False,
+        compacts: int | None = None,
     ) -> list[int]:
         rows = [_row(message) for message in messages]
         times = [message.timestamp for message in messages]
@@ -49,6 +55,10 @@ class SqliteMessages:
             at = {"key": key, "first": ids[0], "oldest": min(times), "newest": max(times)}
             connection.execute(self._sql["count_in"], {**totals, **at, "preview": preview})
             connection.execute(self._sql["change"], {"first": ids[0], "count": len(ids)})
+            if compacts is not None:
+                hidden = {"key": key, "first": 0, "last": compacts, "old": "", "new": "compacted"}
+                connection.execute(self._sql["hide"], hidden)
+                connection.execute(self._sql["recount"], {"key": key})
             return ids
 
         return self._db.write(work) if rows else []

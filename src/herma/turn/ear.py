@@ -1,0 +1,42 @@
+"""Who said what in one conversation, so that what the model repeats is known by its speaker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from herma.curated.trust import Heard
+from herma.errors import UsageError
+from herma.transcript.wire import text_of
+from herma.types import Message, Origin
+
+
+class Ear:
+    """Hears the user and the tools; what our own memory tool answers is known already, other tools are outside."""
+
+    def __init__(self) -> None:
+        self.heard = Heard()
+        self._asked: dict[str, str] = {}
+
+    def listen(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._asked |= {str(call.get("id")): str(_function(call).get("name")) for call in message.tool_calls}
+            if message.role == "user":
+                self.heard.add(text_of(message.content), Origin.USER_SAID)
+            elif message.role == "tool" and self._asked.get(message.tool_call_id or "") != "memory":
+                self.heard.add(text_of(message.content), Origin.TOOL_OUTPUT)
+
+    def told(self, text: object, origin: Origin) -> None:
+        """Somebody says that the model was shown this."""
+        if not isinstance(text, str):
+            raise UsageError(f"What was heard is text, not {type(text).__name__}.", hint="Give it as a string.")
+        try:
+            self.heard.add(text, Origin(origin))
+        except ValueError as exc:
+            known = ", ".join(each.value for each in Origin)
+            raise UsageError(f"{origin!r} is no origin.", hint=f"There are {known}.") from exc
+
+
+def _function(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call.get("function")
+    return function if isinstance(function, Mapping) else {}

@@ -1,0 +1,109 @@
+"""Those who follow one session, behind one object: each is told, and none can fail a turn or hold it up for long."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from herma.errors import HermaWarning
+from herma.ports import Observer, Watcher
+from herma.providers.guard import Guard, Health, Trouble
+from herma.types import CompletedTurn, MemoryWrite, SessionView
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What one part recalls for a turn. `outside`: others said it."""
+
+    by: str
+    text: str
+    outside: bool = True
+
+
+class Watchers:
+    """One per session."""
+
+    def __init__(self, watchers: Sequence[Observer] = ()) -> None:
+        self._guarded = [(watcher, Guard(name_of(watcher), shown=self._show)) for watcher in watchers]
+        self._shown: set[tuple[str, str]] = set()
+        self.troubles: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._guarded)
+
+    def health(self) -> dict[str, Health]:
+        """How each has been so far, by name."""
+        return {guard.guest: guard.health for _, guard in self._guarded}
+
+    # ── questions: all at once, each with its own deadline ──
+
+    def recall(self, view: SessionView, text: str) -> list[Recalled]:
+        """What each part recalls for this text; nothing of those that fail or are late."""
+        answers = self._ask("turn_began", lambda watcher: watcher.turn_began(view, text))
+        return [Recalled(by, text, outside) for by, text, outside in answers]
+
+    def compressing(self, view: SessionView) -> str:
+        """What the summary should not miss."""
+        return "\n\n".join(text for _, text, _ in self._ask("compressing", lambda watcher: watcher.compressing(view)))
+
+    def _ask(self, what: str, question: Callable[[Observer], object]) -> list[tuple[str, str, bool]]:
+        begun = time.monotonic()
+        asked = [
+            (watcher, guard, guard.begin(what, lambda watcher=watcher: question(watcher)))  # type: ignore[misc]
+            for watcher, guard in self._guarded
+            if _cares(watcher, what)
+        ]
+        found = []
+        for watcher, guard, call in asked:
+            if call is None:
+                continue
+            left = getattr(watcher, "deadline", Watcher.deadline) - (time.monotonic() - begun)
+            text = guard.answer(call, "", max(left, 0.0))
+            if not isinstance(text, str):
+                guard.count(what, f"answered with {type(text).__name__}, not with text")
+            elif text.strip():
+                found.append((guard.guest, text, bool(getattr(watcher, "outside", True))))
+        return found
+
+    # ── news: one after the other, in this thread; whoever takes long puts it aside ──
+
+    def opened(self, view: SessionView) -> None:
+        self._tell("opened", lambda watcher: watcher.opened(view))
+
+    def completed(self, view: SessionView, turn: CompletedTurn) -> None:
+        self._tell("turn_completed", lambda watcher: watcher.turn_completed(view, turn))
+
+    def written(self, view: SessionView, write: MemoryWrite) -> None:
+        self._tell("memory_written", lambda watcher: watcher.memory_written(view, write))
+
+    def switched(self, old: SessionView, new: SessionView, reason: str, *, reset: bool = False) -> None:
+        self._tell("switched", lambda watcher: watcher.switched(old, new, reason, reset))
+
+    def closing(self, view: SessionView, reason: str) -> None:
+        self._tell("closing", lambda watcher: watcher.closing(view, reason))
+
+    def _tell(self, what: str, news: Callable[[Observer], None]) -> None:
+        for watcher, guard in self._guarded:
+            if _cares(watcher, what):
+                guard.ask(what, lambda watcher=watcher: news(watcher), None)  # type: ignore[misc]
+
+    def _show(self, trouble: Trouble) -> None:
+        """Each kind of trouble is said once a session; all of it is counted."""
+        kind = (trouble.guest, trouble.what)
+        if kind in self._shown:
+            return
+        self._shown.add(kind)
+        sentence = f"{trouble.guest} failed at {trouble.what} ({trouble.why}); the session goes on without it."
+        self.troubles.append(sentence)
+        warnings.warn(sentence, HermaWarning, stacklevel=2)
+
+
+def name_of(part: object) -> str:
+    return str(getattr(part, "name", "") or type(part).__name__)
+
+
+def _cares(watcher: Observer, what: str) -> bool:
+    """Whether it does more than `Watcher` does: nothing costs less than not asking."""
+    return getattr(type(watcher), what, None) is not getattr(Watcher, what)
