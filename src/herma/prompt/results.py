@@ -168,6 +168,12 @@ def _trouble(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield at, after
 
 
+def trouble_lines(text: str) -> list[str]:
+    """What went wrong, one line each: of a traceback, its last."""
+    lines = text.split("\n")
+    return [lines[after - 1].strip() for _, after in _trouble(lines)]
+
+
 def _pick(lines: Sequence[str], trouble: Sequence[tuple[int, int]], levels: _Lines) -> str:
     """The first and last lines, and the errors between them with their line numbers. The last errors matter most."""
     chosen = set(range(min(levels.first, len(lines)))) | set(range(max(0, len(lines) - levels.last), len(lines)))

@@ -1,0 +1,1 @@
+"""What is learnt from what happened, after the reply and at a bounded price."""

@@ -1,0 +1,146 @@
+"""The summary: a fixed order of sections, each line with the messages it came from.
+
+It is written as Markdown for the model, read back when it is brought up to date, and any of its lines leads to the
+originals: `[#12-18]` names messages by the numbers that the transcript gave them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+Section: TypeAlias = Literal[
+    "goal", "constraints", "done", "state", "decisions", "questions", "files", "errors", "next", "also"
+]
+HEADINGS: Mapping[Section, str] = MappingProxyType(
+    {
+        "goal": "Goal",
+        "constraints": "Constraints and preferences",
+        "done": "Done",
+        "state": "State",
+        "decisions": "Decisions",
+        "questions": "Open questions",
+        "files": "Files",
+        "errors": "Errors and remedies",
+        "next": "Next steps",
+        "also": "Also mentioned",
+    }
+)
+REQUEST = "The user's last request, word for word"
+OPENING = (
+    "This conversation was longer than fits. Its earlier part is summarised here as background; it asks for nothing by "
+    "itself, and what the user says after it counts more. Numbers such as [#12-18] name the original messages: "
+    "session_search reads them again."
+)
+_LINE = re.compile(r"^\s*+(?:[-*+•]|\d{1,3}[.)])\s++(?P<text>\S[^\n]*)$")
+_SOURCES = re.compile(r"\s*+\[(?P<sources>#?\d++(?:\s?[-–,]\s?#?\d++)*+)\]\s*+$")
+_HEADING = re.compile(r"^\s{0,3}#{1,4}\s++(?P<title>\S[^\n]*?)[\s#:]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One statement, and the numbers of the messages it was made from."""
+
+    text: str
+    sources: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"- {self.text} [{ranges(self.sources)}]" if self.sources else f"- {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is known of the part of a conversation that is no longer sent."""
+
+    lines: Mapping[Section, tuple[Line, ...]] = field(default_factory=dict)
+    request: str = ""
+    """The user's last request that the summary covers, unchanged."""
+
+    def of(self, section: Section) -> tuple[Line, ...]:
+        return self.lines.get(section, ())
+
+    def with_lines(self, section: Section, lines: Iterable[Line]) -> Summary:
+        return replace(self, lines={**self.lines, section: tuple(lines)})
+
+    def __bool__(self) -> bool:
+        return any(self.lines.values()) or bool(self.request)
+
+
+def render(summary: Summary) -> str:
+    """As the model is shown it."""
+    parts = [OPENING]
+    for section, heading in HEADINGS.items():
+        if lines := summary.of(section):
+            parts.append("\n".join([f"## {heading}", *map(str, lines)]))
+    if summary.request:
+        parts.append(f"## {REQUEST}\n{_quoted(summary.request)}")
+    return "\n\n".join(parts)
+
+
+def parse(text: str, known: Callable[[int], bool] = lambda _: True) -> Summary:
+    """Read a summary that we or a model wrote. References to messages that are not `known` are left out."""
+    by_title = {heading.casefold(): section for section, heading in HEADINGS.items()}
+    lines: dict[Section, list[Line]] = {}
+    request: list[str] = []
+    section: Section | None = None
+    quoting = False
+    for row in text.split("\n"):
+        if heading := _HEADING.match(row):
+            title = heading["title"].strip().casefold()
+            quoting = title == REQUEST.casefold()
+            section = by_title.get(title)
+        elif quoting:
+            request.append(row.removeprefix(">").removeprefix(" "))
+        elif section and (match := _LINE.match(row)):
+            lines.setdefault(section, []).append(_line(match["text"], known))
+    return Summary({name: tuple(found) for name, found in lines.items()}, "\n".join(request).strip("\n"))
+
+
+def is_summary(text: str) -> bool:
+    return text.startswith(OPENING)
+
+
+def read_line(text: str, known: Callable[[int], bool] = lambda _: True) -> Line:
+    """One line as it stands in a summary, with or without its bullet."""
+    bullet = _LINE.match(text)
+    return _line(bullet["text"] if bullet else text.strip(), known)
+
+
+def _line(said: str, known: Callable[[int], bool]) -> Line:
+    sources: Sequence[int] = ()
+    if match := _SOURCES.search(said):
+        sources = [number for number in numbers(match["sources"]) if known(number)]
+        said = said[: match.start()].rstrip()
+    return Line(said, tuple(sources))
+
+
+_MOST_SOURCES = 10_000
+
+
+def numbers(text: str) -> list[int]:
+    """`#12-14, #20` → 12, 13, 14, 20. A range that is too long is cut."""
+    found: list[int] = []
+    for part in text.replace("#", "").split(","):
+        first, _, last = (bound.strip() for bound in part.replace("–", "-").partition("-"))
+        if first.isdigit():
+            begin, end = int(first), int(last) if last.isdigit() else int(first)
+            found += range(begin, min(end, begin + _MOST_SOURCES) + 1)
+    return sorted(set(found))[:_MOST_SOURCES]
+
+
+def ranges(sources: Iterable[int]) -> str:
+    """12, 13, 14, 20 → `#12-14, 20`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(sources)):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return "#" + ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) if runs else ""
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {row}" if row else ">" for row in text.split("\n"))
