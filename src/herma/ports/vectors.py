@@ -169,7 +169,7 @@ class PassageSource(Protocol):
         ...
 
 
-# ── where vectors are kept ──
+# ── where vectors are kept: three views of one file ──
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +226,7 @@ class ModelRow:
 class EmbedderTrouble:
     """What an embedder last failed with, how often in a row, and until when it is left alone."""
 
+    model: str = ""
     message: str = ""
     failures: int = 0
     retry_at: float = 0.0
@@ -248,7 +249,7 @@ class VectorFile:
 class Step:
     """What one step of embedding changes, all or nothing. `met`: keys whose vectors stay as they are; `stale`: keys of
     which everything else goes. `touched`: sessions with this many new messages; `outlined`: (session, digest of its
-    title) whose gist is done now.
+    title) whose gist is done now; `ended`: sessions that have none. `version`: all of this kind is done.
     """
 
     rows: Sequence[VectorRow] = ()
@@ -258,6 +259,7 @@ class Step:
     reach: Reach | None = None
     touched: Mapping[str, int] | None = None
     outlined: Sequence[tuple[str, int]] = ()
+    ended: Sequence[str] = ()
     version: str | None = None
 
 
@@ -270,9 +272,10 @@ class VectorTables(Protocol):
 
     def file(self) -> VectorFile: ...
 
-    def notice(self, position: Position, appended: int, gone: Sequence[int]) -> None:
-        """The feed was read up to `position`: so many messages came, these are gone. Makes the file if need be; one of
-        another store or epoch is checked from the beginning.
+    def notice(self, since: int, position: Position, appended: int, gone: Sequence[int]) -> None:
+        """The feed was read from `since` to `position`: so many messages came, these are gone. Makes the file if need
+        be; one of another store or epoch is walked once more, and `since` is then 0. Nothing happens when somebody
+        else noticed it first.
         """
         ...
 
@@ -291,3 +294,74 @@ class VectorTables(Protocol):
         ...
 
     def put(self, model: ModelRow, step: Step) -> None: ...
+
+
+class VectorUpkeep(Protocol):
+    """The stored vectors, besides adding to them. Every call may raise `IndexUnusable`."""
+
+    def trouble(self, found: EmbedderTrouble) -> None:
+        """Tell other processes that the embedder fails, or works again."""
+        ...
+
+    def gists(self, model: ModelRow, after: int, limit: int) -> Sequence[str]:
+        """Sessions that have no gist yet, then those with at least so many messages since the last."""
+        ...
+
+    def titles(self, model: ModelRow) -> Mapping[str, int]:
+        """Every session that has or awaits a gist → the digest of the title it was made with, or 0."""
+        ...
+
+    def check(self) -> str:
+        """Whether the file is whole (what is wrong, in a few words), and walk everything once more."""
+        ...
+
+    def sweep(self, model: ModelRow, kinds: Sequence[str], unused_since: float) -> bool:
+        """Remove some of what the last walk did not meet, and of what belongs to models that nobody used since.
+        → whether there is more.
+        """
+        ...
+
+    def drop(self) -> None:
+        """Delete the file."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Vectors that were added since, of messages (then without kinds and scopes) or of the rest. `last` is the id to
+    go on from.
+    """
+
+    ids: Sequence[int] = ()
+    keys: Sequence[int | str] = ()
+    sessions: Sequence[int] = ()
+    vectors: bytes = b""
+    kinds: Sequence[str] = ()
+    scopes: Sequence[str] = ()
+    last: int = 0
+
+
+class VectorReader(Protocol):
+    """The stored vectors, for whoever compares them. Every call may raise `IndexUnusable`."""
+
+    def changed(self) -> object:
+        """Something that is different after every change, and costs nothing to ask for."""
+        ...
+
+    def find(self, name: str, dimension: int) -> tuple[str, int]:
+        """Which file this is, and the number of a model in it; 0 when nothing was embedded with it."""
+        ...
+
+    def load(self, model: int, dimension: int, *, messages: bool, after: int, limit: int) -> Loaded: ...
+
+    def removed(self, after: int) -> tuple[Sequence[int] | None, int]:
+        """Vectors that were removed after this number, and the number to go on from (-1 begins with what is removed
+        from now on). None: too many to tell.
+        """
+        ...
+
+    def sessions(self, after: int) -> Mapping[int, str]:
+        """Names of sessions with larger numbers."""
+        ...

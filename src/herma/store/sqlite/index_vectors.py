@@ -1,0 +1,344 @@
+"""`index.db.vectors` in a home: implements `VectorTables`, `VectorUpkeep` and `VectorReader`.
+
+A file of its own beside `index.db`: words are rebuilt in seconds and then replace their file by its name, vectors take
+minutes to be made again and are only ever added and removed. Nothing here waits for a lock that words need.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from herma.errors import StoreBusy, StoreError
+from herma.ports import IndexUnusable, Position
+from herma.ports.vectors import EmbedderTrouble, Loaded, ModelRow, Reach, Step, VectorFile, VectorRow
+from herma.store.locks import exclusive
+from herma.store.sqlite.index_connection import Connections, fetch, guarded
+from herma.store.sqlite.queries import queries
+
+APPLICATION_ID = 0x48524D56  # "HRMV"
+FORMAT = 1
+"""Changes whenever the same texts would be stored differently: a file of another format is made anew."""
+_ASK_AGAIN = 0.005
+_REMOVALS_KEPT = 20_000
+_SWEEP = 1_000
+
+
+class SqliteVectors:
+    """Writers that embed hold the lock; noticing what was purged needs no more than a transaction."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / "index.db.vectors"
+        self._lock = home / "index.db.vectors.lock"
+        self._sql = queries("index_vectors")
+        self._mutex = threading.Lock()
+        self._open: Connections | None = None
+        self._identity: tuple[int, int] | None = None
+
+    # ── for whoever embeds ──
+
+    @contextmanager
+    def hold(self, timeout: float) -> Iterator[bool]:
+        deadline = time.monotonic() + timeout
+        with ExitStack() as stack:
+            while True:
+                try:
+                    really = stack.enter_context(exclusive(self._lock, 0))
+                    break
+                except StoreBusy:
+                    if time.monotonic() >= deadline:
+                        raise
+                time.sleep(_ASK_AGAIN)
+            yield really
+
+    def file(self) -> VectorFile:
+        with self._connections().reading() as connection:
+            facts = _meta(connection)
+            models = tuple(_model(row) for row in fetch(connection, self._sql["models"]))
+        told = (facts.get("trouble_of", ""), facts.get("trouble", ""))
+        trouble = EmbedderTrouble(*told, int(facts.get("failures", 0)), float(facts.get("retry_at", 0.0)))
+        noticed = Position(facts["store_id"], facts["epoch"], int(facts["noticed"]))
+        return VectorFile(noticed, int(facts["appended"]), models, trouble, self.path.stat().st_size)
+
+    def notice(self, since: int, position: Position, appended: int, gone: Sequence[int]) -> None:
+        if _identity(self.path) is None:
+            _create(self.path, position)
+        with self._connections().writing() as connection:
+            facts = _meta(connection)
+            if (facts["store_id"], facts["epoch"]) != (position.store_id, position.epoch):
+                connection.execute(self._sql["walk_again"], (position.seq,))
+                facts |= {"appended": "0", "noticed": "0"}
+            if int(facts["noticed"]) != since:
+                return  # somebody else noticed the same
+            if gone:
+                self._forget_messages(connection, gone)
+            _remember(
+                connection,
+                store_id=position.store_id,
+                epoch=position.epoch,
+                noticed=position.seq,
+                appended=int(facts["appended"]) + appended,
+            )
+
+    def model(self, name: str, dimension: int, at: float) -> ModelRow:
+        with self._connections().reading() as connection:
+            for row in fetch(connection, self._sql["models"]):
+                found = _model(row)
+                if (found.name, found.dimension) == (name, dimension) and at - found.used < _SAY_AGAIN:
+                    return found
+        with self._connections().writing() as connection:
+            noticed = int(_meta(connection)["noticed"])
+            connection.execute(self._sql["add_model"], (name, dimension, at, noticed))
+            rows = fetch(connection, self._sql["models"])
+        return next(row for row in map(_model, rows) if (row.name, row.dimension) == (name, dimension))
+
+    def digests(self, model: ModelRow, kind: str, keys: Sequence[int | str] | None) -> dict[tuple[int | str, int], int]:
+        with self._connections().reading() as connection:
+            if keys is None:
+                rows = fetch(connection, self._sql["all_stored"], (kind, model.id))
+                return {(key, part): digest for key, part, digest in rows}
+            rows = fetch(connection, self._sql["stored"], (kind, json.dumps([*keys]), model.id))
+        return {
+            (key, part): digest for key, part, digest, check, vector in rows if _whole(check, vector, model.dimension)
+        }
+
+    def known(self, model: ModelRow, digests: Sequence[int]) -> dict[int, bytes]:
+        with self._connections().reading() as connection:
+            rows = fetch(connection, self._sql["known"], (json.dumps([*digests]), model.id))
+        return {digest: vector for digest, checksum, vector in rows if _whole(checksum, vector, model.dimension)}
+
+    def put(self, model: ModelRow, step: Step) -> None:
+        with self._connections().writing() as connection:
+            if step.stale:
+                given = (step.kind, json.dumps([*step.stale]), model.id)
+                self._forget(connection, fetch(connection, self._sql["ids_of_keys"], given))
+            if step.met:
+                connection.execute(self._sql["met"], (step.kind, json.dumps([*step.met]), model.id))
+            self._add(connection, model, step.rows)
+            for session, messages in (step.touched or {}).items():
+                connection.execute(self._sql["touch"], (model.id, session, messages))
+            done = [(model.id, session, title) for session, title in step.outlined]
+            connection.executemany(self._sql["outlined"], done)
+            gone = [(model.id, session) for session in step.ended]
+            connection.executemany("DELETE FROM gists WHERE model = ? AND session = ?", gone)
+            if step.reach is not None:
+                reach = step.reach
+                values = (model.id, reach.low, reach.high, reach.low_part, reach.high_part, reach.walked)
+                connection.execute(self._sql["advance"], values)
+            if step.version is not None:
+                connection.execute(self._sql["set_version"], (model.id, step.kind, step.version))
+
+    # ── upkeep ──
+
+    def trouble(self, found: EmbedderTrouble) -> None:
+        with self._connections().writing() as connection:
+            facts = {"trouble_of": found.model, "trouble": found.message}
+            _remember(connection, **facts, failures=found.failures, retry_at=found.retry_at)
+
+    def gists(self, model: ModelRow, after: int, limit: int) -> list[str]:
+        with self._connections().reading() as connection:
+            return [row[0] for row in fetch(connection, self._sql["waiting_gists"], (model.id, max(1, after), limit))]
+
+    def titles(self, model: ModelRow) -> dict[str, int]:
+        with self._connections().reading() as connection:
+            return dict(fetch(connection, self._sql["gist_titles"], (model.id,)))
+
+    def check(self) -> str:
+        with self._connections().reading(afresh=True) as connection:
+            _meta(connection)
+            if fetch(connection, "PRAGMA quick_check(1)") != [("ok",)]:
+                return "damaged"
+        with self._connections().writing() as connection:
+            connection.execute(self._sql["walk_again"], (int(_meta(connection)["noticed"]),))
+        return ""
+
+    def sweep(self, model: ModelRow, kinds: Sequence[str], unused_since: float) -> bool:
+        with self._connections().writing() as connection:
+            given = (model.id, json.dumps([*kinds]), _SWEEP)
+            if model.checking and self._forget(connection, fetch(connection, self._sql["not_met"], given)):
+                return True
+            connection.execute("UPDATE models SET whole = round WHERE id = ?", (model.id,))
+            for other in map(_model, fetch(connection, self._sql["models"])):
+                if other.id != model.id and other.used < unused_since:
+                    if not self._forget(connection, fetch(connection, self._sql["of_model"], (other.id, _SWEEP))):
+                        connection.execute("DELETE FROM gists WHERE model = ?", (other.id,))
+                        connection.execute("DELETE FROM models WHERE id = ?", (other.id,))
+                    return True
+        with self._connections().writing() as connection:
+            before = fetch(connection, "PRAGMA freelist_count")[0][0]
+            fetch(connection, f"PRAGMA incremental_vacuum({_SWEEP})")
+            after = fetch(connection, "PRAGMA freelist_count")[0][0]
+        return bool(0 < after < before)
+
+    def drop(self) -> None:
+        self.close()
+        _remove(self.path)
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._open is not None:
+                self._open.close()
+            self._open = self._identity = None
+
+    # ── for whoever compares ──
+
+    def changed(self) -> object:
+        connections = self._connections()
+        with connections.reading() as connection:
+            return self._identity, fetch(connection, "PRAGMA data_version"), id(connection)
+
+    def find(self, name: str, dimension: int) -> tuple[str, int]:
+        with self._connections().reading() as connection:
+            file = _meta(connection)["file"]
+            rows = fetch(connection, "SELECT id FROM models WHERE name = ? AND dimension = ?", (name, dimension))
+        return file, int(rows[0][0]) if rows else 0
+
+    def load(self, model: int, dimension: int, *, messages: bool, after: int, limit: int) -> Loaded:
+        with self._connections().reading() as connection:
+            sql = self._sql["load_messages" if messages else "load_others"]
+            rows = fetch(connection, sql, (after, model, dimension, limit))
+        if not rows:
+            return Loaded(last=after)
+        ids, keys, sessions, vectors, *others = zip(*rows, strict=True)
+        kinds, scopes = others or ((), ())
+        return Loaded(ids, keys, sessions, b"".join(vectors), kinds, scopes, ids[-1])
+
+    def removed(self, after: int) -> tuple[Sequence[int] | None, int]:
+        with self._connections().reading() as connection:
+            last = fetch(connection, "SELECT coalesce(max(seq), 0) FROM removed")[0][0]
+            if after < 0 or after == last:
+                return (), last
+            rows = fetch(connection, "SELECT seq, vector FROM removed WHERE seq > ? ORDER BY seq", (after,))
+        whole = bool(rows) and rows[0][0] == after + 1
+        return [row[1] for row in rows] if whole else None, last
+
+    def sessions(self, after: int) -> dict[int, str]:
+        with self._connections().reading() as connection:
+            return dict(fetch(connection, "SELECT id, session FROM sessions WHERE id > ?", (after,)))
+
+    # ── inside ──
+
+    def _connections(self) -> Connections:
+        with self._mutex:
+            found = _identity(self.path)
+            if found is None:
+                raise IndexUnusable(f"{self.path} is not there")
+            if self._open is None or found != self._identity:
+                if self._open is not None:
+                    self._open.close()
+                self._open, self._identity = Connections(self.path), found
+            return self._open
+
+    def _forget_messages(self, connection: apsw.Connection, message_ids: Sequence[int]) -> None:
+        """Their vectors, and the gists of their sessions, which are made again if there is anything left to say."""
+        numbers = json.dumps([*message_ids])
+        sessions = fetch(connection, self._sql["sessions_of_messages"], (numbers,))
+        self._forget(connection, fetch(connection, self._sql["ids_of_keys"], ("message", numbers, 0)))
+        names = [session for _, session in sessions]
+        self._forget(connection, fetch(connection, self._sql["ids_of_keys"], ("session", json.dumps(names), 0)))
+        connection.executemany(
+            "UPDATE gists SET messages = messages + 1, made = 0 WHERE session = ?", [(name,) for name in names]
+        )
+
+    def _forget(self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> int:
+        connection.executemany("DELETE FROM vectors WHERE id = ?", [(row[0],) for row in rows])
+        connection.executemany("INSERT INTO removed (vector) VALUES (?)", [(row[0],) for row in rows])
+        for model, count in Counter(row[1] for row in rows).items():
+            connection.execute("UPDATE models SET vectors = vectors - ? WHERE id = ?", (count, model))
+        if rows:
+            connection.execute("DELETE FROM removed WHERE seq <= (SELECT max(seq) FROM removed) - ?", (_REMOVALS_KEPT,))
+        return len(rows)
+
+    def _add(self, connection: apsw.Connection, model: ModelRow, rows: Iterable[VectorRow]) -> None:
+        numbers: dict[str, int] = {"": 0}
+        values = []
+        for row in rows:
+            spot = row.spot
+            if spot.session_id not in numbers:
+                connection.execute("INSERT OR IGNORE INTO sessions (session) VALUES (?)", (spot.session_id,))
+                found = fetch(connection, "SELECT id FROM sessions WHERE session = ?", (spot.session_id,))
+                numbers[spot.session_id] = found[0][0]
+            checksum = zlib.crc32(row.vector)
+            place = (model.id, spot.kind, spot.key, spot.part, numbers[spot.session_id], spot.scope)
+            values.append((*place, row.digest, checksum, row.vector))
+        connection.executemany(self._sql["add"], values)
+        connection.execute("UPDATE models SET vectors = vectors + ? WHERE id = ?", (len(values), model.id))
+
+
+_SAY_AGAIN = 600.0
+"""Seconds after which it is written down again that a model is in use."""
+
+
+def _whole(checksum: int, vector: bytes, dimension: int) -> bool:
+    """Whether this is what was stored. A refused text has no vector."""
+    return zlib.crc32(vector) == checksum and len(vector) in (0, dimension)
+
+
+def _model(row: Sequence[Any]) -> ModelRow:
+    number, name, dimension, low, high, low_part, high_part, walked, vectors, used, checking, versions = row
+    known: Mapping[str, str] = json.loads(versions)
+    reach = Reach(low, high, low_part, high_part, walked)
+    return ModelRow(number, name, dimension, reach, vectors, used, bool(checking), known)
+
+
+def _create(path: Path, position: Position) -> None:
+    with guarded(path):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+        try:
+            connection.set_busy_timeout(5_000)
+            fetch(connection, "PRAGMA synchronous = OFF")
+            fetch(connection, "PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("BEGIN EXCLUSIVE")
+            if not fetch(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'meta'"):
+                connection.execute(queries("index_vectors")["schema"])
+                _remember(
+                    connection,
+                    format=FORMAT,
+                    file=secrets.token_hex(8),
+                    store_id=position.store_id,
+                    epoch=position.epoch,
+                    noticed=0,
+                    appended=0,
+                )
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute("COMMIT")
+        finally:
+            connection.close(True)
+    path.chmod(0o600)
+
+
+def _remember(connection: apsw.Connection, **facts: str | float) -> None:
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [(key, str(facts[key])) for key in facts])
+
+
+def _meta(connection: apsw.Connection) -> dict[str, str]:
+    facts = {str(key): str(value) for key, value in fetch(connection, "SELECT key, value FROM meta")}
+    if facts.get("format") != str(FORMAT):
+        raise ValueError(f"format {facts.get('format')} instead of {FORMAT}")
+    return facts
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _remove(path: Path) -> None:
+    try:
+        for name in (path, path.with_name(path.name + "-journal")):
+            name.unlink(missing_ok=True)
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be deleted: {exc.strerror}.") from exc
