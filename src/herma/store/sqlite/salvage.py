@@ -145,7 +145,7 @@ class _Salvage:
             raise StoreError("Nothing in the damaged file could be read.", hint="Restore a backup: herma backup list")
         self._stay_deleted(readings)
         stand_ins = self._stand_ins(readings)
-        for name in ("lost_prompts", "lost_undone"):
+        for name in ("lost_prompts", "lost_undone", "lost_undone_of_skills"):
             self._db.execute(self._sql[name])
         self._join_pieces()
         self._drop_strays(readings)
@@ -284,7 +284,7 @@ class _Salvage:
                 run = []
             run.append(number)
         highest = dict(self._sequence)
-        for name in ("messages", "curated_changes", "curated_inbox"):
+        for name in ("messages", "curated_changes", "curated_inbox", "skill_changes", "skill_inbox"):
             known = [highest.get(name, 0), *readings[name].named, *readings[name].seen]
             highest[name] = max(number for number in known if number < 2**62)
         for _, first, count in self._feed:

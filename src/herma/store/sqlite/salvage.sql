@@ -15,6 +15,9 @@ UPDATE sessions SET prompt = NULL WHERE prompt NOT IN (SELECT id FROM payloads);
 -- lost_undone --
 UPDATE curated_changes SET undoes = NULL WHERE undoes NOT IN (SELECT id FROM curated_changes);
 
+-- lost_undone_of_skills --
+UPDATE skill_changes SET undoes = NULL WHERE undoes NOT IN (SELECT id FROM skill_changes);
+
 -- purged --
 -- Rows that were deleted for good, found again on pages that were not overwritten yet: they stay deleted.
 DELETE FROM messages WHERE id BETWEEN :first AND :last;

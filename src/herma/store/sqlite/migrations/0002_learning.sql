@@ -99,3 +99,76 @@ CREATE TABLE facts_read (
     change_id INTEGER NOT NULL,
     PRIMARY KEY (profile, project, user, target)
 ) STRICT, WITHOUT ROWID;
+
+-- One row per change to a file of a skill. path: the folder of the skill under skills/; file: inside it, '' where the whole folder was
+-- moved (archive, restore, install) and moved_from, moved_to say where from and to. Texts are TEXT, other bytes BLOB, no file NULL.
+-- state: open (intended; the files tell whether it happened), done, void (never happened).
+CREATE TABLE skill_changes (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    at          REAL NOT NULL,
+    profile     TEXT NOT NULL,
+    skill       TEXT NOT NULL,
+    path        TEXT NOT NULL,
+    file        TEXT NOT NULL,
+    who         TEXT NOT NULL,
+    origin      TEXT NOT NULL,
+    session_id  TEXT,
+    message_id  INTEGER,
+    action      TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    undoes      INTEGER REFERENCES skill_changes (id),
+    before_hash TEXT NOT NULL,            -- '' where there was no file
+    after_hash  TEXT NOT NULL,
+    before      ANY,
+    after       ANY,
+    moved_from  TEXT NOT NULL DEFAULT '',
+    moved_to    TEXT NOT NULL DEFAULT '',
+    state       TEXT NOT NULL CHECK (state IN ('open', 'done', 'void'))
+) STRICT;
+
+CREATE INDEX skill_changes_by_path ON skill_changes (profile, path, file, id);
+CREATE INDEX skill_changes_by_skill ON skill_changes (profile, skill, id);
+CREATE INDEX skill_changes_open ON skill_changes (id) WHERE state = 'open';
+CREATE INDEX skill_changes_by_undone ON skill_changes (undoes) WHERE undoes IS NOT NULL;
+
+-- Staged writes to skills that wait for a person. decision is NULL while waiting.
+CREATE TABLE skill_inbox (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    at          REAL NOT NULL,
+    expires     REAL NOT NULL,
+    profile     TEXT NOT NULL,
+    who         TEXT NOT NULL,
+    origin      TEXT NOT NULL,
+    session_id  TEXT,
+    message_id  INTEGER,
+    reason      TEXT NOT NULL,
+    operation   TEXT NOT NULL,            -- JSON object
+    fingerprint TEXT NOT NULL,            -- of profile and operation: the same proposal is kept once
+    decision    TEXT CHECK (decision IN ('approved', 'rejected')),
+    decided     REAL
+) STRICT;
+
+CREATE INDEX skill_inbox_by_fingerprint ON skill_inbox (fingerprint);
+CREATE INDEX skill_inbox_waiting ON skill_inbox (id) WHERE decision IS NULL;
+
+-- How each skill is used and how it did, by its name: numbers outlive the files, and come back with them.
+CREATE TABLE skill_usage (
+    profile      TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    uses         INTEGER NOT NULL DEFAULT 0,
+    views        INTEGER NOT NULL DEFAULT 0,
+    successes    INTEGER NOT NULL DEFAULT 0,
+    failures     INTEGER NOT NULL DEFAULT 0,
+    patches      INTEGER NOT NULL DEFAULT 0,
+    created      REAL,
+    last_used    REAL,
+    last_viewed  REAL,
+    last_patched REAL,
+    state        TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'needs_review', 'stale', 'deprecated', 'archived')),
+    pinned       INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+    origin       TEXT NOT NULL DEFAULT 'found',
+    source       TEXT NOT NULL DEFAULT '',
+    vouched      TEXT NOT NULL DEFAULT '',   -- hash of the SKILL.md that a person trusts although the scanner objects
+    archived_at  REAL,
+    PRIMARY KEY (profile, name)
+) STRICT, WITHOUT ROWID;
