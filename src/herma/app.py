@@ -20,9 +20,12 @@ from herma.wiring.ground import Ground
 if TYPE_CHECKING:
     from herma.curated import MemoryStore
     from herma.doctor import Diagnosis
+    from herma.episodes import Episodes
     from herma.index import Index
     from herma.opener import Files, Opener
+    from herma.ports import Embedder
     from herma.prompt.budget import Plan
+    from herma.providers.roster import Providers
     from herma.recall.search import Level, Searcher, Sort
     from herma.session import Session
     from herma.store.sqlite.calls import SqliteCalls
@@ -34,14 +37,16 @@ if TYPE_CHECKING:
 class Herma:
     """An opened memory. Use it in a `with` block, or call `close()`."""
 
-    def __init__(self, settings: config.Settings, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, settings: config.Settings, *, clock: Callable[[], float] = time.time, embedder: Embedder | None = None
+    ) -> None:
         self.settings = settings
         self.home = settings.home
         self._clock = clock
         self._process = os.getpid()
         self._closed = False
         self._expired = False
-        self._ground = Ground(settings, clock, self._check_alive)
+        self._ground = Ground(settings, clock, self._check_alive, embedder)
 
     # ── the parts, each made when it is first used, so that no command loads what it does not need ──
 
@@ -67,11 +72,25 @@ class Herma:
         return index(self._ground)
 
     @part
+    def episodes(self) -> Episodes:
+        """What was done before, one episode per conversation, and where the work stood."""
+        from herma.wiring.episodes import episodes
+
+        return episodes(self._ground)
+
+    @part
     def tools(self) -> Tools:
         """What a model may call."""
         from herma.wiring.tools import tools
 
         return tools(self._ground, self.memory, self.transcripts, self._searcher)
+
+    @part
+    def providers(self) -> Providers:
+        """The external memory that takes part in sessions, and others that could."""
+        from herma.wiring.providers import providers
+
+        return providers(self._ground)
 
     @part
     def _searcher(self) -> Searcher:
@@ -87,9 +106,19 @@ class Herma:
 
     @part
     def _opener(self) -> Opener:
+        from herma.wiring.company import together
+        from herma.wiring.episodes import with_episodes
         from herma.wiring.sessions import opener
 
-        return opener(self._ground, self.memory, self.transcripts, self.tools, self._calls, written=self.index.written)
+        return opener(
+            self._ground,
+            self.memory,
+            self.transcripts,
+            self.tools,
+            self._calls,
+            written=self.index.written,
+            invite=together(with_episodes(self._ground, lambda: self.episodes)),
+        )
 
     # ── what a program does with it ──
 
@@ -102,8 +131,12 @@ class Herma:
         *,
         flags: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.time,
+        embedder: Embedder | None = None,
     ) -> Self:
-        """Open a home: `home`, else HERMA_HOME, HERMES_HOME, `~/.herma`. Nothing is created before the first write."""
+        """Open a home: `home`, else HERMA_HOME, HERMES_HOME, `~/.herma`. Nothing is created before the first write.
+
+        `embedder` is one of your own, in place of what the settings name.
+        """
         given = dict(flags or {})
         if url is not None:
             given["store.url"] = url
@@ -113,7 +146,7 @@ class Herma:
                 "This version keeps memory in the home only, and store.url names another place.",
                 hint="Leave store.url empty.",
             )
-        return cls(settings, clock=clock)
+        return cls(settings, clock=clock, embedder=embedder)
 
     def session(
         self,

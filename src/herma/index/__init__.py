@@ -1,5 +1,6 @@
-"""The derived text index: preparing text, following the change feed, answering searches."""
+"""The derived indexes, of words and of vectors: preparing text, following the change feed, answering searches."""
 
 from herma.index.sync import Index, IndexStatus, Verified
+from herma.index.vectors import Vectors
 
-__all__ = ["Index", "IndexStatus", "Verified"]
+__all__ = ["Index", "IndexStatus", "Vectors", "Verified"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from herma.errors import StoreBusy, StoreError
@@ -16,7 +16,9 @@ from herma.index.background import Background
 from herma.index.follow import Follower, Progress, silent
 from herma.index.prepare import clean
 from herma.index.sieve import sieve
+from herma.index.vectors import Vectors
 from herma.ports import ChangeFeed, Found, IndexFiles, IndexUnusable, Position, Terms
+from herma.ports.vectors import VectorState
 
 Answer = TypeVar("Answer")
 
@@ -31,7 +33,7 @@ _CLOSE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """The index at a glance. `trouble` is why it cannot be brought up to date, or empty."""
+    """The index at a glance. `trouble` is why it cannot be brought up to date, or empty; vectors have their own."""
 
     messages: int
     lag: int
@@ -39,6 +41,7 @@ class IndexStatus:
     position: Position | None
     rebuilding: bool
     trouble: str = ""
+    vectors: VectorState = field(default_factory=VectorState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,9 @@ class Index:
         *,
         clock: Callable[[], float] = time.monotonic,
         alive: Callable[[], None] = lambda: None,
+        vectors: Vectors | None = None,
     ) -> None:
+        self.vectors = vectors
         self._files = files
         self._feed = feed
         self._clock = clock
@@ -96,6 +101,8 @@ class Index:
         lag = self._follower.lag(at_most)
         if lag == 0:
             return 0
+        if self.vectors is not None:
+            self.vectors.catch_up()
         if lag <= at_most:
             deadline = self._clock() + SEARCH_WAITS
             self._try_catching_up(SEARCH_WAITS, stop=lambda: self._clock() > deadline)
@@ -122,21 +129,33 @@ class Index:
         """Messages were committed: they are indexed in the background when writing pauses."""
         self._alive()
         self._background.written(messages)
+        if self.vectors is not None:
+            self.vectors.written(messages)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Until everything is indexed. → False when time was up first, or the index cannot be written."""
+    def wait(self, timeout: float | None = None, progress: Progress = silent, *, embedding: bool = True) -> bool:
+        """Until everything is indexed and (with `embedding`) embedded; `progress` tells of the latter, which is what
+        takes long. → False when time was up first, or the index cannot be written, or the embedder fails.
+        """
         self._alive()
         deadline = self._clock() + (_WAIT * 60 if timeout is None else timeout)
         while self._follower.lag(SEARCH_INDEXES) and (left := deadline - self._clock()) > 0:
             self._try_catching_up(min(left, 1.0), stop=lambda: self._clock() > deadline)
             if self._trouble:
                 break
-        return self._follower.lag(SEARCH_INDEXES) == 0
+        if self._follower.lag(SEARCH_INDEXES):
+            return False
+        if self.vectors is None or not embedding:
+            return True
+        return self.vectors.wait(None if timeout is None else deadline - self._clock(), progress)
 
-    def rebuild(self, progress: Progress = silent) -> None:
-        """Build the index from the transcript, in the caller's time. Searches go on with the old one."""
+    def rebuild(self, progress: Progress = silent, embedding: Progress | None = silent) -> None:
+        """Build the index from the transcript, in the caller's time. Searches go on with the old one. Then every
+        vector is compared with its text, and made again where they differ; None: vectors are left as they are.
+        """
         self._alive()
         self._follower.rebuild(_WAIT, progress)
+        if self.vectors is not None and embedding is not None:
+            self.vectors.rebuild(embedding)
 
     def verify(self) -> Verified:
         """Compare the index with the transcript, message by message; build it anew if they differ."""
@@ -148,20 +167,24 @@ class Index:
         state, lag = self._follower.state(), self._follower.lag(SEARCH_INDEXES)
         building = lag > 0 and self._follower.position(self._feed.position()) is None
         trouble = (self._trouble or self._background.trouble) if lag else ""
-        return IndexStatus(
-            state.messages, lag, state.size, state.position, building or self._follower.rebuilding, trouble
-        )
+        building = building or self._follower.rebuilding
+        vectors = self.vectors.state() if self.vectors is not None else VectorState()
+        return IndexStatus(state.messages, lag, state.size, state.position, building, trouble, vectors)
 
     def drop(self) -> None:
         """Delete the stored index. The next search builds a new one."""
         self._alive()
         with self._files.hold(_WAIT):
             self._files.drop()
+        if self.vectors is not None:
+            self.vectors.drop()
 
     def close(self) -> None:
         """Stop indexing after the slice at hand, and let go of the files."""
         if self._process == os.getpid():  # a forked child has neither the thread nor the right to the files
             self._background.close(_CLOSE)
+            if self.vectors is not None:
+                self.vectors.close()
             self._files.close()
 
     def _asking(self, question: Callable[[], Answer]) -> Answer | None:

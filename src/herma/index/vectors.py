@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SLICE = 0.25
 """Seconds of work after which the next batch is smaller."""
 LEAST, MOST = 4, 64
+MOST_DISCARDED = 3
 _LOOK_AGAIN = 0.25
 _CLOSE = 2.0
 _HOUR = 3_600.0
@@ -69,6 +70,7 @@ class Vectors:
         self._guest: Guest | None = None
         self._asked_for = False
         self._trouble = ""
+        self._discarded = 0
         self._nearness: Nearness | None = None
 
     def register(self, source: Embeddables) -> None:
@@ -204,8 +206,9 @@ class Vectors:
             except (EmbedderResting, StoreBusy):  # or another process is at it: what it does not do, is done then
                 time.sleep(_LOOK_AGAIN)
                 continue
-            except IndexUnusable:
-                self._store.drop()
+            except IndexUnusable as error:
+                if stop() or not self._discard(error):
+                    return
                 continue
             took = time.monotonic() - started
             batch = max(LEAST, batch // 2) if took > SLICE else min(MOST, batch * 2) if took < SLICE / 2 else batch
@@ -228,11 +231,25 @@ class Vectors:
                 return False
             except StoreBusy:
                 continue
-            except IndexUnusable:
-                self._store.drop()
+            except IndexUnusable as error:
+                if not self._discard(error):
+                    return False
                 continue
+            self._discarded = 0
             self._report(progress)
+        if not more:
+            self._trouble = ""
         return not more
+
+    def _discard(self, error: IndexUnusable) -> bool:
+        """Delete a file that cannot be used. → whether to try again: not when another one is no better."""
+        self._discarded += 1
+        self._trouble = str(error)
+        if self._discarded > MOST_DISCARDED:
+            return False
+        with self._store.hold(_HOUR):
+            self._store.drop()
+        return True
 
     def _report(self, progress: Progress) -> None:
         if progress is not silent:

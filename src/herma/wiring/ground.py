@@ -11,16 +11,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from herma.config import Settings
+    from herma.ports import Embedder
     from herma.store.sqlite.database import Database
 
 
 class Ground:
     """Given to each function of this folder."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float], alive: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float],
+        alive: Callable[[], None],
+        embedder: Embedder | None = None,
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.alive = alive
+        self._given_embedder = embedder
 
     @property
     def home(self) -> Path:
@@ -32,6 +40,11 @@ class Ground:
         from herma.store.sqlite.database import Database
 
         return Database(self.home / "herma.db", busy_timeout=self.settings.memory.lock_timeout)
+
+    @part
+    def embedder(self) -> Embedder | None:
+        """What turns texts into vectors, if there is anything that does."""
+        return self._given_embedder
 
     def close(self) -> None:
         if "database" in self.__dict__:

@@ -1,13 +1,26 @@
-"""The index over the transcripts."""
+"""The indexes over the transcripts: words, and vectors where there is an embedder."""
 
 from __future__ import annotations
 
-from herma.index import Index
+from herma.index import Index, Vectors
 from herma.store.sqlite.feed import SqliteFeed
 from herma.store.sqlite.index_files import SqliteIndexFiles
+from herma.store.sqlite.index_vectors import SqliteVectors
+from herma.store.sqlite.passages import SqlitePassages
 from herma.wiring.ground import Ground
 
 
 def index(ground: Ground) -> Index:
     files = SqliteIndexFiles(ground.home, common_cap=ground.settings.search.common_cap)
-    return Index(files, SqliteFeed(ground.database), alive=ground.alive)
+    return Index(files, SqliteFeed(ground.database), alive=ground.alive, vectors=vectors(ground))
+
+
+def vectors(ground: Ground) -> Vectors:
+    return Vectors(
+        SqliteVectors(ground.home),
+        SqliteFeed(ground.database),
+        SqlitePassages(ground.database),
+        lambda: ground.embedder,
+        clock=ground.clock,
+        alive=ground.alive,
+    )

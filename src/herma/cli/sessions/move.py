@@ -232,9 +232,9 @@ def _index(desk: Desk) -> None:
     if status.lag > SEARCH_INDEXES:
         with desk.progress("Indexing messages", status.lag) as report:
             if status.messages:
-                desk.h.index.wait()
+                desk.h.index.wait(embedding=False)
             else:
-                desk.h.index.rebuild(report)
+                desk.h.index.rebuild(report, embedding=None)
 
 
 def _opened(name: str) -> BinaryIO:
