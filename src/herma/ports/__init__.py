@@ -4,6 +4,7 @@ from herma.ports.calls import WHOLE, Call, CallReason, CallRows, CallSum, Counts
 from herma.ports.chat import ChatModel
 from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, NewChange, Place
 from herma.ports.embedding import Embedder
+from herma.ports.engine import ContextEngine
 from herma.ports.index import (
     Found,
     IndexFiles,
@@ -39,6 +40,7 @@ __all__ = [
     "CallSum",
     "ChangeFeed",
     "ChatModel",
+    "ContextEngine",
     "Contributor",
     "Counts",
     "CuratedDocuments",

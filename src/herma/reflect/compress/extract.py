@@ -115,7 +115,7 @@ def _sayings(message: Message) -> Iterator[_Said]:
         yield _Said("next", Line(_cut(task), source))
     if message.role == "assistant":
         for call in message.tool_calls:
-            yield _Said("state", Line(_cut(_call(call)), source))
+            yield _Said("state", Line(_cut(called(call)), source))
     for sentence in _sentences(text):
         section = _section(sentence, message.role)
         if section is not None:
@@ -150,7 +150,8 @@ def _sentences(text: str) -> Iterator[str]:
                 yield sentence
 
 
-def _call(call: Mapping[str, Any]) -> str:
+def called(call: Mapping[str, Any]) -> str:
+    """A tool call on one line."""
     function = call.get("function")
     name = function.get("name", "?") if isinstance(function, Mapping) else "?"
     given = function.get("arguments", "") if isinstance(function, Mapping) else ""
@@ -181,7 +182,7 @@ def _files(messages: Sequence[Message], old: Sequence[Line], most: int) -> list[
 
 
 def _marks_of(message: Message) -> list[Landmark]:
-    calls = " ".join(_call(call) for call in message.tool_calls)
+    calls = " ".join(called(call) for call in message.tool_calls)
     return [] if _summary_of(message) else landmarks(f"{plain_text(message)}\n{calls}")
 
 

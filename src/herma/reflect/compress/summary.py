@@ -71,13 +71,19 @@ class Summary:
 
 def render(summary: Summary) -> str:
     """As the model is shown it."""
-    parts = [OPENING]
-    for section, heading in HEADINGS.items():
-        if lines := summary.of(section):
-            parts.append("\n".join([f"## {heading}", *map(str, lines)]))
+    parts = [OPENING, *filter(None, [render_lines(summary)])]
     if summary.request:
         parts.append(f"## {REQUEST}\n{_quoted(summary.request)}")
     return "\n\n".join(parts)
+
+
+def render_lines(summary: Summary) -> str:
+    """The sections alone."""
+    return "\n\n".join(
+        "\n".join([f"## {heading}", *map(str, lines)])
+        for section, heading in HEADINGS.items()
+        if (lines := summary.of(section))
+    )
 
 
 def parse(text: str, known: Callable[[int], bool] = lambda _: True) -> Summary:

@@ -1,0 +1,54 @@
+"""What decides when a conversation no longer fits, and what stands for it then. `context.engine` chooses one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from herma.types import Compression, Message, Usage
+
+
+class ContextEngine(Protocol):
+    """One per session. It is asked from one thread at a time and keeps no message that is not in its answer.
+
+    What it answers replaces nothing by itself: the session commits it, and every message stays in the transcript.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def on_session_start(self, session_id: str, *, boundary_reason: str, old_session_id: str = "") -> None:
+        """A session began: `new`, `resume`, or after a `compression` or `reload` of `old_session_id`."""
+        ...
+
+    def on_session_end(self, session_id: str, messages: Sequence[Message]) -> None:
+        """A session ended; after a compression its conversation goes on in the next one."""
+        ...
+
+    def on_reset(self) -> None:
+        """The conversation was given up: nothing that was counted for it matters any longer."""
+        ...
+
+    def update_from_response(self, usage: Usage) -> None:
+        """What the last call really took."""
+        ...
+
+    def should_compress(self, prompt_tokens: int) -> bool:
+        """Whether a request of this size calls for it."""
+        ...
+
+    def compress(
+        self,
+        messages: Sequence[Message],
+        *,
+        current_tokens: int,
+        focus_topic: str = "",
+        force: bool = False,
+        memory_context: str = "",
+    ) -> Compression:
+        """What may stand for these messages; the system prompt is not among them and is never touched.
+
+        `focus_topic` gets more room; `force`: a person asked, whatever was tried before; `memory_context` is what
+        external memories want to be kept, as material.
+        """
+        ...
