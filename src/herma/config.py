@@ -21,6 +21,7 @@ from herma.configkey import Option, Value
 from herma.errors import ConfigError
 from herma.settings import (
     ContextSettings,
+    EpisodeSettings,
     MemorySettings,
     ModelSettings,
     PriceSettings,
@@ -74,6 +75,7 @@ class Settings:
     prices: PriceSettings = field(default_factory=PriceSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
+    episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
 

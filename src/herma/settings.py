@@ -90,3 +90,13 @@ class SearchSettings:
     """Search over past sessions."""
 
     common_cap: int = option(20_000, "How many matches of very common words are ranked.", low=100, high=100_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSettings:
+    """What was done before, conversation by conversation."""
+
+    max: int = option(
+        10_000, "Episodes that are kept at hand; the least valuable go to the archive.", low=10, high=10_000_000
+    )
+    shown: int = option(2, "Episodes that the prompt of a new session shows at most; 0: none.", low=0, high=10)

@@ -10,6 +10,7 @@ from herma.settings import ContextSettings
 from herma.store.sqlite.calls import SqliteCalls
 from herma.tools import Tools
 from herma.transcript import Transcripts
+from herma.turn.company import Invite, alone
 from herma.turn.window import Budget
 from herma.wiring.ground import Ground
 
@@ -26,6 +27,7 @@ def opener(
     rows: SqliteCalls,
     *,
     written: Callable[[int], None],
+    invite: Invite = alone,
 ) -> Opener:
     settings = ground.settings
     lifetime = settings.prices.cache_minutes * 60.0
@@ -39,6 +41,7 @@ def opener(
         live_updates=settings.memory.live_updates,
         result_tokens=settings.context.tool_result_tokens,
         written=written,
+        invite=invite,
     )
 
 

@@ -1,0 +1,341 @@
+"""Episodic memory as everybody uses it: `h.episodes`.
+
+A conversation that ends is read once, bounded, and becomes one episode and one state; when it goes on and ends again,
+they are made again. No model is needed; `improve` takes what one proposes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from herma.episodes.build import build, merged, words_of
+from herma.episodes.shown import digest, state_text
+from herma.episodes.similar import Language, coverage, fused, ranked, terms_of
+from herma.episodes.state import snapshot
+from herma.episodes.task import task_key
+from herma.episodes.value import least_valuable, value, weight_of
+from herma.errors import StoreChanged, UsageError
+from herma.ports.episodes import EpisodeFilter, EpisodeLookup, EpisodeRows, Glimpses, StateRows
+from herma.ports.vectors import Nearest, VectorIndex
+from herma.safety.scan import scan
+from herma.types import Scope, SessionInfo
+from herma.types.episodes import LONGEST_RESULT, Digest, Episode, EpisodeHit, Forgotten, Outcome, SessionState
+
+Found: TypeAlias = list[Episode]
+Hits: TypeAlias = list[EpisodeHit]
+Digests: TypeAlias = list[Digest]
+KIND = "episode"
+"""What episodes are called in the vector index."""
+FIRST, LAST, AT_MOST = 40, 360, 4_500
+"""Messages from the beginning and from the end of a conversation that are read, and characters of each."""
+MOST = 10_000
+_AT_A_TIME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Where everything is kept."""
+
+    rows: EpisodeRows
+    lookup: EpisodeLookup
+    states: StateRows
+    glimpses: Glimpses
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What making episodes anew came to."""
+
+    looked_at: int = 0
+    made: int = 0
+    empty: int = 0
+
+
+class Episodes:
+    """Finished conversations of one home."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        *,
+        profile: str = "",
+        most: int = MOST,
+        language: Language | None = None,
+        vectors: Callable[[], VectorIndex | None] = lambda: None,
+        clock: Callable[[], float] = time.time,
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._rows = tables.rows
+        self._lookup = tables.lookup
+        self._states = tables.states
+        self._glimpses = tables.glimpses
+        self._profile = profile
+        self._most = most
+        self._language = language or Language()
+        self._vectors = vectors
+        self._clock = clock
+        self._alive = alive
+
+    # ── making ──
+
+    def record(self, conversation: str, *, folder: str = "", reason: str = "") -> Episode | None:
+        """Make or renew the episode and the state of a conversation. → the episode; None where there was nothing in it.
+
+        `reason` is why its last session ended, where the caller knows before it is written down.
+        """
+        self._alive()
+        sessions = self._glimpses.sessions(conversation)
+        if not sessions or not makes_episodes(sessions[0]):
+            return None
+        messages = self._glimpses.glimpse(conversation, FIRST, LAST, AT_MOST)
+        if not messages:
+            self._rows.remove(conversation)
+            return None
+        last = sessions[-1]
+        info = replace(last, end_reason=reason or last.end_reason)
+        kept_folder, branch = self._glimpses.place_of(last.id)
+        now = max(self._clock(), last.last_active)
+        state = snapshot(messages, info, at=now, folder=folder or kept_folder, branch=branch)
+        if state is not None:
+            self._states.put_state(state)
+        made = build(messages, info)
+        known = self._rows.of_conversation(conversation)
+        if made is None:
+            if known is not None:  # everything in it was taken back
+                self._rows.remove(conversation)
+            return None
+        return self._put(merged(_kept_by_model(made, known), known))
+
+    def improve(self, conversation: str, by_model: Callable[[Episode], Episode]) -> Episode | None:
+        """Let a model say better what an episode was. Only what is said in words is taken over, and only if it scans
+        clean; what is counted (tools, times, messages) stays as it was. → the episode now; None where there is none.
+        """
+        self._alive()
+        known = self._rows.of_conversation(conversation)
+        if known is None:
+            return None
+        proposed = by_model(known)
+        if not isinstance(proposed, Episode):
+            raise UsageError(f"A model's account of an episode is an Episode, not {type(proposed).__name__}.")
+        texts = {
+            "task": proposed.task[:300],
+            "result": proposed.result[:LONGEST_RESULT],
+            "error": proposed.error[:200],
+            "remedy": proposed.remedy[:300],
+            "category": proposed.category[:40],
+        }
+        clean = {name: text for name, text in texts.items() if text.strip() and not scan(text)}
+        outcome: Outcome = proposed.outcome
+        why = proposed.why[:200] if not scan(proposed.why) else known.why
+        return self._put(replace(known, outcome=outcome, why=why, built_by="model", **clean))  # type: ignore[arg-type]
+
+    def rebuild(
+        self,
+        conversations: Sequence[str] | None = None,
+        *,
+        everything: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Rebuilt:
+        """Make episodes for these conversations, or for all that have none yet or went on since; with `everything`,
+        for all there are.
+        """
+        self._alive()
+        wanted = self._due(everything=everything) if conversations is None else conversations
+        made = empty = 0
+        for done, conversation in enumerate(wanted, 1):
+            try:
+                one = self.record(conversation)
+            except StoreChanged:  # deleted while this went on
+                one = None
+            made, empty = made + (one is not None), empty + (one is None)
+            if progress is not None:
+                progress(done, len(wanted))
+        return Rebuilt(len(wanted), made, empty)
+
+    # ── finding ──
+
+    def list(
+        self,
+        *,
+        scope: Scope | None = None,
+        project: str | None = None,
+        outcome: Outcome | None = None,
+        category: str | None = None,
+        archived: bool | None = False,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> Found:
+        """The newest first, of everybody in this home or of one scope's user."""
+        self._alive()
+        user = None if scope is None else scope.user
+        which = EpisodeFilter(self._profile, user, project, outcome, category, archived)
+        return list(self._rows.select(which, max(limit, 0), max(offset, 0)))
+
+    def get(self, episode: int | str) -> Episode | None:
+        """One episode, by its number or by the id of its conversation."""
+        self._alive()
+        if isinstance(episode, int):
+            return self._rows.get([episode]).get(episode)
+        return self._rows.of_conversation(episode)
+
+    def search_similar(self, task: str, limit: int = 5, *, scope: Scope | None = None, not_of: str = "") -> Hits:
+        """Earlier work on the like of this, the nearest first: by words and, with an embedder, by meaning.
+
+        Each path gives twice as many candidates as are wanted. `not_of` leaves a conversation out.
+        """
+        self._alive()
+        where = Scope(self._profile, user=scope.user if scope else "")
+        terms = terms_of(task, self._language)
+        if limit <= 0 or not task.strip():
+            return []
+        matches = self._lookup.matches(where, terms)
+        covered = coverage(matches, terms, self._lookup.live_count())
+        by_words = ranked(covered, 2 * limit + 1)
+        near = self._near(task, 2 * limit + 1, where)
+        by_meaning = [int(hit.key) for hit in near.hits if hit.key.isdigit()]
+        cosines = {int(hit.key): hit.score for hit in near.hits if hit.key.isdigit()}
+        order = fused(by_words, by_meaning)
+        known = self._rows.get(order)
+        now = self._clock()
+        hits = []
+        for number in order:
+            episode = known.get(number)
+            if episode is None or episode.archived is not None or episode.conversation == not_of:
+                continue
+            if (episode.scope.profile, episode.scope.user) != (where.profile, where.user):
+                continue
+            share = covered.get(number, 0.0)
+            why = [f"{share:.0%} of the words"] if share else []
+            why += [f"meaning {cosines[number]:.2f}"] if number in cosines else []
+            likeness = max(share, 0.5 * cosines.get(number, 0.0))
+            hits.append(EpisodeHit(episode, likeness, value(weight_of(episode), now, likeness), tuple(why)))
+        return hits[:limit]
+
+    def newest(self, scope: Scope, limit: int = _AT_A_TIME) -> Found:
+        """The latest live ones of this user that nothing newer stands for: of the project, then of all."""
+        self._alive()
+        of_project = EpisodeFilter(self._profile, scope.user, scope.project, superseded=False)
+        of_all = EpisodeFilter(self._profile, scope.user, superseded=False)
+        found = [*self._rows.select(of_project, limit), *self._rows.select(of_all, limit)]
+        return list({one.id: one for one in found}.values())
+
+    def used(self, episodes: Sequence[Episode]) -> None:
+        """Note that a model was shown these."""
+        if episodes:
+            self._rows.mark([one.id for one in episodes], used=self._clock())
+
+    # ── states ──
+
+    def state(self, conversation: str) -> SessionState | None:
+        """Where the work stood when this conversation, or the one that a session belongs to, was last left."""
+        self._alive()
+        return self._states.state_of(conversation)
+
+    def left_open(self, scope: Scope, *, not_of: str = "") -> SessionState | None:
+        """The state in which the last conversation of this project was left, if there is something to go on with."""
+        self._alive()
+        found = self._states.newest_state(replace(scope, profile=self._profile), not_of=not_of)
+        return found if found is not None and found.unfinished else None
+
+    @staticmethod
+    def describe(state: SessionState) -> str:
+        """A state in lines for people and models; nothing in it that the scanner objects to."""
+        return state_text(state)
+
+    # ── forgetting ──
+
+    def forget(self, *, most: int | None = None, ids: Sequence[int] | None = None, dry_run: bool = False) -> Forgotten:
+        """Put the least valuable away, or these: they leave search and prompts, and stay in the digest of a month."""
+        self._alive()
+        now = self._clock()
+        if ids is None:
+            limit = self._most if most is None else max(most, 0)
+            chosen = least_valuable(self._lookup.weights(), limit, now)
+        else:
+            chosen = list(ids)
+        known = self._rows.get(chosen)
+        episodes = tuple(known[number] for number in chosen if number in known and known[number].archived is None)
+        if not dry_run:
+            for at in range(0, len(episodes), _AT_A_TIME):
+                self._rows.mark([one.id for one in episodes[at : at + _AT_A_TIME]], archived=now)
+        months: dict[str, Found] = {}
+        for one in episodes:
+            months.setdefault(_month(one.ended), []).append(one)
+        digests = tuple(digest(month, sorted(found, key=_by_time)) for month, found in sorted(months.items()))
+        left = self._lookup.live_count() - (len(episodes) if dry_run else 0)
+        return Forgotten(episodes, digests, left, dry_run)
+
+    def restore(self, ids: Sequence[int]) -> Found:
+        """Take episodes out of the archive again. → those that were in it."""
+        self._alive()
+        known = self._rows.get(ids)
+        away = [one for one in known.values() if one.archived is not None]
+        self._rows.unarchive([one.id for one in away], self._clock())
+        return list(self._rows.get([one.id for one in away]).values())
+
+    def digests(self, *, user: str | None = None) -> Digests:
+        """What was put away, a few lines per month, newest month first."""
+        self._alive()
+        return [
+            digest(month, self._lookup.archived_in(month, self._profile, user))
+            for month, _ in self._lookup.months(self._profile, user)
+        ]
+
+    def count(self) -> int:
+        """How many are live."""
+        self._alive()
+        return self._lookup.live_count()
+
+    # ── inside ──
+
+    def _put(self, episode: Episode) -> Episode:
+        stamped = replace(episode, updated=self._clock())
+        kept = self._rows.put(stamped, task_key(stamped.task), words_of(stamped))
+        over = self._lookup.live_count() - self._most
+        if over > 0 and over >= max(1, self._most // 100):  # not one by one: the weights of all are read
+            self.forget(most=self._most)
+        return kept
+
+    def _near(self, task: str, limit: int, scope: Scope) -> Nearest:
+        vectors = self._vectors()
+        if vectors is None or not vectors.state().ready:
+            return Nearest()
+        return vectors.near(task, limit, kinds=(KIND,), scopes=(scope_key(scope),))
+
+    def _due(self, *, everything: bool) -> Sequence[str]:
+        found: tuple[str, ...] = ()
+        while some := self._glimpses.without_episode(_AT_A_TIME, found[-1] if found else "", everything):
+            found += tuple(some)
+        return found
+
+
+def makes_episodes(first: SessionInfo) -> bool:
+    """Which conversations become episodes: what the user's agent does, and what the clock starts.
+
+    What was delegated is a step of whoever delegated it, and a review is about another conversation.
+    """
+    return first.reason != "delegation" and first.source not in ("subagent", "review", "background_review")
+
+
+def scope_key(scope: Scope) -> str:
+    """Whose episodes these are, as one text for the vector index."""
+    return f"{scope.profile}\0{scope.user}"
+
+
+def _kept_by_model(made: Episode, known: Episode | None) -> Episode:
+    """What a model said stays, unless the conversation went on since."""
+    if known is None or known.built_by != "model" or made.last_message > known.last_message:
+        return made
+    words = ("task", "outcome", "why", "result", "error", "remedy", "category", "built_by")
+    return replace(made, **{name: getattr(known, name) for name in words})
+
+
+def _month(at: float) -> str:
+    return time.strftime("%Y-%m", time.gmtime(at))
+
+
+def _by_time(episode: Episode) -> tuple[float, int]:
+    return episode.ended, episode.id

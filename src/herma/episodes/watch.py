@@ -1,0 +1,73 @@
+"""How episodes follow a session: the best of them go into its prompt, and its end makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from herma.episodes.keeper import Episodes
+from herma.episodes.shown import state_line, within
+from herma.episodes.value import best
+from herma.errors import StoreError
+from herma.ports.observer import Watcher
+from herma.types import MOVES, Contribution, Occasion, SessionState, SessionView
+
+SHOWN = 2
+"""Episodes that a prompt shows at most."""
+STALE_DAYS = 30.0
+"""Days after which nobody is reminded of what was left open."""
+_WORKING = ("primary", "cron")
+"""Who makes episodes and is shown them: not subagents, whose work is a step of somebody else's, and not reviews."""
+
+
+class EpisodeWatcher(Watcher):
+    """Makes the episode and the state when a session ends."""
+
+    name = "episodes"
+
+    def __init__(self, episodes: Episodes) -> None:
+        self._episodes = episodes
+
+    def closing(self, view: SessionView, reason: str) -> None:
+        if reason in MOVES or view.circumstances.context not in _WORKING or not view.messages:
+            return
+        self._episodes.record(view.info.conversation, folder=view.folder, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeContributor:
+    """Adds the two most valuable episodes, and what was left open in the same project."""
+
+    episodes: Episodes
+    clock: Callable[[], float]
+    shown: int = SHOWN
+
+    def contribute(self, occasion: Occasion) -> Contribution:
+        view = occasion.view
+        if not self.shown or view.circumstances.context not in _WORKING:
+            return Contribution()
+        own = view.info.conversation
+        lines: list[str] = []
+        left = occasion.memory_tokens
+        if view.circumstances.context == "primary" and (open_state := self._left_open(view)) is not None:
+            line = state_line(open_state)
+            if line and occasion.count(line) <= left:
+                lines.append(line)
+                left -= occasion.count(line)
+        known = [one for one in self.episodes.newest(view.scope) if one.conversation != own]
+        chosen = within(best(known, view.scope.project, self.clock()), left, occasion.count, self.shown)
+        if chosen and not occasion.rehearsal:
+            self._note([episode.id for episode, _ in chosen])
+        return Contribution(episodes=(*(line for _, line in chosen), *lines))
+
+    def _left_open(self, view: SessionView) -> SessionState | None:
+        found = self.episodes.left_open(view.scope, not_of=view.info.conversation)
+        if found is None or self.clock() - found.at > STALE_DAYS * 86_400:
+            return None
+        return found
+
+    def _note(self, ids: list[int]) -> None:
+        try:
+            self.episodes.used([one for number in ids if (one := self.episodes.get(number))])
+        except StoreError:
+            return  # a home that cannot be written has no uses to count; the prompt is what matters

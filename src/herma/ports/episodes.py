@@ -1,0 +1,123 @@
+"""Where episodes and the states of sessions are kept, and what is read of transcripts to make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from herma.types import Episode, Message, Outcome, Scope, SessionInfo, SessionState
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeFilter:
+    """Which episodes are meant. What is None does not matter; `user` is always the one of the scope."""
+
+    profile: str | None = None
+    user: str | None = None
+    project: str | None = None
+    outcome: Outcome | None = None
+    category: str | None = None
+    archived: bool | None = False
+    superseded: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """As much of an episode as its value depends on."""
+
+    id: int
+    ended: float
+    outcome: Outcome
+    has_remedy: bool
+    uses: int
+    last_used: float | None
+    superseded: bool
+
+
+class EpisodeRows(Protocol):
+    """Episodes, one per conversation. Those of conversations with a deleted session are not there until it is back."""
+
+    def put(self, episode: Episode, task_key: str, words: str) -> Episode:
+        """Keep it in the place of what its conversation had; earlier ones of the same task and scope are superseded
+        by it. → it with its id.
+        """
+        ...
+
+    def get(self, ids: Sequence[int]) -> dict[int, Episode]: ...
+
+    def of_conversation(self, conversation: str) -> Episode | None: ...
+
+    def select(self, which: EpisodeFilter, limit: int, offset: int = 0) -> Sequence[Episode]:
+        """The newest first."""
+        ...
+
+    def mark(self, ids: Sequence[int], *, used: float | None = None, archived: float | None = None) -> int:
+        """Note that these were used, or put them away. → how many."""
+        ...
+
+    def unarchive(self, ids: Sequence[int], at: float) -> int:
+        """Take these out of the archive; they count as used now, so that they are not put away at once. → how many."""
+        ...
+
+    def remove(self, conversation: str) -> bool:
+        """Take it out for good: its conversation has nothing in it any more."""
+        ...
+
+
+class EpisodeLookup(Protocol):
+    """Looking through many episodes at once."""
+
+    def matches(self, scope: Scope, terms: Sequence[str]) -> Sequence[tuple[int, int]]:
+        """Live episodes of this profile and user whose words contain any of these terms, each with a number whose
+        bit n is set where it contains term n. At most 60 terms.
+        """
+        ...
+
+    def weights(self) -> Sequence[Weight]:
+        """All live ones, whoever's they are."""
+        ...
+
+    def months(self, profile: str, user: str | None) -> Sequence[tuple[str, int]]:
+        """Months with archived episodes and how many, newest first."""
+        ...
+
+    def archived_in(self, month: str, profile: str, user: str | None) -> Sequence[Episode]: ...
+
+    def live_count(self) -> int: ...
+
+    def version(self) -> str:
+        """Something that changes whenever a live episode does."""
+        ...
+
+
+class StateRows(Protocol):
+    """Where the work stood, one per conversation."""
+
+    def put_state(self, state: SessionState) -> None: ...
+
+    def state_of(self, conversation: str) -> SessionState | None: ...
+
+    def newest_state(self, scope: Scope, *, not_of: str = "") -> SessionState | None:
+        """The newest one of exactly this profile, project and user, other than that of a conversation."""
+        ...
+
+
+class Glimpses(Protocol):
+    """Transcripts as an episode is made from them: bounded, however long the conversation is."""
+
+    def sessions(self, conversation: str) -> Sequence[SessionInfo]:
+        """Its sessions, oldest first; none when one of them is deleted."""
+        ...
+
+    def glimpse(self, conversation: str, first: int, last: int, at_most: int) -> Sequence[Message]:
+        """The first and the last messages that were not rewound, in order, long texts cut in their middle."""
+        ...
+
+    def without_episode(self, limit: int, after: str, everything: bool) -> Sequence[str]:
+        """Conversations that were active after their state was noted, or have none, ordered by id; or all there are."""
+        ...
+
+    def place_of(self, session_id: str) -> tuple[str, str]:
+        """The folder and the branch that a session worked in; empty where nobody said."""
+        ...

@@ -1,0 +1,249 @@
+"""Episodes and states of sessions in `herma.db`: implements `EpisodeRows`, `EpisodeLookup` and `StateRows`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from herma.errors import StoreChanged
+from herma.ports.episodes import EpisodeFilter, Weight
+from herma.store.sqlite.database import Database, insert_returning_id
+from herma.store.sqlite.queries import queries
+from herma.types import Episode, Scope, SessionState
+
+_PLAIN = (
+    *("conversation", "session_id", "source", "started", "ended", "task", "category", "outcome", "why", "result"),
+    *("error", "remedy", "first_message", "last_message", "built_by", "updated", "uses", "last_used"),
+)
+"""Columns that hold what the episode has under the same name."""
+MOST_TERMS = 60
+"""Bits of a number that SQL can count with."""
+
+
+class SqliteEpisodes:
+    """Rows of the tables `episodes` and `session_states`."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        found = queries("episodes")
+        self._sql = {name: sql.replace("{visible}", _statement(found["visible"])) for name, sql in found.items()}
+
+    # ── episodes ──
+
+    def put(self, episode: Episode, task_key: str, words: str) -> Episode:
+        bindings = {**_bindings(episode), "task_key": task_key, "words": words}
+
+        def work(connection: apsw.Connection) -> int:
+            there: Any = connection.execute(self._sql["conversation_there"], bindings).fetchone()
+            if not there[0] or there[1]:
+                raise StoreChanged(f"The conversation {episode.conversation} was deleted meanwhile.")
+            number = insert_returning_id(connection, self._sql["put"], bindings)
+            keyed = {**bindings, "id": number}
+            connection.execute(self._sql["release"], keyed)
+            later: Any = connection.execute(self._sql["superseder"], keyed).fetchone()
+            connection.execute(self._sql["superseded_by"], {"id": number, "by": later[0] if later else None})
+            if later is None:
+                connection.execute(self._sql["supersede"], keyed)
+            return number
+
+        number = self._db.write(work)
+        return self.get([number]).get(number, episode)
+
+    def get(self, ids: Sequence[int]) -> dict[int, Episode]:
+        return {one.id: one for one in self._episodes("get", ids=json.dumps(list(ids)))}
+
+    def of_conversation(self, conversation: str) -> Episode | None:
+        found = self._episodes("of_conversation", conversation=conversation)
+        return found[0] if found else None
+
+    def select(self, which: EpisodeFilter, limit: int, offset: int = 0) -> list[Episode]:
+        return self._episodes(
+            "select",
+            profile=which.profile,
+            user=which.user,
+            project=which.project,
+            outcome=which.outcome,
+            category=which.category,
+            archived=which.archived,
+            superseded=which.superseded,
+            limit=limit,
+            offset=offset,
+        )
+
+    def mark(self, ids: Sequence[int], *, used: float | None = None, archived: float | None = None) -> int:
+        changed = 0
+        if used is not None:
+            changed = self._change("used", ids=json.dumps(list(ids)), at=used)
+        if archived is not None:
+            changed = self._change("archive", ids=json.dumps(list(ids)), at=archived)
+        return changed
+
+    def unarchive(self, ids: Sequence[int], at: float) -> int:
+        return self._change("unarchive", ids=json.dumps(list(ids)), at=at)
+
+    def remove(self, conversation: str) -> bool:
+        def work(connection: apsw.Connection) -> bool:
+            gone: list[Any] = connection.execute(self._sql["remove"], {"conversation": conversation}).fetchall()
+            for (number,) in gone:
+                connection.execute(self._sql["release"], {"id": number})
+            return bool(gone)
+
+        return self._db.write(work)
+
+    # ── looking through ──
+
+    def matches(self, scope: Scope, terms: Sequence[str]) -> list[tuple[int, int]]:
+        wanted = list(terms)[:MOST_TERMS]
+        if not wanted:
+            return []
+        bits = " | ".join(f"((instr(e.words, :t{at}) > 0) << {at})" for at in range(len(wanted)))
+        named = {f"t{at}": term for at, term in enumerate(wanted)}
+        sql = self._sql["matches"].replace("{bits}", f"({bits})")
+        return [(row[0], row[1]) for row in self._db.rows(sql, {**named, "profile": scope.profile, "user": scope.user})]
+
+    def weights(self) -> list[Weight]:
+        return [
+            Weight(id_, ended, outcome, bool(remedy), uses, last_used, bool(superseded))
+            for id_, ended, outcome, remedy, uses, last_used, superseded in self._db.rows(self._sql["weights"])
+        ]
+
+    def months(self, profile: str, user: str | None) -> list[tuple[str, int]]:
+        return [(str(m), int(n)) for m, n in self._db.rows(self._sql["months"], {"profile": profile, "user": user})]
+
+    def archived_in(self, month: str, profile: str, user: str | None) -> list[Episode]:
+        return self._episodes("archived_in", month=month, profile=profile, user=user)
+
+    def live_count(self) -> int:
+        rows = self._db.rows(self._sql["live_count"])
+        return int(rows[0][0]) if rows else 0
+
+    def version(self) -> str:
+        rows = self._db.rows(self._sql["version"])
+        return "/".join(map(str, rows[0])) if rows else "0/0/0"
+
+    # ── states ──
+
+    def put_state(self, state: SessionState) -> None:
+        bindings = {
+            "conversation": state.conversation,
+            "session_id": state.session_id,
+            "profile": state.scope.profile,
+            "project": state.scope.project,
+            "user": state.scope.user,
+            "at": state.at,
+            "folder": state.folder,
+            "branch": state.branch,
+            "open_tasks": _array(state.open_tasks),
+            "files": _array(state.files),
+            "next_step": state.next_step,
+            "last_request": state.last_request,
+            "finished": state.finished,
+            "built_by": state.built_by,
+        }
+
+        def work(connection: apsw.Connection) -> None:
+            there: Any = connection.execute(self._sql["conversation_there"], bindings).fetchone()
+            if there[0] and not there[1]:  # what is deleted meanwhile needs no state
+                connection.execute(self._sql["put_state"], bindings)
+
+        self._db.write(work)
+
+    def state_of(self, conversation: str) -> SessionState | None:
+        return self._state("state_of", conversation=conversation)
+
+    def newest_state(self, scope: Scope, *, not_of: str = "") -> SessionState | None:
+        return self._state("newest_state", profile=scope.profile, user=scope.user, project=scope.project, not_of=not_of)
+
+    # ── inside ──
+
+    def _episodes(self, name: str, **bindings: Any) -> list[Episode]:
+        return [_episode(row) for row in self._db.rows(f"{self._sql['columns']} {self._sql[name]}", bindings)]
+
+    def _state(self, name: str, **bindings: Any) -> SessionState | None:
+        rows = self._db.rows(f"{self._sql['state_columns']} {self._sql[name]}", bindings)
+        return _session_state(rows[0]) if rows else None
+
+    def _change(self, name: str, **bindings: Any) -> int:
+        def work(connection: apsw.Connection) -> int:
+            connection.execute(self._sql[name], bindings)
+            return int(connection.changes())
+
+        return self._db.write(work)
+
+
+def _statement(sql: str) -> str:
+    """A piece of SQL without its comment, to be put into others."""
+    return " ".join(line for line in sql.splitlines() if not line.startswith("--"))
+
+
+def _array(texts: Sequence[str]) -> str:
+    return json.dumps(list(texts), ensure_ascii=False)
+
+
+def _bindings(episode: Episode) -> dict[str, Any]:
+    return {
+        **{name: getattr(episode, name) for name in _PLAIN},
+        "profile": episode.scope.profile,
+        "project": episode.scope.project,
+        "user": episode.scope.user,
+        "steps": _array(episode.steps),
+        "tools": json.dumps(dict(episode.tools), ensure_ascii=False),
+        "skills_applied": _array(episode.skills_applied),
+        "skills_created": _array(episode.skills_created),
+    }
+
+
+def _episode(row: Sequence[Any]) -> Episode:
+    (id_, conversation, session_id, source, profile, project, user, started, ended, task, category) = row[:11]
+    (steps, tools, outcome, why, result, error, remedy, applied, created) = row[11:20]
+    (first, last, built_by, updated, uses, last_used, superseded_by, archived) = row[20:]
+    return Episode(
+        id=id_,
+        conversation=conversation,
+        session_id=session_id,
+        source=source,
+        scope=Scope(profile, project, user),
+        started=started,
+        ended=ended,
+        task=task,
+        category=category,
+        steps=tuple(json.loads(steps)),
+        tools=json.loads(tools),
+        outcome=outcome,
+        why=why,
+        result=result,
+        error=error,
+        remedy=remedy,
+        skills_applied=tuple(json.loads(applied)),
+        skills_created=tuple(json.loads(created)),
+        first_message=first,
+        last_message=last,
+        built_by=built_by,
+        updated=updated,
+        uses=uses,
+        last_used=last_used,
+        superseded_by=superseded_by,
+        archived=archived,
+    )
+
+
+def _session_state(row: Sequence[Any]) -> SessionState:
+    (conversation, session_id, profile, project, user, at, folder, branch, tasks, files) = row[:10]
+    (next_step, last_request, finished, built_by) = row[10:]
+    return SessionState(
+        conversation=conversation,
+        session_id=session_id,
+        scope=Scope(profile, project, user),
+        at=at,
+        folder=folder,
+        branch=branch,
+        open_tasks=tuple(json.loads(tasks)),
+        files=tuple(json.loads(files)),
+        next_step=next_step,
+        last_request=last_request,
+        finished=bool(finished),
+        built_by=built_by,
+    )

@@ -1,0 +1,165 @@
+-- visible --
+-- Episodes and states of a conversation with a deleted session wait with it.
+NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = e.conversation AND s.deleted IS NOT NULL)
+
+-- columns --
+-- How every query here reads an episode.
+SELECT e.id, e.conversation, e.session_id, e.source, e.profile, e.project, e.user, e.started, e.ended, e.task, e.category,
+       e.steps, e.tools, e.outcome, e.why, e.result, e.error, e.remedy, e.skills_applied, e.skills_created,
+       e.first_message, e.last_message, e.built_by, e.updated, e.uses, e.last_used, e.superseded_by, e.archived
+  FROM episodes e
+
+-- put --
+-- What was learnt about its use stays; a conversation that goes on is taken out of the archive.
+INSERT INTO episodes
+       (conversation, session_id, source, profile, project, user, started, ended, task, category, steps, tools, outcome,
+        why, result, error, remedy, skills_applied, skills_created, first_message, last_message, built_by, updated,
+        uses, last_used, task_key, words)
+VALUES (:conversation, :session_id, :source, :profile, :project, :user, :started, :ended, :task, :category, :steps, :tools,
+        :outcome, :why, :result, :error, :remedy, :skills_applied, :skills_created, :first_message, :last_message,
+        :built_by, :updated, :uses, :last_used, :task_key, :words)
+ON CONFLICT (conversation) DO UPDATE SET
+       session_id = excluded.session_id, source = excluded.source, profile = excluded.profile,
+       project = excluded.project, user = excluded.user, started = excluded.started, ended = excluded.ended,
+       task = excluded.task, category = excluded.category, steps = excluded.steps, tools = excluded.tools,
+       outcome = excluded.outcome, why = excluded.why, result = excluded.result, error = excluded.error,
+       remedy = excluded.remedy, skills_applied = excluded.skills_applied, skills_created = excluded.skills_created,
+       first_message = excluded.first_message, last_message = excluded.last_message, built_by = excluded.built_by,
+       updated = excluded.updated, task_key = excluded.task_key, words = excluded.words,
+       archived = iif(excluded.last_message > last_message, NULL, archived)
+RETURNING id;
+
+-- conversation_there --
+-- Whether it has sessions, none of them deleted: what is purged meanwhile must not come back as an episode.
+SELECT count(*), count(deleted) FROM sessions WHERE conversation = :conversation;
+
+-- supersede --
+UPDATE episodes SET superseded_by = :id
+ WHERE task_key = :task_key AND id <> :id AND profile = :profile AND project = :project AND user = :user
+   AND ended <= :ended AND superseded_by IS NULL;
+
+-- superseder --
+-- The newest later episode of the same task, for one that is made again.
+SELECT id FROM episodes
+ WHERE task_key = :task_key AND id <> :id AND profile = :profile AND project = :project AND user = :user
+   AND ended > :ended
+ ORDER BY ended DESC LIMIT 1;
+
+-- superseded_by --
+UPDATE episodes SET superseded_by = :by WHERE id = :id;
+
+-- release --
+-- Who was superseded by one that is gone, or is about something else now, stands for itself again.
+UPDATE episodes SET superseded_by = NULL
+ WHERE superseded_by = :id
+   AND NOT EXISTS (SELECT 1 FROM episodes b WHERE b.id = :id AND b.task_key = episodes.task_key);
+
+-- get --
+ WHERE e.id IN (SELECT value FROM json_each(:ids)) AND {visible};
+
+-- of_conversation --
+ WHERE e.conversation = :conversation AND {visible};
+
+-- select --
+ WHERE (:profile IS NULL OR e.profile = :profile) AND (:user IS NULL OR e.user = :user)
+   AND (:project IS NULL OR e.project = :project) AND (:outcome IS NULL OR e.outcome = :outcome)
+   AND (:category IS NULL OR e.category = :category)
+   AND (:archived IS NULL OR (e.archived IS NOT NULL) = :archived)
+   AND (:superseded IS NULL OR (e.superseded_by IS NOT NULL) = :superseded) AND {visible}
+ ORDER BY e.ended DESC, e.id DESC
+ LIMIT :limit OFFSET :offset;
+
+-- used --
+UPDATE episodes SET uses = uses + 1, last_used = :at WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- archive --
+UPDATE episodes SET archived = :at WHERE id IN (SELECT value FROM json_each(:ids)) AND archived IS NULL;
+
+-- unarchive --
+UPDATE episodes SET archived = NULL, last_used = :at
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND archived IS NOT NULL;
+
+-- remove --
+DELETE FROM episodes WHERE conversation = :conversation RETURNING id;
+
+-- matches --
+-- One pass over the live episodes of one person: at most as many as `episodes.max`. {bits} has one term per bit.
+SELECT id, bits FROM (
+    SELECT e.id AS id, {bits} AS bits
+      FROM episodes e
+     WHERE e.profile = :profile AND e.user = :user AND e.archived IS NULL AND {visible}
+) WHERE bits > 0;
+
+-- weights --
+SELECT id, ended, outcome, remedy <> '', uses, last_used, superseded_by IS NOT NULL
+  FROM episodes
+ WHERE archived IS NULL;
+
+-- months --
+SELECT strftime('%Y-%m', e.ended, 'unixepoch') AS month, count(*)
+  FROM episodes e
+ WHERE e.archived IS NOT NULL AND e.profile = :profile AND (:user IS NULL OR e.user = :user) AND {visible}
+ GROUP BY month ORDER BY month DESC;
+
+-- archived_in --
+ WHERE e.archived IS NOT NULL AND e.profile = :profile AND (:user IS NULL OR e.user = :user)
+   AND strftime('%Y-%m', e.ended, 'unixepoch') = :month AND {visible}
+ ORDER BY e.ended, e.id;
+
+-- live_count --
+SELECT count(*) FROM episodes WHERE archived IS NULL;
+
+-- version --
+SELECT count(*), coalesce(max(updated), 0), coalesce(max(id), 0) FROM episodes WHERE archived IS NULL;
+
+-- put_state --
+INSERT OR REPLACE INTO session_states
+       (conversation, session_id, profile, project, user, at, folder, branch, open_tasks, files, next_step, last_request,
+        finished, built_by)
+VALUES (:conversation, :session_id, :profile, :project, :user, :at, :folder, :branch, :open_tasks, :files, :next_step,
+        :last_request, :finished, :built_by);
+
+-- state_columns --
+SELECT e.conversation, e.session_id, e.profile, e.project, e.user, e.at, e.folder, e.branch, e.open_tasks, e.files,
+       e.next_step, e.last_request, e.finished, e.built_by
+  FROM session_states e
+
+-- state_of --
+ WHERE e.conversation = :conversation AND {visible};
+
+-- newest_state --
+ WHERE e.profile = :profile AND e.user = :user AND e.project = :project AND e.conversation <> :not_of AND {visible}
+ ORDER BY e.at DESC LIMIT 1;
+
+-- sessions --
+SELECT id FROM sessions WHERE conversation = :conversation ORDER BY started, key;
+
+-- place_of --
+SELECT folder, branch FROM sessions WHERE id = :id;
+
+-- without_episode --
+-- Conversations that got messages after their state was noted. Those that were delegated belong to whoever delegated.
+SELECT s.conversation
+  FROM sessions s
+ WHERE s.conversation > :after AND s.message_count > 0
+ GROUP BY s.conversation
+HAVING count(s.deleted) = 0
+   AND (:everything
+        OR max(s.last_active) > coalesce((SELECT x.at FROM session_states x WHERE x.conversation = s.conversation), -1))
+ ORDER BY s.conversation
+ LIMIT :limit;
+
+-- keys --
+-- Sessions of a conversation in their order.
+SELECT key, id FROM sessions WHERE conversation = :conversation AND deleted IS NULL ORDER BY started, key;
+
+-- first_messages --
+SELECT id, role, timestamp, content, parts, tool_calls, tool_call_id, tool_name, finish_reason
+  FROM messages WHERE session = :key AND hidden <> 'rewound' ORDER BY id LIMIT :limit;
+
+-- last_messages --
+SELECT id, role, timestamp, content, parts, tool_calls, tool_call_id, tool_name, finish_reason
+  FROM messages WHERE session = :key AND hidden <> 'rewound' AND id > :after ORDER BY id DESC LIMIT :limit;
+
+-- payload_sizes --
+SELECT id FROM payloads WHERE id IN (SELECT value FROM json_each(:ids)) AND size <= :largest AND kind = 'text';

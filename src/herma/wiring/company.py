@@ -1,0 +1,21 @@
+"""Who comes along in every session: each part says for itself, and all of them together are one company."""
+
+from __future__ import annotations
+
+from herma.turn.company import Company, Invite
+from herma.types import SessionView
+
+
+def together(*invites: Invite) -> Invite:
+    """Everybody whom any of these invites, in this order."""
+
+    def invite(view: SessionView, rehearsal: bool) -> Company:
+        found = [one(view, rehearsal) for one in invites]
+        return Company(
+            watchers=[each for one in found for each in one.watchers],
+            contributors=[each for one in found for each in one.contributors],
+            tools=[each for one in found for each in one.tools],
+            warnings=tuple(each for one in found for each in one.warnings),
+        )
+
+    return invite
