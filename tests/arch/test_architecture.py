@@ -58,6 +58,7 @@ MAY_CATCH_ALL = {
     "herma.cli.main": "the entry point: nothing may reach the user as a traceback",
     "herma.providers.guard": "guests: whatever they raise is counted and shown, and the session goes on",
     "herma.index.embedding": "an embedder is a guest: its failure is counted and told, and words go on without it",
+    "herma.models.chat.line": "the thread that reads an answer: each error is handed to the caller who waits for it",
     "herma.store.sqlite.commits": "writes that share a commit: each error is handed to the caller whose work it undid",
 }
 

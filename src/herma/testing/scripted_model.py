@@ -220,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(answer.status, body, answer)
         elif asked.dialect == "embeddings":
             self._send(200, wire.embeddings(asked, self._scripted.model.embed), answer)
-        elif asked.stream:
+        elif asked.stream and answer.raw is None:
             chunks = (wire.anthropic_events if anthropic else wire.openai_chunks)(asked, answer)
             self._stream(chunks, answer, anthropic=anthropic)
         else:
@@ -232,7 +232,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: Mapping[str, Any], answer: Answer | None = None) -> None:
         answer = answer or Answer()
-        data = b'{"choices": [{"mess' if answer.malformed else json.dumps(body, ensure_ascii=False).encode()
+        text = json.dumps(body, ensure_ascii=False) if answer.raw is None else answer.raw
+        data = text.encode()[: 20 if answer.malformed else None]
         self.send_response(status)
         self.send_header("Content-Type", answer.content_type or _JSON)
         self.send_header("Content-Length", str(len(data)))

@@ -77,6 +77,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     content_type: str | None = None
     """A wrong one, in place of the right one."""
+    raw: str | None = None
+    """The whole body, in place of an answer: a page of some proxy, for example."""
 
     @classmethod
     def calling(cls, name: str, arguments: Mapping[str, Any] | str | None = None, **how: Any) -> Self:
