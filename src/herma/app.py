@@ -272,6 +272,8 @@ class Herma:
     def close(self) -> None:
         """Let go of the databases. Closing twice does no harm."""
         self._closed = True
+        if self._process == os.getpid() and "episodes" in self.__dict__:
+            self.episodes.wait()
         if self._process == os.getpid() and "index" in self.__dict__:
             self.index.close()
         self._ground.close()

@@ -17,7 +17,7 @@ _OWN = frozenset({"memory", "session_search", "todo", "todowrite", "update_plan"
 """Tools that keep notes: not steps of the work."""
 
 
-def build(messages: Sequence[Message], info: SessionInfo) -> Episode | None:
+def build(messages: Sequence[Message], info: SessionInfo, steps: Sequence[Step] | None = None) -> Episode | None:
     """The episode of a conversation, or None where there was nothing in it.
 
     `messages` are of the whole conversation, rewound ones left out; of a long one its beginning and its end. `info` is
@@ -27,7 +27,7 @@ def build(messages: Sequence[Message], info: SessionInfo) -> Episode | None:
     answered = any(message.role == "assistant" and (message.tool_calls or _says(message)) for message in messages)
     if not task or not answered:
         return None
-    steps = steps_of(messages)
+    steps = steps_of(messages) if steps is None else steps
     judgement = judge(messages, steps, aborted=info.end_reason == "error")
     trouble = judgement.trouble
     return Episode(

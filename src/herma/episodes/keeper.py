@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from herma.episodes.aside import Aside
 from herma.episodes.build import build, merged, words_of
 from herma.episodes.shown import digest, state_text
 from herma.episodes.similar import Language, coverage, fused, ranked, terms_of
 from herma.episodes.state import snapshot
+from herma.episodes.steps import steps_of
 from herma.episodes.task import task_key
 from herma.episodes.value import least_valuable, value, weight_of
 from herma.errors import StoreChanged, UsageError
@@ -32,6 +34,8 @@ KIND = "episode"
 FIRST, LAST, AT_MOST = 40, 360, 4_500
 """Messages from the beginning and from the end of a conversation that are read, and characters of each."""
 MOST = 10_000
+DRAIN = 5.0
+"""Seconds that a question waits for episodes that are being made."""
 _AT_A_TIME = 200
 
 
@@ -52,6 +56,14 @@ class Rebuilt:
     looked_at: int = 0
     made: int = 0
     empty: int = 0
+
+
+class _Ended(NamedTuple):
+    """A conversation that ended: where, and why."""
+
+    conversation: str
+    folder: str
+    reason: str
 
 
 class Episodes:
@@ -77,9 +89,23 @@ class Episodes:
         self._language = language or Language()
         self._vectors = vectors
         self._clock = clock
-        self._alive = alive
+        self._check = alive
+        self._aside: Aside[_Ended] = Aside(lambda ended: self._record(*ended), "herma-episodes")
 
     # ── making ──
+
+    def record_later(self, conversation: str, *, folder: str = "", reason: str = "") -> None:
+        """Make or renew an episode in the background; whoever asks for episodes gets it."""
+        self._aside.put(_Ended(conversation, folder, reason))
+
+    def wait(self, timeout: float = DRAIN) -> bool:
+        """Until everything that ended has its episode. → False when that took too long."""
+        return self._aside.wait(timeout)
+
+    @property
+    def trouble(self) -> str:
+        """Why the last episode could not be made; empty where none failed."""
+        return self._aside.trouble
 
     def record(self, conversation: str, *, folder: str = "", reason: str = "") -> Episode | None:
         """Make or renew the episode and the state of a conversation. → the episode; None where there was nothing in it.
@@ -87,6 +113,9 @@ class Episodes:
         `reason` is why its last session ended, where the caller knows before it is written down.
         """
         self._alive()
+        return self._record(conversation, folder, reason)
+
+    def _record(self, conversation: str, folder: str, reason: str) -> Episode | None:
         sessions = self._glimpses.sessions(conversation)
         if not sessions or not makes_episodes(sessions[0]):
             return None
@@ -98,10 +127,11 @@ class Episodes:
         info = replace(last, end_reason=reason or last.end_reason)
         kept_folder, branch = self._glimpses.place_of(last.id)
         now = max(self._clock(), last.last_active)
-        state = snapshot(messages, info, at=now, folder=folder or kept_folder, branch=branch)
+        steps = steps_of(messages)
+        state = snapshot(messages, info, at=now, folder=folder or kept_folder, branch=branch, steps=steps)
         if state is not None:
             self._states.put_state(state)
-        made = build(messages, info)
+        made = build(messages, info, steps)
         known = self._rows.of_conversation(conversation)
         if made is None:
             if known is not None:  # everything in it was taken back
@@ -250,17 +280,17 @@ class Episodes:
     def forget(self, *, most: int | None = None, ids: Sequence[int] | None = None, dry_run: bool = False) -> Forgotten:
         """Put the least valuable away, or these: they leave search and prompts, and stay in the digest of a month."""
         self._alive()
-        now = self._clock()
-        if ids is None:
-            limit = self._most if most is None else max(most, 0)
-            chosen = least_valuable(self._lookup.weights(), limit, now)
-        else:
-            chosen = list(ids)
+        if ids is not None:
+            return self._put_away(ids, dry_run=dry_run)
+        limit = self._most if most is None else max(most, 0)
+        return self._put_away(least_valuable(self._lookup.weights(), limit, self._clock()), dry_run=dry_run)
+
+    def _put_away(self, chosen: Sequence[int], *, dry_run: bool) -> Forgotten:
         known = self._rows.get(chosen)
         episodes = tuple(known[number] for number in chosen if number in known and known[number].archived is None)
         if not dry_run:
             for at in range(0, len(episodes), _AT_A_TIME):
-                self._rows.mark([one.id for one in episodes[at : at + _AT_A_TIME]], archived=now)
+                self._rows.mark([one.id for one in episodes[at : at + _AT_A_TIME]], archived=self._clock())
         months: dict[str, Found] = {}
         for one in episodes:
             months.setdefault(_month(one.ended), []).append(one)
@@ -291,12 +321,17 @@ class Episodes:
 
     # ── inside ──
 
+    def _alive(self) -> None:
+        """Before every answer: the memory is open, and what has just ended is in it."""
+        self._check()
+        self._aside.wait(DRAIN)
+
     def _put(self, episode: Episode) -> Episode:
         stamped = replace(episode, updated=self._clock())
         kept = self._rows.put(stamped, task_key(stamped.task), words_of(stamped))
         over = self._lookup.live_count() - self._most
         if over > 0 and over >= max(1, self._most // 100):  # not one by one: the weights of all are read
-            self.forget(most=self._most)
+            self._put_away(least_valuable(self._lookup.weights(), self._most, self._clock()), dry_run=False)
         return kept
 
     def _near(self, task: str, limit: int, scope: Scope) -> Nearest:

@@ -23,13 +23,19 @@ _CD = re.compile(r"(?:^|&&|;|\n)\s*cd\s+(\"[^\"\n]{1,300}\"|'[^'\n]{1,300}'|[^\s
 
 
 def snapshot(
-    messages: Sequence[Message], info: SessionInfo, *, at: float, folder: str = "", branch: str = ""
+    messages: Sequence[Message],
+    info: SessionInfo,
+    *,
+    at: float,
+    folder: str = "",
+    branch: str = "",
+    steps: Sequence[Step] | None = None,
 ) -> SessionState | None:
     """Where the work stands after these messages, or None where nothing was said."""
     users = [message for message in messages if message.role == "user" and text_of(message.content).strip()]
     if not users:
         return None
-    steps = steps_of(messages)
+    steps = steps_of(messages) if steps is None else steps
     content = last_word(messages) == "content"
     finished = content or _is_finished(messages)  # who thanks waits for no answer
     last_request = cleaned(text_of(users[-1].content), LONGEST_LINE)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from herma.episodes.keeper import Episodes
 from herma.episodes.shown import state_line, within
 from herma.episodes.value import best
-from herma.errors import StoreError
 from herma.ports.observer import Watcher
 from herma.types import MOVES, Contribution, Occasion, SessionState, SessionView
 
@@ -31,12 +30,15 @@ class EpisodeWatcher(Watcher):
     def closing(self, view: SessionView, reason: str) -> None:
         if reason in MOVES or view.circumstances.context not in _WORKING or not view.messages:
             return
-        self._episodes.record(view.info.conversation, folder=view.folder, reason=reason)
+        self._episodes.record_later(view.info.conversation, folder=view.folder, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeContributor:
-    """Adds the two most valuable episodes, and what was left open in the same project."""
+    """Adds the two most valuable episodes, and what was left open in the same project.
+
+    Being shown here counts as no use: nobody has asked yet, and what is shown would be shown for ever.
+    """
 
     episodes: Episodes
     clock: Callable[[], float]
@@ -56,8 +58,6 @@ class EpisodeContributor:
                 left -= occasion.count(line)
         known = [one for one in self.episodes.newest(view.scope) if one.conversation != own]
         chosen = within(best(known, view.scope.project, self.clock()), left, occasion.count, self.shown)
-        if chosen and not occasion.rehearsal:
-            self._note([episode.id for episode, _ in chosen])
         return Contribution(episodes=(*(line for _, line in chosen), *lines))
 
     def _left_open(self, view: SessionView) -> SessionState | None:
@@ -65,9 +65,3 @@ class EpisodeContributor:
         if found is None or self.clock() - found.at > STALE_DAYS * 86_400:
             return None
         return found
-
-    def _note(self, ids: list[int]) -> None:
-        try:
-            self.episodes.used([one for number in ids if (one := self.episodes.get(number))])
-        except StoreError:
-            return  # a home that cannot be written has no uses to count; the prompt is what matters
