@@ -80,7 +80,7 @@ def test_a_damaged_index_is_found_and_built_anew(full: Path, harm: bytes) -> Non
 
 
 def test_every_command_has_examples_and_refuses_what_it_does_not_know(full: Path) -> None:
-    for name in ("status", "rebuild", "verify", "drop"):
+    for name in ("status", "rebuild", "embed", "verify", "drop"):
         assert "Examples:" in index(full, name, "--help").stdout
         refused = index(full, name, "--nonsense", "--json")
         assert refused.exit_code == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,7 +12,12 @@ from herma.cli.frame import HermaGroup, yes_option
 from herma.cli.sessions.desk import Desk, with_sessions
 from herma.cli.sessions.wording import count, size
 from herma.index import IndexStatus
+from herma.index.follow import silent
 from herma.index.sync import SEARCH_INDEXES
+from herma.ports.vectors import VectorState
+
+_MANY = 50
+"""Messages from which on embedding takes a while."""
 
 
 @click.group(cls=HermaGroup)
@@ -24,6 +31,7 @@ def index() -> None:
       herma index status
       herma index verify
       herma index rebuild
+      herma index embed
     """
 
 
@@ -51,6 +59,7 @@ def status(desk: Desk) -> None:
                 "size": found.size,
                 "rebuilding": found.rebuilding,
                 "trouble": found.trouble or None,
+                "vectors": _vectors(found.vectors),
             }
         )
         return
@@ -64,6 +73,37 @@ def status(desk: Desk) -> None:
         now = desk.command("index", "rebuild")
         many = found.lag > SEARCH_INDEXES
         desk.context.line(f"{'To index them now' if many else 'The next search indexes them, or do it now'}: {now}")
+    if stored:
+        _tell_vectors(desk, found.vectors)
+
+
+def _vectors(found: VectorState) -> dict[str, Any] | None:
+    if not found.wanted and not found.others and not found.trouble:
+        return None
+    return {
+        "model": found.model or None,
+        "dimension": found.dimension or None,
+        "vectors": found.vectors,
+        "messages_done": found.done,
+        "messages_left": found.left,
+        "size": found.size,
+        "trouble": found.trouble or None,
+        "failures": found.failures,
+        "retry_at": found.retry_at or None,
+        "other_models": dict(found.others),
+    }
+
+
+def _tell_vectors(desk: Desk, found: VectorState) -> None:
+    if found.wanted:
+        done = f"{count(found.left, 'message')} to be embedded" if found.left else "up to date"
+        desk.context.line(f"Vectors by {found.model}: {found.vectors:,}, {done}, {size(found.size)}.")
+    for name, vectors in found.others:
+        desk.context.line(f"Vectors by {name}: {vectors:,}, of no use to the model in use; they go by themselves.")
+    if found.trouble:
+        desk.context.line(f"! Embedding: {found.trouble}")
+    if found.wanted and (found.left or found.trouble):
+        desk.context.line(f"Searches go on with words. To embed the rest now: {desk.command('index', 'embed')}")
 
 
 def _stored(desk: Desk) -> int:
@@ -96,11 +136,54 @@ def rebuild(desk: Desk) -> None:
     stored = _stored(desk)
     if stored or _file(desk).exists():
         with desk.progress("Indexing messages", stored) as report:
-            desk.h.index.rebuild(report)
+            desk.h.index.rebuild(report, embedding=None)
+    whole = _embed(desk, anew=True)
     found = desk.h.index.status()
     if desk.context.json:
-        desk.context.print_json({"ok": True, "messages": found.messages, "lag": found.lag, "size": found.size})
+        built = {"messages": found.messages, "lag": found.lag, "size": found.size}
+        desk.context.print_json({"ok": whole, **built, "vectors": _vectors(found.vectors)})
     desk.context.line(f"Built anew: {_described(found, stored)}" if stored else _described(found, stored))
+    if stored:
+        _tell_vectors(desk, found.vectors)
+    if not whole:
+        desk.context.exit(1)
+
+
+@index.command()
+@with_sessions
+def embed(desk: Desk) -> None:
+    """Embed everything that is not embedded yet, for searching by meaning. It can be stopped and run again.
+
+    Programs that stay open do this by themselves, a little at a time; commands that end at once never do.
+
+    \b
+    Examples:
+      herma index embed
+      herma index embed --json
+    """
+    whole = _embed(desk, anew=False)
+    found = desk.h.index.status().vectors
+    if desk.context.json:
+        desk.context.print_json({"ok": whole, "vectors": _vectors(found)})
+    elif not found.wanted:
+        desk.context.line("There is no embedder, so there is nothing to do: searches go by words.")
+        if found.trouble:
+            desk.context.line(f"! {found.trouble}")
+    else:
+        _tell_vectors(desk, found)
+    if not whole:
+        desk.context.exit(1)
+
+
+def _embed(desk: Desk, *, anew: bool) -> bool:
+    """With a progress bar, where there is anything to do. → whether all of it is done."""
+    vectors = desk.h.index.vectors
+    if vectors is None or not (state := vectors.state()).wanted:
+        return True
+    many = _stored(desk) if anew else state.left
+    shown = desk.context.progress("Embedding messages", many) if many > _MANY else nullcontext(silent)
+    with shown as report:
+        return vectors.rebuild(report) if anew else vectors.wait(progress=report)
 
 
 @index.command()

@@ -41,6 +41,10 @@ class Guest:
         self._dimension = 0
 
     @property
+    def is_multilingual(self) -> bool:
+        return bool(self._embedder.is_multilingual)
+
+    @property
     def resting(self) -> bool:
         return self._clock() < self.trouble.retry_at
 

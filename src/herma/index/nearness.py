@@ -47,14 +47,15 @@ class Shelf:
         import numpy as np
 
         end = self.rows + len(ids)
-        self._reserve(end)
+        self.reserve(end)
         self._ids[self.rows : end] = ids
         self._keys[self.rows : end] = keys
         self._sessions[self.rows : end] = sessions
         self._vectors[self.rows : end] = vectors
         for start in range(self.rows, end, len(self._buffer)):
-            rows = self._floats(start, min(end, start + len(self._buffer)))
-            self._lengths[start : start + len(rows)] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+            upto = min(end, start + len(self._buffer))
+            rows = self._floats(slice(start, upto), upto - start)
+            self._lengths[start:upto] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         self._lengths[self.rows : end][self._lengths[self.rows : end] == 0] = np.inf
         self.rows = end
 
@@ -73,14 +74,13 @@ class Shelf:
         """Cosines with all rows, or with these."""
         import numpy as np
 
-        if rows is not None:
-            found: Vector = self._vectors[rows].astype(np.float32) @ query
-            return found / self._lengths[rows]
-        found = np.empty(self.rows, dtype=np.float32)
-        for start in range(0, self.rows, len(self._buffer)):
-            block = self._floats(start, min(self.rows, start + len(self._buffer)))
-            np.dot(block, query, out=found[start : start + len(block)])
-        found /= self._lengths[: self.rows]
+        count = self.rows if rows is None else len(rows)
+        found: Vector = np.empty(count, dtype=np.float32)
+        for start in range(0, count, len(self._buffer)):
+            end = min(count, start + len(self._buffer))
+            block = self._floats(slice(start, end) if rows is None else rows[start:end], end - start)
+            np.dot(block, query, out=found[start:end])
+        found /= self._lengths[: self.rows] if rows is None else self._lengths[rows]
         return found
 
     def rows_of(self, keys: Collection[int]) -> NDArray[np.int64]:
@@ -118,14 +118,15 @@ class Shelf:
             found[key] = max(score, found.get(key, -1.0))
         return found
 
-    def _floats(self, start: int, end: int) -> Vector:
+    def _floats(self, rows: slice | NDArray[np.int64], count: int) -> Vector:
         import numpy as np
 
-        block = self._buffer[: end - start]
-        np.copyto(block, self._vectors[start:end])
+        block = self._buffer[:count]
+        np.copyto(block, self._vectors[rows])
         return block
 
-    def _reserve(self, rows: int) -> None:
+    def reserve(self, rows: int) -> None:
+        """Have room for so many, and some more where it has grown before."""
         import numpy as np
 
         if rows <= len(self._ids):
@@ -193,10 +194,12 @@ class Nearness:
         changed = self._reader.changed()
         if changed == self._changed:
             return
-        model = self._reader.find(self.name, self.dimension)
+        file, number, vectors = self._reader.find(self.name, self.dimension)
+        model = (file, number)
         if model != self._model:
             self._begin()
             self._model = model
+            self._shelf(MESSAGE).reserve(vectors)
         gone, self._removed = self._reader.removed(self._removed)
         if gone is None:
             self._begin()

@@ -68,6 +68,16 @@ def of_text(kind: str, given: Embeddable) -> list[Passage]:
     return [Passage(Spot(kind, given.key, n, "", given.scope), part) for n, part in enumerate(parts(given.text))]
 
 
+def readable(text: str, *, is_multilingual: bool) -> bool:
+    """Whether a model can make anything of it: one for English reads no other script, and all its vectors of such
+    text are near each other.
+    """
+    if is_multilingual or text.isascii():
+        return True
+    letters = [character for character in text if character.isalpha()]
+    return 2 * sum(character < "\u0250" for character in letters) >= len(letters)
+
+
 def of_title(title: str) -> int:
     """What a title is remembered by; never 0."""
     return Passage(Spot(SESSION, ""), title).digest or 1

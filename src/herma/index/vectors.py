@@ -141,6 +141,7 @@ class Vectors:
             failures=told.failures,
             retry_at=told.retry_at,
             others=tuple((row.name, row.vectors) for row in models if row.name != name),
+            is_multilingual=guest is not None and guest.is_multilingual,
         )
 
     # ── for writers and for people ──

@@ -121,7 +121,7 @@ class Walk:
         if reach == model.reach:
             return False
         said = self._source.said(ids, text.at_most(), text.BEFORE) if ids else ()
-        wanted = [passage for one in said for passage in text.of_message(one)]
+        wanted = _readable(guest, [passage for one in said for passage in text.of_message(one)])
         new, met, stale = text.changed(wanted, self._tables.digests(model, MESSAGE, ids))
         rows = self._embedded(guest, model, new)
         touched = Counter(one.session_id for one in said)
@@ -132,7 +132,7 @@ class Walk:
         if not sessions:
             return False
         outlines = self._source.outlines(sessions, text.EDGE, text.EDGE_TEXT * 2)
-        wanted = [passage for outline in outlines for passage in text.of_session(outline)]
+        wanted = _readable(guest, [passage for outline in outlines for passage in text.of_session(outline)])
         new, met, stale = text.changed(wanted, self._tables.digests(model, SESSION, sessions))
         rows = self._embedded(guest, model, new)
         kept = {passage.spot.key for passage in wanted}
@@ -158,7 +158,7 @@ class Walk:
         kind, version = source.kind, source.version()
         if model.versions.get(kind) == version:
             return False
-        wanted = [passage for one in source.texts() for passage in text.of_text(kind, one)]
+        wanted = _readable(guest, [passage for one in source.texts() for passage in text.of_text(kind, one)])
         new, met, stale = text.changed(wanted, self._tables.digests(model, kind, None))
         by_key: dict[int | str, list[Passage]] = {}
         for passage in new:
@@ -191,6 +191,10 @@ class Walk:
                 raise EmbedderResting
             known.update(zip(some, vectors, strict=True))
         return [VectorRow(one.spot, digest, known[digest]) for one, digest in zip(passages, digests, strict=True)]
+
+
+def _readable(guest: Guest, passages: Sequence[Passage]) -> list[Passage]:
+    return [one for one in passages if text.readable(one.text, is_multilingual=guest.is_multilingual)]
 
 
 def ahead(reach: Reach, changes: Sequence[FeedChange], batch: int) -> tuple[list[int], Reach]:

@@ -47,7 +47,8 @@ class VectorState:
     """How much of what could be embedded is: `done` and `left` count messages, `vectors` what is stored of this model.
 
     `trouble` is why it does not go on, or empty; `retry_at` (seconds since 1970) is when the embedder is asked again.
-    `others`: models whose vectors are kept until they are of no use, with how many they have.
+    `others`: models whose vectors are kept until they are of no use, with how many they have. `is_multilingual` is what
+    the embedder says of itself: one that is not is not asked about what it cannot read, and embeds none of it.
     """
 
     model: str = ""
@@ -60,6 +61,7 @@ class VectorState:
     failures: int = 0
     retry_at: float = 0.0
     others: tuple[tuple[str, int], ...] = ()
+    is_multilingual: bool = False
 
     @property
     def wanted(self) -> bool:
@@ -350,8 +352,8 @@ class VectorReader(Protocol):
         """Something that is different after every change, and costs nothing to ask for."""
         ...
 
-    def find(self, name: str, dimension: int) -> tuple[str, int]:
-        """Which file this is, and the number of a model in it; 0 when nothing was embedded with it."""
+    def find(self, name: str, dimension: int) -> tuple[str, int, int]:
+        """Which file this is, the number of a model in it (0 when nothing was embedded with it), its vectors."""
         ...
 
     def load(self, model: int, dimension: int, *, messages: bool, after: int, limit: int) -> Loaded: ...

@@ -197,11 +197,12 @@ class SqliteVectors:
         with connections.reading() as connection:
             return self._identity, fetch(connection, "PRAGMA data_version"), id(connection)
 
-    def find(self, name: str, dimension: int) -> tuple[str, int]:
+    def find(self, name: str, dimension: int) -> tuple[str, int, int]:
         with self._connections().reading() as connection:
             file = _meta(connection)["file"]
-            rows = fetch(connection, "SELECT id FROM models WHERE name = ? AND dimension = ?", (name, dimension))
-        return file, int(rows[0][0]) if rows else 0
+            sql = "SELECT id, vectors FROM models WHERE name = ? AND dimension = ?"
+            rows = fetch(connection, sql, (name, dimension))
+        return (file, *rows[0]) if rows else (file, 0, 0)
 
     def load(self, model: int, dimension: int, *, messages: bool, after: int, limit: int) -> Loaded:
         with self._connections().reading() as connection:

@@ -48,6 +48,7 @@ CREATE TABLE vectors (
 ) STRICT;
 CREATE UNIQUE INDEX vectors_by_place ON vectors (kind, key, part, model);
 CREATE INDEX vectors_by_digest ON vectors (digest, model);
+CREATE INDEX vectors_of_others ON vectors (model, id) WHERE kind <> 'message';
 -- Which vectors were removed, for processes that have them in memory; the oldest rows are dropped now and then.
 CREATE TABLE removed (
     seq    INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -130,10 +131,10 @@ SELECT session FROM gists WHERE model = ?1 AND messages >= iif(made, ?2, 1) ORDE
 SELECT session, title FROM gists WHERE model = ?1;
 
 -- load_messages --
--- Vectors in the order they were added, from one on.
-SELECT id, key, session, vector FROM vectors
+-- Vectors in the order they were added, from one on; no index, because that would mean sorting them.
+SELECT id, key, session, vector FROM vectors NOT INDEXED
  WHERE id > ?1 AND model = ?2 AND kind = 'message' AND length(vector) = ?3 ORDER BY id LIMIT ?4;
 
 -- load_others --
-SELECT id, key, session, vector, kind, scope FROM vectors
+SELECT id, key, session, vector, kind, scope FROM vectors INDEXED BY vectors_of_others
  WHERE id > ?1 AND model = ?2 AND kind <> 'message' AND length(vector) = ?3 ORDER BY id LIMIT ?4;
