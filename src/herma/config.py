@@ -20,11 +20,14 @@ from herma import configfile
 from herma.configkey import Option, Value
 from herma.errors import ConfigError
 from herma.settings import (
+    CompressionSettings,
     ContextSettings,
+    EmbeddingSettings,
     EpisodeSettings,
     MemorySettings,
     ModelSettings,
     PriceSettings,
+    ProviderSettings,
     RetentionSettings,
     SearchSettings,
     StoreSettings,
@@ -69,12 +72,15 @@ class Settings:
     home: Path
     profile: str = DEFAULT_PROFILE
     memory: MemorySettings = field(default_factory=MemorySettings)
+    providers: ProviderSettings = field(default_factory=ProviderSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     context: ContextSettings = field(default_factory=ContextSettings)
     prices: PriceSettings = field(default_factory=PriceSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
+    compression: CompressionSettings = field(default_factory=CompressionSettings)
     episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()

@@ -18,7 +18,7 @@ class MemorySettings:
     user_profile_enabled: bool = option(True, "Show the user profile (USER.md) to the model.", project=True)
     memory_char_limit: int = option(2200, "Characters that MEMORY.md may hold.", low=1, high=1_000_000, project=True)
     user_char_limit: int = option(1375, "Characters that USER.md may hold.", low=1, high=1_000_000, project=True)
-    provider: str = option("", "External memory backend; empty means none. Read by a later version.")
+    provider: str = option("", "External memory that takes part in sessions; empty means none.")
     nudge_interval: int = option(
         10,
         "User turns between reminders to save memories; 0: never. Read by a later version.",
@@ -30,6 +30,19 @@ class MemorySettings:
     live_updates: bool = option(True, "Tell a running session about changes made to memory elsewhere.", project=True)
     inbox_days: int = option(30, "Days that an undecided write waits in the inbox.", low=1, high=36_500)
     lock_timeout: float = option(10.0, "Seconds to wait for another process that holds a file.", low=0, high=3600)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """How long an external memory may take, and when it is left out."""
+
+    timeout: float = option(8.0, "Seconds that a session waits for it to begin and to recall.", low=0.05, high=600)
+    tool_timeout: float = option(60.0, "Seconds that one of its tools may take.", low=0.05, high=3600)
+    drain: float = option(
+        5.0, "Seconds that the end of a session waits for what it has yet to take in.", low=0, high=600
+    )
+    failures: int = option(5, "Failures in a row after which it is left out for a while.", low=1, high=1000)
+    pause: float = option(120.0, "Seconds that it is then left out.", low=0, high=86_400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +60,34 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """The model that finds by meaning what words do not find."""
+
+    model: str = option(
+        "auto", "auto (e5-small where it is installed), none, e5-small, a folder with a model in it, or endpoint."
+    )
+    threads: int = option(0, "Processors that a local model may use; 0: all, up to 8.", low=0, high=1024)
+    url: str = option("", "For endpoint: the base of its address, as in https://host/v1.")
+    endpoint_model: str = option("", "For endpoint: the name of its model.")
+    api_key_env: str = option("", "For endpoint: the environment variable that holds the key; empty: no key is sent.")
+    dimensions: int = option(0, "For endpoint: numbers per vector to ask for; 0: the model's own.", low=0, high=65_536)
+    batch: int = option(64, "For endpoint: texts per request.", low=1, high=2048)
+    timeout: float = option(
+        30.0, "For endpoint: seconds that one request may take, with its repetitions.", low=0.05, high=3600
+    )
+    query_prefix: str = option("", "For endpoint: what its model wants before a question.")
+    passage_prefix: str = option("", "For endpoint: what its model wants before a text.")
+    multilingual: bool = option(True, "For endpoint: whether its model understands more than English.")
+
+
+@dataclass(frozen=True, slots=True)
 class ContextSettings:
     """The model's window, and who may take how much of it."""
 
     window: int = option(0, "Tokens that fit into the model's window; 0 means: by its name.", low=0, high=100_000_000)
+    engine: str = option(
+        "compressor", "What shortens a conversation: compressor, or a class of yours as in package.module:Class."
+    )
     profile: str = option("default", "How the window is divided: default, coding or chat.")
     tool_result_tokens: int = option(
         500, "Tokens of one tool result that the model is sent; the transcript keeps all.", low=20, high=1_000_000
@@ -100,3 +137,16 @@ class EpisodeSettings:
         10_000, "Episodes that are kept at hand; the least valuable go to the archive.", low=10, high=10_000_000
     )
     shown: int = option(2, "Episodes that the prompt of a new session shows at most; 0: none.", low=0, high=10)
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionSettings:
+    """What happens when the model's window fills."""
+
+    enabled: bool = option(True, "Shorten a conversation by itself when it fills the window.")
+    threshold: float = option(0.75, "Part of the window from which on a conversation is shortened.", low=0.1, high=0.98)
+    tail: float = option(0.3, "Part of the threshold that stays as it is at the end.", low=0.05, high=0.8)
+    protect_first: int = option(2, "Messages that stay as they are at the beginning.", low=0, high=1000)
+    in_place: bool = option(False, "Keep the session's id instead of going on in a new session.")
+    on_failure: str = option("extract", "When no model can summarise: extract (own words of the talk) or abort.")
+    deadline: float = option(90.0, "Seconds that a summary by a model may take.", low=1, high=3600)

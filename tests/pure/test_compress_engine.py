@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.counting import counter_for
-from herma.reflect.compress.engine import Compressor, Options, Tries
+from herma.ports import Tries
+from herma.reflect.compress.engine import Compressor, Options
 from herma.reflect.compress.extract import last_request, plain_text
 from herma.reflect.compress.summary import is_summary
 from herma.types import Condensed, LeftAlone, Message, Usage

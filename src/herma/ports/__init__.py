@@ -4,7 +4,7 @@ from herma.ports.calls import WHOLE, Call, CallReason, CallRows, CallSum, Counts
 from herma.ports.chat import ChatModel
 from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, NewChange, Place
 from herma.ports.embedding import Embedder
-from herma.ports.engine import ContextEngine
+from herma.ports.engine import CompressionRows, ContextEngine, Tries
 from herma.ports.index import (
     Found,
     IndexFiles,
@@ -20,6 +20,7 @@ from herma.ports.index import (
 )
 from herma.ports.observer import Contributor, Observer, Watcher
 from herma.ports.search import Head, TranscriptReader
+from herma.ports.spend import Reservation, SpendRows, Spent
 from herma.ports.tokens import TokenCounter
 from herma.ports.transcript import (
     ChangeFeed,
@@ -40,6 +41,7 @@ __all__ = [
     "CallSum",
     "ChangeFeed",
     "ChatModel",
+    "CompressionRows",
     "ContextEngine",
     "Contributor",
     "Counts",
@@ -61,6 +63,7 @@ __all__ = [
     "Observer",
     "Place",
     "Position",
+    "Reservation",
     "Scored",
     "Searchable",
     "SessionChange",
@@ -68,9 +71,12 @@ __all__ = [
     "SessionRows",
     "Sieve",
     "Sought",
+    "SpendRows",
+    "Spent",
     "Terms",
     "TextIndex",
     "TokenCounter",
     "TranscriptReader",
+    "Tries",
     "Watcher",
 ]

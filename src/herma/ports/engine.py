@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from herma.types import Compression, Message, Usage
@@ -52,3 +53,22 @@ class ContextEngine(Protocol):
         external memories want to be kept, as material.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What has been tried for one conversation."""
+
+    failures: int = 0
+    not_before: float = 0.0
+    """When a model may be asked again."""
+    ineffective: int = 0
+    """Compressions in a row after which the context was as full as before."""
+
+
+class CompressionRows(Protocol):
+    """Keeps it across processes."""
+
+    def tries(self, conversation: str) -> Tries: ...
+
+    def remember(self, conversation: str, tries: Tries) -> None: ...

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from herma.errors import ModelBroken, ModelError, ModelRefused
-from herma.ports import ChatModel, TokenCounter
+from herma.ports import ChatModel, CompressionRows, TokenCounter
 from herma.prompt.weight import count_message
 from herma.reflect.compress.ask import portions, request
 from herma.reflect.compress.boundaries import Cut, choose
@@ -47,21 +47,6 @@ class Options:
     deadline: float = 90.0
 
 
-@dataclass(frozen=True, slots=True)
-class Tries:
-    """What has been tried for one conversation, kept across processes."""
-
-    failures: int = 0
-    not_before: float = 0.0
-    ineffective: int = 0
-
-
-class TryRows(Protocol):
-    def tries(self, conversation: str) -> Tries: ...
-
-    def remember(self, conversation: str, tries: Tries) -> None: ...
-
-
 class Compressor:
     """Implements `ContextEngine`."""
 
@@ -72,7 +57,7 @@ class Compressor:
         conversation: str,
         window: int,
         counter: TokenCounter,
-        rows: TryRows,
+        rows: CompressionRows,
         *,
         models: Sequence[ChatModel] = (),
         options: Options | None = None,

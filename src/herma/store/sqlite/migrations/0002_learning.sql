@@ -172,3 +172,31 @@ CREATE TABLE skill_usage (
     archived_at  REAL,
     PRIMARY KEY (profile, name)
 ) STRICT, WITHOUT ROWID;
+
+-- What background work took: one row per call to a model that nobody asked for. While a call runs, tokens and usd are the most that it may
+-- take; a process that dies leaves them so. usd: NULL where the price is not known.
+CREATE TABLE spending (
+    id          INTEGER PRIMARY KEY,
+    day         TEXT NOT NULL,                  -- the local day, as 2026-12-31
+    at          REAL NOT NULL,
+    purpose     TEXT NOT NULL,
+    model       TEXT NOT NULL,
+    settled     INTEGER NOT NULL CHECK (settled IN (0, 1)),
+    tokens      INTEGER NOT NULL,
+    usd         REAL,
+    input       INTEGER NOT NULL,
+    output      INTEGER NOT NULL,
+    cache_read  INTEGER NOT NULL,
+    cache_write INTEGER NOT NULL,
+    reasoning   INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX spending_by_day ON spending (day, purpose);
+
+-- What was tried to shorten a conversation, so that a failing model is left alone for a while and nothing is tried for ever.
+CREATE TABLE compression_tries (
+    conversation TEXT PRIMARY KEY,
+    failures     INTEGER NOT NULL,
+    not_before   REAL NOT NULL,                 -- when a model may be asked again
+    ineffective  INTEGER NOT NULL               -- compressions in a row after which the context was as full as before
+) STRICT, WITHOUT ROWID;
