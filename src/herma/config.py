@@ -23,6 +23,7 @@ from herma.settings import (
     CompressionSettings,
     ContextSettings,
     EmbeddingSettings,
+    EmbeddingSettings,
     EpisodeSettings,
     MemorySettings,
     ModelSettings,
@@ -75,6 +76,7 @@ class Settings:
     providers: ProviderSettings = field(default_factory=ProviderSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     context: ContextSettings = field(default_factory=ContextSettings)
     prices: PriceSettings = field(default_factory=PriceSettings)

@@ -1,0 +1,1 @@
+"""Embedders: models on this machine, and endpoints. `choose.make_embedder` picks the one that is configured."""

