@@ -1,0 +1,20 @@
+-- reserve --
+INSERT INTO spending (day, at, purpose, model, settled, tokens, usd, input, output, cache_read, cache_write, reasoning)
+VALUES (:day, :at, :purpose, :model, 0, :tokens, :usd, 0, 0, 0, 0, 0)
+RETURNING id;
+
+-- settle --
+UPDATE spending
+   SET settled = 1, tokens = :tokens, usd = :usd, input = :input, output = :output, cache_read = :cache_read,
+       cache_write = :cache_write, reasoning = :reasoning
+ WHERE id = :id;
+
+-- by_purpose --
+SELECT purpose, count(*), sum(tokens), total(usd), sum(usd IS NULL), sum(NOT settled)
+  FROM spending
+ WHERE day BETWEEN :first AND :last
+ GROUP BY purpose
+ ORDER BY purpose;
+
+-- days --
+SELECT DISTINCT day FROM spending ORDER BY day;
