@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from herma.doctor.check import REPAIR, Check, size, some
+from herma.doctor.vectors import check_vectors
 from herma.errors import StoreError
 from herma.ports import IndexUnusable
 from herma.store.sqlite import journal
@@ -40,6 +41,7 @@ def check_database(home: Path, *, now: float, full: bool, busy_timeout: float) -
             yield from _content(found, full)
             yield from _journal(path, found)
             yield from _index(home, found)
+            yield from check_vectors(home, found, now)
             yield from _inbox(found, now)
 
 

@@ -232,6 +232,9 @@ class Vectors:
                 return False
             except StoreBusy:
                 continue
+            except StoreError as error:
+                self._trouble = str(error)
+                return False
             except IndexUnusable as error:
                 if not self._discard(error):
                     return False

@@ -1,0 +1,49 @@
+"""`index.db.vectors`: whole, in step with `herma.db`, and does its embedder answer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from herma.doctor.check import Check, size
+from herma.errors import StoreError
+from herma.ports import IndexUnusable
+from herma.store.sqlite.checkup import Examination
+from herma.store.sqlite.index_vectors import SqliteVectors
+
+_NAME = "index.db.vectors"
+_EMBED = "herma index embed"
+
+
+def check_vectors(home: Path, found: Examination, now: float) -> Iterator[Check]:
+    """Nothing is said where nothing was ever embedded: search is good without."""
+    store = SqliteVectors(home)
+    if not store.path.exists():
+        return
+    try:
+        file = store.file()
+    except IndexUnusable:
+        yield Check(_NAME, "note", "It is damaged; vectors are made again in the background.", _EMBED)
+        return
+    except StoreError as exc:
+        yield Check(_NAME, "note", str(exc))
+        return
+    finally:
+        store.close()
+    if (file.noticed.store_id, file.noticed.epoch) != (found.store_id, found.epoch):
+        yield Check(_NAME, "note", "It belongs to another state of herma.db; vectors are compared anew.", _EMBED)
+        return
+    for model in file.models:
+        left = max(0, file.appended - model.reach.walked)
+        rest = f"{left:,} messages to be embedded" if left else "up to date"
+        what = f"{model.vectors:,} vectors by {model.name}, {rest}, {size(file.size)} in all."
+        yield Check(_NAME, "note" if left else "ok", what, _EMBED if left else "")
+    if file.trouble.message:
+        until = datetime.fromtimestamp(file.trouble.retry_at).astimezone().strftime("%H:%M:%S")
+        rest = f"it is left alone until {until}" if file.trouble.retry_at > now else "it is asked again when needed"
+        times = f"{file.trouble.failures} times in a row" if file.trouble.failures > 1 else "once"
+        sentence = (
+            f"{file.trouble.model} failed {times} ({file.trouble.message}); {rest}. Words are searched meanwhile."
+        )
+        yield Check("embedder", "warning", sentence, _EMBED)
