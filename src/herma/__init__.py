@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from herma.errors import HermaWarning as HermaWarning
     from herma.prompt.fence import sanitize as sanitize
     from herma.prompt.scrub import StreamScrubber as StreamScrubber
+    from herma.providers.base import MemoryProvider as MemoryProvider
     from herma.safety.scan import scan as scan
     from herma.session import Session as Session
     from herma.types import Add as Add
@@ -71,6 +72,7 @@ _HOMES = {
     "herma.errors": ("HermaError", "HermaWarning"),
     "herma.prompt.fence": ("sanitize",),
     "herma.prompt.scrub": ("StreamScrubber",),
+    "herma.providers.base": ("MemoryProvider",),
     "herma.safety.scan": ("scan",),
     "herma.session": ("Session",),
     "herma.types": (

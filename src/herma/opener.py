@@ -66,8 +66,9 @@ class Wish:
     model: str | None = None
     circumstances: Circumstances = NOWHERE
     files: Callable[[], Files] = Files
+    provider: str = ""
     folder: str = ""
-    """Where the work takes place."""
+    branch: str = ""
 
 
 class Opener:
@@ -99,8 +100,14 @@ class Opener:
         self._invite = invite
 
     def new(self, wish: Wish) -> Session:
-        """A fresh session. Its row is written with its first message."""
-        return Session(self._parts(wish, self._info(wish)))
+        """A fresh session. Its row is written with its first message. A parent's conversation goes on in it."""
+        info = self._info(wish)
+        parent = self._transcripts.get(wish.parent) if wish.parent and info.reason == "resume" else None
+        if parent is None:
+            return Session(self._parts(wish, info))
+        history = self._history(parent)
+        last = before(self._metering.calls.last([parent.id]), history, "resumed")
+        return Session(replace(self._parts(wish, info, history), goes_on_from=last), history, after=parent)
 
     def resume(self, wanted: str, wish: Wish) -> Session:
         """Go on with a conversation, found by id, the beginning of one, or title; for a user, with one of theirs."""
@@ -111,7 +118,7 @@ class Opener:
         if info is None:
             raise UsageError(f"The session {wanted!r} is gone.", hint="`herma sessions list` shows what is there.")
         info = replace(info, model=wish.model or info.model or self._model)
-        wish = replace(wish, scope=info.scope, source=info.source, model=info.model)
+        wish = _as_before(wish, info)
         history = self._history(info)
         stored = self._transcripts.system_prompt(info.id)
         changed = stored is not None and _must_rebuild(stored, assemble(self._tiers(wish, info, Snapshot())))
@@ -126,7 +133,7 @@ class Opener:
         said = (f"The prompt was rebuilt: {' or '.join(BINDING)} changed.",) if changed else ()
         parts = self._parts(wish, self._follower(wish, info, "resume"), history)
         parts = replace(parts, goes_on_from=goes_on_from, warnings=(*parts.warnings, *said))
-        return Session(parts, history)  # the new prompt holds memory as it is: nothing is left to tell
+        return Session(parts, history, after=info)  # the new prompt holds memory as it is: nothing is left to tell
 
     def branch(self, session_id: str, wish: Wish, *, after: int | None = None) -> Session:
         """A conversation of its own that begins like another, up to and including the message `after`."""
@@ -135,7 +142,8 @@ class Opener:
             raise UsageError(f"There is no session {session_id!r}.", hint="`herma sessions list` shows them.")
         kept = [message for message in self._history(info) if after is None or message.id <= after]
         prompt = self._transcripts.system_prompt(session_id)
-        wish = replace(wish, scope=info.scope, parent=session_id, model=wish.model or info.model)
+        model = wish.model or info.model
+        wish = replace(_as_before(wish, info), source=wish.source, parent=session_id, model=model)
         parts = self._parts(wish, replace(self._info(wish), reason="branch"), kept, prompt=prompt)
         last = before(self._metering.calls.last([session_id]), kept, "branched")
         shown = self._shown(info) if prompt is not None else None
@@ -235,7 +243,7 @@ class Opener:
 
     def _rebuilt(self, wish: Wish, info: SessionInfo, reason: Reason | None, company: Company) -> Parts:
         """The parts of a session whose prompt is built anew. What was stored goes on under another id."""
-        wish = replace(wish, scope=info.scope, source=info.source, model=info.model)
+        wish = _as_before(wish, info)
         return self._parts(wish, self._follower(wish, info, reason) if reason else info, company=company)
 
     def _follower(self, wish: Wish, info: SessionInfo, reason: Reason) -> SessionInfo:
@@ -261,7 +269,11 @@ class Opener:
             title=wish.title,
             model=wish.model or self._model,
             parent=wish.parent,
-            reason="resume" if wish.parent else "new",
+            reason=_reason(wish),
+            provider=wish.provider,
+            chat_type=wish.circumstances.chat_type,
+            folder=wish.folder,
+            branch=wish.branch,
         )
 
     def _history(self, info: SessionInfo) -> list[Message]:
@@ -278,6 +290,28 @@ class Opener:
     def _continued(self, session: Session) -> Session:
         session.remember_what_was_told()
         return session
+
+
+def _reason(wish: Wish) -> Reason:
+    """Why a session follows its parent: to do a part of its work, or to go on with it."""
+    if not wish.parent:
+        return "new"
+    return "resume" if wish.circumstances.context == "primary" else "delegation"
+
+
+def _as_before(wish: Wish, info: SessionInfo) -> Wish:
+    """The wish of somebody who goes on with a session: what they do not say is as it was."""
+    around = wish.circumstances
+    return replace(
+        wish,
+        scope=info.scope,
+        source=info.source,
+        model=info.model,
+        provider=wish.provider or info.provider,
+        folder=wish.folder or info.folder,
+        branch=wish.branch or info.branch,
+        circumstances=replace(around, chat_type=around.chat_type or info.chat_type),
+    )
 
 
 def _must_rebuild(stored: str, prompt: Prompt) -> bool:

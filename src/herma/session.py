@@ -92,12 +92,19 @@ class Parts:
 class Session:
     """Opened by `Herma.session()`; a context manager. Not for several threads at once: a conversation has one order."""
 
-    def __init__(self, parts: Parts, history: Sequence[Message] = (), *, stored: bool = False) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        history: Sequence[Message] = (),
+        *,
+        stored: bool = False,
+        after: SessionInfo | None = None,
+    ) -> None:
         self._history = list(history)
         self._stored = stored
         self._open = True
         self._seen: dict[str, str] = {}
-        self._goes_on_from: SessionInfo | None = None
+        self._goes_on_from = after
         self._ear = Ear()
         self._in_turn = bool(history) and not is_complete(history[-1:])
         self._take(parts)

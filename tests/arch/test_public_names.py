@@ -6,7 +6,7 @@ import herma
 
 PUBLIC = [
     *("Herma", "Session", "HermaError", "HermaWarning", "errors", "__version__"),
-    *("scan", "sanitize", "StreamScrubber"),
+    *("scan", "sanitize", "StreamScrubber", "MemoryProvider"),
     *("Message", "SessionInfo", "Usage", "SearchReport", "Hit", "Dropped"),
     *("Add", "Replace", "Remove", "MemoryOp"),
     *("MemoryOutcome", "Applied", "Duplicate", "OverBudget", "NoMatch", "Ambiguous", "Blocked", "Drifted", "Staged"),

@@ -157,3 +157,22 @@ def test_how_much_of_a_result_is_sent_is_configurable(home: Path) -> None:
         result = {"role": "tool", "tool_call_id": "call_1", "content": "\n".join(f"row {n}" for n in range(200))}
         session.after_model([{"role": "assistant", "content": None, "tool_calls": [CALL]}, result])
         assert len(str(session.before_model()[-1]["content"])) < 600
+
+
+def test_a_parent_goes_on_or_delegates(home: Path) -> None:
+    with Herma.open(home) as h:
+        with h.session() as first:
+            first.before_model("one")
+            first.after_model("ok")
+        with h.session(parent=first.id) as on:
+            assert [message["content"] for message in on.before_model("two")[1:]] == ["one", "ok", "two"]
+            on.after_model("fine")
+        with h.session(parent=first.id, context="subagent") as part:
+            assert [message["content"] for message in part.before_model("count")[1:]] == ["count"]
+            part.after_model("7")
+        follows, delegated = h.transcripts.get(on.id), h.transcripts.get(part.id)
+        assert follows is not None
+        assert delegated is not None
+        assert (follows.reason, follows.conversation) == ("resume", first.id)
+        assert (delegated.reason, delegated.conversation, delegated.parent) == ("delegation", part.id, first.id)
+        assert h.session(resume=first.id).id == on.id

@@ -42,6 +42,7 @@ COMMANDS: dict[str, Lazy] = {
     "sessions": Lazy("herma.cli.sessions:sessions", "See, find, move and clear out past sessions."),
     "cost": Lazy("herma.cli.cost:cost", "See what calls to models took, and what a cache could reuse of them."),
     "context": Lazy("herma.cli.context:context", "See what the model's window holds."),
+    "providers": Lazy("herma.cli.providers:providers", "Choose an external memory that takes part in sessions."),
     "index": Lazy("herma.cli.index:index", "Look after the search index, which is made from the transcripts."),
     "doctor": Lazy("herma.cli.doctor:doctor", "Look whether everything is all right, and repair what is not."),
     "backup": Lazy("herma.cli.backup:backup", "Make, check and restore backups of everything."),

@@ -1,13 +1,14 @@
 """Stands between us and one guest: a deadline for every question, and a failure is caught once, counted and shown.
 
-A guest that hangs is left out until it has come back: threads do not pile up behind it. One that fails again and again
-is left out for a while, then tried once.
+A guest that hangs is left out until it has come back: threads do not pile up behind it. What fails again and again is
+left out for a while, then tried once.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -15,9 +16,9 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 T = TypeVar("T")
 State: TypeAlias = Literal["well", "busy", "paused"]
 FAILURES = 5
-"""Failures in a row after which a guest is left out for a while."""
+"""Failures in a row, at the same thing, after which a guest is not asked for it for a while."""
 PAUSE = 120.0
-"""Seconds that it is then left out."""
+"""Seconds that this lasts."""
 _LONGEST = 300
 
 
@@ -56,21 +57,22 @@ class Guard:
         pause: float = PAUSE,
     ) -> None:
         self.guest = guest
-        self._shown = shown
+        self._shown = [shown]
         self._clock = clock
         self._most = failures
         self._pause = pause
         self._mutex = threading.Lock()
         self._asked = self._failures = self._timeouts = self._skipped = 0
-        self._in_a_row = 0
-        self._until = 0.0
+        self._in_a_row: Counter[str] = Counter()
+        self._until: dict[str, float] = {}
         self._running: _Call[object] | None = None
         self._last: Trouble | None = None
 
     @property
     def health(self) -> Health:
         with self._mutex:
-            state: State = "busy" if self._hangs() else "paused" if self._clock() < self._until else "well"
+            paused = any(self._clock() < until for until in self._until.values())
+            state: State = "busy" if self._hangs() else "paused" if paused else "well"
             return Health(state, self._asked, self._failures, self._timeouts, self._skipped, self._last)
 
     def ask(self, what: str, question: Callable[[], T], otherwise: T, *, within: float | None = None) -> T:
@@ -88,7 +90,7 @@ class Guard:
         """
         call = _Call(what, question)
         with self._mutex:
-            if wait and (self._hangs() or self._clock() < self._until):
+            if wait and (self._hangs() or self._paused(what)):
                 self._skipped += 1
                 return None
             self._asked += 1
@@ -111,27 +113,56 @@ class Guard:
             self._failed(call.what, f"{type(call.error).__name__}: {call.error}")
             return otherwise
         with self._mutex:
-            self._in_a_row = 0
+            del self._in_a_row[call.what]
         return call.answers[0]
+
+    def listen(self, shown: Callable[[Trouble], None]) -> None:
+        """Tell this one too when something goes wrong, in the thread in which it does."""
+        self._shown.append(shown)
+
+    def left_out(self, what: str) -> bool:
+        """Whether the guest failed so often at this that it is left out; that is counted."""
+        with self._mutex:
+            out = self._paused(what)
+            self._skipped += out
+        return out
 
     def count(self, what: str, why: str) -> None:
         """Something about the guest's answer is wrong, although it gave one."""
         self._failed(what, why)
 
+    def take_over(self, health: Health, what: str, *, failed: bool) -> None:
+        """Count what another guard of the same guest has counted, and whether it `failed` at this."""
+        with self._mutex:
+            self._in_a_row[what] = self._in_a_row[what] + 1 if failed else 0
+            self._pause_if_due(what)
+            self._asked += health.asked
+            self._failures += health.failures
+            self._timeouts += health.timeouts
+            self._skipped += health.skipped
+            self._last = health.last or self._last
+
     def _hangs(self) -> bool:
         return self._running is not None and not self._running.done.is_set()
+
+    def _paused(self, what: str) -> bool:
+        return self._clock() < self._until.get(what, 0.0)
+
+    def _pause_if_due(self, what: str) -> None:
+        if self._in_a_row[what] >= self._most:
+            self._until[what] = self._clock() + self._pause
+            self._in_a_row[what] = self._most - 1  # one more try after that; when it fails, the pause begins again
 
     def _failed(self, what: str, why: str, *, timeout: bool = False) -> None:
         trouble = Trouble(self.guest, what, " ".join(why.split())[:_LONGEST])
         with self._mutex:
             self._failures += 1
             self._timeouts += timeout
-            self._in_a_row += 1
+            self._in_a_row[what] += 1
             self._last = trouble
-            if self._in_a_row >= self._most:
-                self._until = self._clock() + self._pause
-                self._in_a_row = self._most - 1  # one more try after that; when it fails, the pause begins again
-        self._shown(trouble)
+            self._pause_if_due(what)
+        for shown in self._shown:
+            shown(trouble)
 
 
 class _Call(Generic[T]):

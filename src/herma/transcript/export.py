@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from herma.transcript.log import Transcripts
-from herma.types import Message, SessionFilter, SessionInfo, Usage
+from herma.types import Message, SessionFilter, SessionInfo, Usage, Whereabouts
 
 FORMAT = "transcripts"
 VERSION = 1
@@ -98,6 +98,7 @@ def session_line(one: Told) -> str:
     if session.scope.profile != one.home_profile:
         value["profile"] = session.scope.profile
     value |= {name: at for name in ("project", "user", "chat") if (at := getattr(session.scope, name))}
+    value |= {name: at for name in Whereabouts.__annotations__ if (at := getattr(session, name))}
     if session.archived:
         value["archived"] = True
     if session.usage != Usage():

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, Unpack, get_args
 
 from herma.errors import StoreChanged, UsageError
 from herma.ports import MessageRows, SessionQueries, SessionRows
@@ -26,6 +26,7 @@ from herma.types import (
     SessionInfo,
     TranscriptStats,
     Usage,
+    Whereabouts,
 )
 
 Ids: TypeAlias = list[int]
@@ -73,10 +74,12 @@ class Transcripts:
         system_prompt: str | None = None,
         session_id: str | None = None,
         started: float | None = None,
+        **place: Unpack[Whereabouts],
     ) -> str:
         """Begin a session. → its id. A parent without a reason is a continuation of the same conversation.
 
         A title that is taken gets the next number; where a titled session goes on or branches, so does its title.
+        `place`: provider (who runs the model), chat_type, folder, branch.
         """
         self._alive()
         if not isinstance(source, str) or not source.strip():
@@ -94,6 +97,7 @@ class Transcripts:
             model=model,
             parent=parent,
             reason=reason or ("resume" if parent else "new"),
+            **place,
         )
         wish = sanitized(title)
         if wish is None and before is not None and session.reason not in ("delegation", "new"):
@@ -109,9 +113,8 @@ class Transcripts:
         """
         self._alive()
         converted = all_from_wire(messages, self._clock())
-        preview = preview_of(converted)
         try:
-            return list(self._rows.append(session_id, converted, preview=preview, compacts=standing_for))
+            return list(self._rows.append(session_id, converted, preview=preview_of(converted), compacts=standing_for))
         except KeyError:
             raise _unknown(session_id) from None
 

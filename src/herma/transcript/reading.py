@@ -13,12 +13,13 @@ from herma.transcript.export import FORMAT, LONGEST_LINE, VERSION
 from herma.transcript.log import LONGEST_ID
 from herma.transcript.titles import sanitized
 from herma.transcript.wire import MOST, from_wire
-from herma.types import Hidden, Message, Reason, Scope, SessionInfo, Usage
+from herma.types import Hidden, Message, Reason, Scope, SessionInfo, Usage, Whereabouts
 
 SESSION_FIELDS = frozenset(
     (
         *("id", "source", "started", "reason", "parent", "title", "model", "ended", "end_reason"),
         *("profile", "project", "user", "chat", "archived", "usage", "system_prompt"),
+        *Whereabouts.__annotations__,
     )
 )
 MESSAGE_FIELDS = frozenset(
@@ -155,8 +156,18 @@ def _session(value: dict[str, Any]) -> Parsed:
         end_reason=_text(value, "end_reason"),
         archived=archived,
         usage=_usage(value.get("usage")),
+        **_whereabouts(value),
     )
     return Parsed(session, _text(value, "system_prompt"), "profile" in value)
+
+
+def _whereabouts(value: dict[str, Any]) -> Whereabouts:
+    return Whereabouts(
+        provider=_text(value, "provider") or "",
+        chat_type=_text(value, "chat_type") or "",
+        folder=_text(value, "folder") or "",
+        branch=_text(value, "branch") or "",
+    )
 
 
 def _title(value: dict[str, Any]) -> str | None:

@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from herma.ports import Contributor, Observer
 from herma.prompt.tiers import Prompt, Tiers, assemble
-from herma.providers.guard import Guard, Trouble
 from herma.tools.registry import Tool
-from herma.turn.watchers import name_of
+from herma.turn.watchers import guard_of
 from herma.turn.window import memory_of
 from herma.types import Contribution, Occasion, SessionView
 
@@ -76,26 +75,25 @@ def prompt_with(
 
 def gather(contributors: Sequence[Contributor], occasion: Occasion) -> tuple[list[Contribution], list[str]]:
     """What each part adds, asked at once and each with its deadline; and what went wrong, in words."""
-    troubles: list[str] = []
-
-    def show(trouble: Trouble) -> None:
-        troubles.append(f"{trouble.guest} added nothing to the prompt ({trouble.why}).")
-
     begun = time.monotonic()
     asked = []
     for part in contributors:
-        guard = Guard(name_of(part), shown=show)
+        guard = guard_of(part)
         asked.append((part, guard, guard.begin("contribute", lambda part=part: part.contribute(occasion))))  # type: ignore[misc]
-    found = []
+    found: list[Contribution] = []
+    troubles: list[str] = []
     for part, guard, call in asked:
+        failures = guard.health.failures
         allowed = getattr(part, "contribution_deadline", CONTRIBUTION_DEADLINE)
-        if call is None:
-            continue
-        given = guard.answer(call, Contribution(), max(allowed - (time.monotonic() - begun), 0.0))
+        left = max(allowed - (time.monotonic() - begun), 0.0)
+        given = Contribution() if call is None else guard.answer(call, Contribution(), left)
         if isinstance(given, Contribution):
             found.append(given)
         else:
             guard.count("contribute", f"answered with {type(given).__name__}")
+        health = guard.health
+        if health.failures > failures and health.last is not None:
+            troubles.append(f"{guard.guest} added nothing to the prompt ({health.last.why}).")
     return found, troubles
 
 

@@ -52,6 +52,10 @@ def start_session(transcripts: Transcripts, info: SessionInfo, system_prompt: st
         system_prompt=system_prompt,
         session_id=info.id,
         started=info.started,
+        provider=info.provider,
+        chat_type=info.chat_type,
+        folder=info.folder,
+        branch=info.branch,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,9 +27,12 @@ class Watchers:
     """One per session."""
 
     def __init__(self, watchers: Sequence[Observer] = ()) -> None:
-        self._guarded = [(watcher, Guard(name_of(watcher), shown=self._show)) for watcher in watchers]
-        self._shown: set[tuple[str, str]] = set()
+        self._guarded = [(watcher, guard_of(watcher)) for watcher in watchers]
+        self._known: set[tuple[str, str]] = set()
+        self._unsaid: deque[str] = deque()
         self.troubles: list[str] = []
+        for _, guard in self._guarded:
+            guard.listen(self._note)
 
     def __bool__(self) -> bool:
         return bool(self._guarded)
@@ -65,6 +69,7 @@ class Watchers:
                 guard.count(what, f"answered with {type(text).__name__}, not with text")
             elif text.strip():
                 found.append((guard.guest, text, bool(getattr(watcher, "outside", True))))
+        self._say()
         return found
 
     # ── news: one after the other, in this thread; whoever takes long puts it aside ──
@@ -88,16 +93,28 @@ class Watchers:
         for watcher, guard in self._guarded:
             if _cares(watcher, what):
                 guard.ask(what, lambda watcher=watcher: news(watcher), None)  # type: ignore[misc]
+        self._say()
 
-    def _show(self, trouble: Trouble) -> None:
-        """Each kind of trouble is said once a session; all of it is counted."""
+    def _note(self, trouble: Trouble) -> None:
+        """Each kind of trouble is said once a session; all of it is counted. May come from any thread."""
         kind = (trouble.guest, trouble.what)
-        if kind in self._shown:
+        if kind in self._known:
             return
-        self._shown.add(kind)
+        self._known.add(kind)
         sentence = f"{trouble.guest} failed at {trouble.what} ({trouble.why}); the session goes on without it."
         self.troubles.append(sentence)
-        warnings.warn(sentence, HermaWarning, stacklevel=2)
+        self._unsaid.append(sentence)
+
+    def _say(self) -> None:
+        """Warnings belong into the thread of the session: only there somebody may catch them."""
+        while self._unsaid:
+            warnings.warn(self._unsaid.popleft(), HermaWarning, stacklevel=3)
+
+
+def guard_of(part: object) -> Guard:
+    """A guest's own guard, or one for a part of ours."""
+    own = getattr(part, "guard", None)
+    return own if isinstance(own, Guard) else Guard(name_of(part))
 
 
 def name_of(part: object) -> str:

@@ -99,6 +99,7 @@ from herma.types.transcript import (
     SessionInfo,
     TranscriptStats,
     Usage,
+    Whereabouts,
 )
 
 __all__ = [
@@ -201,6 +202,7 @@ __all__ = [
     "Trust",
     "UnreadableSkill",
     "Usage",
+    "Whereabouts",
     "Verdict",
     "Who",
     "WriteSkillFile",

@@ -26,6 +26,8 @@ class Circumstances:
     user_name: str = ""
     chat_type: str = ""
     thread: str = ""
+    system_message: str = ""
+    """What the caller adds to the prompt."""
 
 
 NOWHERE = Circumstances()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from herma.types.common import Scope
 
@@ -49,6 +49,15 @@ class Usage:
     cost_usd: float = 0.0
 
 
+class Whereabouts(TypedDict, total=False):
+    """Where a session takes place: who runs the model, what kind of chat, in which folder, on which git branch."""
+
+    provider: str
+    chat_type: str
+    folder: str
+    branch: str
+
+
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
     """One session. `conversation` is the id of the first session of the same conversation."""
@@ -72,14 +81,20 @@ class SessionInfo:
     preview: str = ""
     deleted: float | None = None
     """Since when it waits to be purged; it can be brought back until then."""
+    provider: str = ""
+    """Who runs the model."""
+    chat_type: str = ""
+    folder: str = ""
+    """Where the work takes place, and the git branch there when it began."""
+    branch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
     """Which sessions are meant. What is None or empty does not matter; bounds on time and counts are inclusive.
 
-    `search` is looked for in titles and ids, `model` in the model's name; `delegated` conversations are a subagent's;
-    `project` is the project itself or a folder above it.
+    `search` is looked for in titles and ids, `model` and `branch` in their names; `delegated` conversations are a
+    subagent's; `project` and `folder` are the place itself or a folder above it.
     """
 
     source: str | None = None
@@ -104,6 +119,10 @@ class SessionFilter:
     max_tokens: int | None = None
     min_cost: float | None = None
     max_cost: float | None = None
+    provider: str | None = None
+    chat_type: str | None = None
+    folder: str | None = None
+    branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,12 @@ def _heading(desk: Desk, found: SessionInfo, parts: Sequence[_Part], around: int
         f"{when(first.started)}{until}",
         "" if around is not None else count(total, "message"),
         found.model or "",
+        f"by {found.provider}" if found.provider else "",
         f"project {found.scope.project}" if found.scope.project else "",
         f"user {found.scope.user}" if found.scope.user else "",
+        found.chat_type and f"{found.chat_type} chat",
+        f"in {found.folder}" if found.folder and found.folder != found.scope.project else "",
+        f"branch {found.branch}" if found.branch else "",
         "archived" if found.archived else "",
         f"ended: {last.end_reason}" if last.end_reason else "",
     ]

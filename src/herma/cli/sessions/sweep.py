@@ -109,6 +109,10 @@ def _filter_options(function: Any) -> Any:
             click.option("--project", metavar="NAME", help="Only those of this project, or below this folder."),
             click.option("--user", metavar="ID", help="Only those of this user."),
             click.option("--chat", metavar="ID", help="Only those of this chat."),
+            click.option("--chat-type", metavar="KIND", help="Only those in such a chat: direct, group, channel, …"),
+            click.option("--provider", metavar="NAME", help="Only those whose model this provider ran."),
+            click.option("--folder", metavar="PATH", help="Only those in this folder, or below it."),
+            click.option("--branch", metavar="TEXT", help="Only those with this in the name of their git branch."),
             click.option("--before", "started_before", metavar="DATE", callback=read_moment, help="Begun before then."),
             click.option("--after", "started_after", metavar="DATE", callback=read_moment, help="Begun after then."),
             click.option("--archived/--not-archived", default=None, help="Only archived ones, or none of them."),
@@ -154,6 +158,7 @@ def prune(desk: Desk, /, older_than: float, also_open: bool, retention: bool, dr
       herma sessions prune --dry-run
       herma sessions prune --older-than 30d --source cron --max-messages 4
       herma sessions prune --older-than 1y --yes
+      herma sessions prune --branch feature/ --chat-type group --dry-run
       herma sessions prune --retention --yes
     """
     which = SessionFilter(**filters)

@@ -22,6 +22,11 @@ _CONDITIONS = {
     "delegated": "((SELECT r.reason FROM sessions r WHERE r.id = {t}.conversation) IS 'delegation') = :delegated",
     "search": "(instr(lower(coalesce({t}.title, '')), lower(:search)) OR instr(lower({t}.id), lower(:search)))",
     "model": "instr(lower(coalesce({t}.model, '')), lower(:model))",
+    "provider": "{t}.provider = :provider",
+    "chat_type": "{t}.chat_type = :chat_type",
+    "folder": "({t}.folder = :folder"
+    " OR substr({t}.folder, 1, length(:folder) + 1) IN (:folder || '/', :folder || '\\'))",
+    "branch": "instr(lower({t}.branch), lower(:branch))",
     "end_reason": "{t}.end_reason = :end_reason",
     "started_after": "{t}.started >= :started_after",
     "started_before": "{t}.started <= :started_before",

@@ -20,6 +20,7 @@ from herma.types import Scope, SessionFilter, SessionInfo, Usage
 
 T = TypeVar("T")
 CHANGEABLE = frozenset(SessionChange.__annotations__)
+PLACE = ("provider", "chat_type", "folder", "branch")
 PURGE_SLICE = 2_000
 """Messages that one transaction purges, so that nobody waits long behind it."""
 
@@ -209,6 +210,7 @@ def _bindings(session: SessionInfo) -> dict[str, Any]:
         "deleted": session.deleted,
         "last_active": session.last_active or session.started,
         "preview": session.preview,
+        **{name: getattr(session, name) for name in PLACE},
         **_usage_bindings(session.usage),
     }
 
@@ -216,7 +218,7 @@ def _bindings(session: SessionInfo) -> dict[str, Any]:
 def _session(row: Sequence[Any]) -> SessionInfo:
     (id_, source, profile, project, user, chat, started, conversation, title, model, parent, reason) = row[:12]
     (ended, end_reason, archived, message_count, tool_call_count) = row[12:17]
-    (last_active, preview, deleted) = row[23:]
+    (last_active, preview, deleted) = row[23:26]
     return SessionInfo(
         id=id_,
         source=source,
@@ -236,4 +238,5 @@ def _session(row: Sequence[Any]) -> SessionInfo:
         last_active=last_active,
         preview=preview,
         deleted=deleted,
+        **dict(zip(PLACE, row[26:], strict=True)),
     )

@@ -3,20 +3,21 @@
 INSERT INTO sessions
        (id, source, profile, project, user, chat, model, title, parent, reason, conversation, started, ended, end_reason,
         archived, deleted, prompt, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,
-        cost_usd, last_active, preview)
+        cost_usd, last_active, preview, provider, chat_type, folder, branch)
 VALUES (:id, :source, :profile, :project, :user, :chat, :model, :title, :parent, :reason,
         CASE WHEN :reason IN ('resume', 'compression')
              THEN coalesce((SELECT conversation FROM sessions WHERE id = :parent), :id)
              ELSE :id END,
         :started, :ended, :end_reason, :archived, :deleted, :prompt, :input, :output, :cache_read, :cache_write,
-        :reasoning, :cost_usd, :last_active, :preview)
+        :reasoning, :cost_usd, :last_active, :preview, :provider, :chat_type, :folder, :branch)
 RETURNING conversation;
 
 -- columns --
 -- How every query here reads a session.
 SELECT s.id, s.source, s.profile, s.project, s.user, s.chat, s.started, s.conversation, s.title, s.model, s.parent,
        s.reason, s.ended, s.end_reason, s.archived, s.message_count, s.tool_call_count, s.input_tokens, s.output_tokens,
-       s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.cost_usd, s.last_active, s.preview, s.deleted
+       s.cache_read_tokens, s.cache_write_tokens, s.reasoning_tokens, s.cost_usd, s.last_active, s.preview, s.deleted,
+       s.provider, s.chat_type, s.folder, s.branch
   FROM sessions s
 
 -- get --

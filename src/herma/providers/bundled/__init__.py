@@ -1,0 +1,1 @@
+"""Providers that come with Herma, one module each."""
