@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from herma.episodes import Episodes
     from herma.index import Index
     from herma.opener import Files, Opener
-    from herma.ports import Embedder
+    from herma.ports import ChatModel, Embedder
     from herma.prompt.budget import Plan
     from herma.providers.roster import Providers
     from herma.recall.search import Level, Searcher, Sort
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from herma.tools import Tools
     from herma.transcript import Transcripts
     from herma.turn.cost import CostReport
+    from herma.wiring.models import Models, Role
 
 
 class Herma:
@@ -93,6 +94,13 @@ class Herma:
         return providers(self._ground)
 
     @part
+    def models(self) -> Models:
+        """The language models that the settings name, and what background work spends on them."""
+        from herma.wiring.models import Models
+
+        return Models(self._ground)
+
+    @part
     def _searcher(self) -> Searcher:
         from herma.wiring.search import searcher
 
@@ -108,7 +116,6 @@ class Herma:
     def _opener(self) -> Opener:
         from herma.wiring.company import together
         from herma.wiring.episodes import with_episodes
-        from herma.wiring.providers import with_provider
         from herma.wiring.sessions import opener
 
         return opener(
@@ -118,10 +125,7 @@ class Herma:
             self.tools,
             self._calls,
             written=self.index.written,
-            invite=together(
-                with_episodes(self._ground, lambda: self.episodes),
-                with_provider(self._ground, lambda: self.providers, self.tools.names),
-            ),
+            invite=together(with_episodes(self._ground, lambda: self.episodes)),
         )
 
     # ── what a program does with it ──
@@ -163,7 +167,6 @@ class Herma:
         title: str | None = None,
         parent: str | None = None,
         model: str | None = None,
-        provider: str = "",
         folder: str | Path | None = None,
         platform: str = "",
         context: Context = "primary",
@@ -174,12 +177,10 @@ class Herma:
     ) -> Session:
         """Start a session, or go on with one: its prompt is frozen now, its tools write at once.
 
-        `folder` is where the work takes place, and where AGENTS.md and the like are looked for; a project that is a
-        folder is one. `provider` is who runs the model. `platform` is how to write for where the answer is read;
-        `context` says who works: the user's agent, or one that was started by it.
+        `folder` is where AGENTS.md and the like are looked for; a project that is a folder is one. `platform` is how to
+        write for where the answer is read; `context` says who works: the user's agent, or one that was started by it.
         """
         from herma.opener import Wish
-        from herma.store.git_head import branch_of
 
         self._check_alive()
         if not resume:  # what is asked for must not be deleted in the same breath
@@ -194,13 +195,8 @@ class Herma:
             title=title,
             parent=parent,
             model=model,
-            circumstances=Circumstances(
-                platform, context, user_name, _key(chat_type, "chat type"), thread, system_message
-            ),
+            circumstances=Circumstances(platform, context, user_name, chat_type, thread),
             files=lambda: self._files(folder or project),
-            provider=_key(provider, "provider"),
-            folder=(place := _folder(folder or project)),
-            branch=branch_of(place) if place else "",
         )
         return self._opener.resume(resume, wish) if resume else self._opener.new(wish)
 
@@ -274,6 +270,13 @@ class Herma:
             lifetime=prices.cache_minutes * 60.0,
         )
 
+    def model(self, role: Role = "main", *, purpose: str | None = None) -> ChatModel | None:
+        """The model of a role: `main`, or `auxiliary` for background work, which has a purpose and a daily cap.
+
+        `None` if none is set; `models.why_not(role)` says why, and what it would add.
+        """
+        return self.models.get(role, purpose=purpose)
+
     def doctor(self, *, full: bool = False, progress: Callable[[int, int], None] | None = None) -> Diagnosis:
         """Look whether everything is all right, and what to type where it is not. Changes nothing."""
         from herma.doctor import diagnose
@@ -284,8 +287,6 @@ class Herma:
     def close(self) -> None:
         """Let go of the databases. Closing twice does no harm."""
         self._closed = True
-        if self._process == os.getpid() and "providers" in self.__dict__:
-            self.providers.close()
         if self._process == os.getpid() and "episodes" in self.__dict__:
             self.episodes.wait()
         if self._process == os.getpid() and "index" in self.__dict__:
@@ -328,13 +329,6 @@ class Herma:
             )
         if self._closed:
             raise UsageError("This Herma is closed.", hint="Open it again: Herma.open().")
-
-
-def _folder(given: str | Path | None) -> str:
-    """Where the work takes place, as a path that means the same tomorrow; nothing where there is no such folder."""
-    if not given or not os.path.isdir(given):  # noqa: PTH112  a project's name may be no path
-        return ""
-    return os.path.abspath(given).encode("utf-8", "backslashreplace").decode()  # noqa: PTH100
 
 
 def _key(given: str | None, what: str) -> str:

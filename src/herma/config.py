@@ -20,6 +20,7 @@ from herma import configfile
 from herma.configkey import Option, Value
 from herma.errors import ConfigError
 from herma.settings import (
+    AuxiliarySettings,
     CompressionSettings,
     ContextSettings,
     EmbeddingSettings,
@@ -31,6 +32,7 @@ from herma.settings import (
     ProviderSettings,
     RetentionSettings,
     SearchSettings,
+    SpendSettings,
     StoreSettings,
 )
 
@@ -76,6 +78,8 @@ class Settings:
     providers: ProviderSettings = field(default_factory=ProviderSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
+    auxiliary: AuxiliarySettings = field(default_factory=AuxiliarySettings)
+    spend: SpendSettings = field(default_factory=SpendSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     context: ContextSettings = field(default_factory=ContextSettings)

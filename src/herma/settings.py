@@ -57,6 +57,43 @@ class ModelSettings:
     """The model that sessions talk to."""
 
     name: str = option("", "The model of sessions that do not name one: its window, its tokenizer.")
+    url: str = option(
+        "",
+        "Where it is asked: an address, or openai, anthropic, openrouter, ollama, llama.cpp, vllm; empty: nowhere.",
+    )
+    kind: str = option("", "How it is spoken with: openai or anthropic; empty: by the address.")
+    api_key_env: str = option(
+        "", "The variable that holds its key, in the environment or in the home's .env; empty: the place's usual one."
+    )
+    timeout: float = option(600.0, "Seconds that a call may take in all.", low=1, high=86_400)
+    idle_timeout: float = option(120.0, "Seconds of silence in the middle of an answer.", low=1, high=86_400)
+    retries: int = option(3, "How often it is asked again after a failure that may pass.", low=0, high=20)
+    max_tokens: int = option(0, "Tokens of an answer at most; 0: as many as the model gives.", low=0, high=10_000_000)
+    stream: bool = option(True, "Take answers piece by piece, as they come.")
+
+
+@dataclass(frozen=True, slots=True)
+class AuxiliarySettings:
+    """The model for background work. What is empty here is as with the main model."""
+
+    name: str = option("", "A smaller model, perhaps; empty: model.name.")
+    url: str = option("", "Where it is asked, as in model.url; empty: where the main one is, with its kind and key.")
+    kind: str = option("", "With a url of its own: openai or anthropic; empty: by the address.")
+    api_key_env: str = option("", "With a url of its own: the variable that holds its key.")
+    timeout: float = option(0.0, "Seconds that a call may take in all; 0: model.timeout.", low=0, high=86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class SpendSettings:
+    """What background work may spend on models, per day."""
+
+    daily_usd: float = option(
+        0.5, "US dollars per day, where prices are known; 0: no background work.", low=0, high=1_000_000
+    )
+    daily_tokens: int = option(
+        1_000_000, "Tokens per day, sent and received; 0: no background work.", low=0, high=10**15
+    )
+    by_purpose: str = option("", "Limits of single purposes, as in: review=0.10, tidy=50000t (dollars, tokens).")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,143 @@
+"""Which models there are: the main one, the auxiliary one for background work, and the meter before the latter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from herma.errors import ConfigError, UsageError
+from herma.models.chat.endpoint import Endpoint, locate
+from herma.models.chat.keys import read_key
+from herma.models.chat.remote import RemoteModel, Retry
+from herma.parts import part
+from herma.ports import ChatModel
+from herma.prompt.ledger import Prices
+from herma.reflect.spend import Meter, MeteredModel, SpendReport, read_caps
+from herma.store.sqlite.spend import SqliteSpend
+from herma.turn.prices import PriceTable, read_prices
+from herma.wiring.ground import Ground
+
+Role: TypeAlias = Literal["main", "auxiliary"]
+WITHOUT = (
+    "Without a model everything is kept and found as usual; with one, `herma chat` answers, long conversations are "
+    "summed up in words, and what is worth remembering is learnt from them by itself."
+)
+"""What a model would add."""
+PURPOSES = (
+    *("review", "memory_update", "compress", "episodes", "skills", "tidy", "boundary", "title"),
+    *("search_summary", "query_expansion", "eval"),
+)
+"""What background work there is."""
+
+
+class Models:
+    """The models that the settings name. Nothing is opened before one is asked."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._made: dict[Endpoint, RemoteModel] = {}
+
+    def get(
+        self, role: Role = "main", *, purpose: str | None = None, on_retry: Callable[[Retry], None] | None = None
+    ) -> ChatModel | None:
+        """The model of a role; `None` if there is none, and `why_not` says why.
+
+        With a `purpose`, it is for work that nobody asked for, and behind the meter; the auxiliary model is for such
+        work only. `on_retry` is told before the model is asked again.
+        """
+        self._ground.alive()
+        if role == "auxiliary" and purpose is None:
+            raise UsageError(
+                "The auxiliary model is for background work, which has a purpose.",
+                hint=f"Say which: {', '.join(PURPOSES)}.",
+            )
+        if purpose is not None and purpose not in PURPOSES:
+            raise UsageError(f"{purpose!r} is no purpose of background work.", hint=f"There are {', '.join(PURPOSES)}.")
+        where = self.endpoint(role)
+        if where is None:
+            return None
+        model = self._client(where, on_retry)
+        return model if purpose is None else MeteredModel(model, self.meter, purpose)
+
+    def why_not(self, role: Role = "main") -> str:
+        """Why there is no such model, what it would add and how to set one; "" if there is one."""
+        if self.endpoint(role) is not None:
+            return ""
+        model = self._ground.settings.model
+        missing = (
+            "model.url" if model.name and not model.url else "model.name" if model.url else "model.url and model.name"
+        )
+        how = "herma config set model.url ollama, and herma config set model.name NAME"
+        return f"No model is set ({missing} is empty). {WITHOUT} To set one: {how}."
+
+    def endpoint(self, role: Role = "main") -> Endpoint | None:
+        """Where the model of a role is. What the auxiliary section leaves out is as with the main one.
+
+        A server that only the auxiliary section names never gets the main one's key.
+        """
+        if role not in ("main", "auxiliary"):
+            raise UsageError(f"{role!r} is no role of a model.", hint="There are main and auxiliary.")
+        main, other = self._ground.settings.model, self._ground.settings.auxiliary
+        own = role == "auxiliary" and bool(other.url)
+        url = other.url if own else main.url
+        name = (other.name if role == "auxiliary" else "") or main.name
+        if not url.strip() or not name.strip():
+            return None
+        section = "auxiliary" if own else "model"
+        address, kind, usual = locate(url, name, other.kind if own else main.kind)
+        variable = (other.api_key_env if own else main.api_key_env).strip() or usual
+        if "=" in variable or any(mark.isspace() for mark in variable) or variable.startswith(("sk-", "sk_")):
+            raise ConfigError(
+                f"{section}.api_key_env must be the name of a variable, and what stands there is none.",
+                hint="Put the key itself into that variable or into the home's .env file, and its name here.",
+            )
+        return Endpoint(
+            url=address,
+            name=name.strip(),
+            kind=kind,
+            key=read_key(variable, self._ground.home),
+            key_variable=variable,
+            timeout=(other.timeout if role == "auxiliary" else 0) or main.timeout,
+            idle_timeout=main.idle_timeout,
+            retries=main.retries,
+            max_tokens=main.max_tokens,
+            stream=main.stream,
+            section=section,
+            long_cache=self._ground.settings.prices.cache_minutes >= 60,
+        )
+
+    @part
+    def meter(self) -> Meter:
+        """What background work may spend, and has spent."""
+        spend = self._ground.settings.spend
+        caps = read_caps(spend.daily_usd, spend.daily_tokens, spend.by_purpose)
+        return Meter(SqliteSpend(self._ground.database), caps, price_of=self.price_of, clock=self._ground.clock)
+
+    def spending(self, since: float | None = None) -> SpendReport:
+        """What background work took today, and since then."""
+        self._ground.alive()
+        return self.meter.report(since)
+
+    @part
+    def _prices(self) -> PriceTable:
+        given = self._ground.settings.prices
+        return read_prices(Prices(given.input, given.output, given.cache_read, given.cache_write), given.by_model)
+
+    def price_of(self, model: str) -> Prices | None:
+        """What a model's tokens cost; `None` where that is not known."""
+        return self._prices.of(model) if self._prices.knows(model) else None
+
+    def _client(self, where: Endpoint, on_retry: Callable[[Retry], None] | None) -> RemoteModel:
+        if on_retry is None and where in self._made:
+            return self._made[where]
+        if where.kind == "anthropic":
+            from herma.models.chat.anthropic_messages import anthropic_model
+
+            model = anthropic_model(where, on_retry=on_retry)
+        else:
+            from herma.models.chat.openai_compatible import openai_model
+
+            model = openai_model(where, on_retry=on_retry)
+        if on_retry is None:
+            self._made[where] = model
+        return model
