@@ -24,7 +24,6 @@ from herma.settings import (
     CompressionSettings,
     ContextSettings,
     EmbeddingSettings,
-    EmbeddingSettings,
     EpisodeSettings,
     MemorySettings,
     ModelSettings,
@@ -80,7 +79,6 @@ class Settings:
     model: ModelSettings = field(default_factory=ModelSettings)
     auxiliary: AuxiliarySettings = field(default_factory=AuxiliarySettings)
     spend: SpendSettings = field(default_factory=SpendSettings)
-    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     context: ContextSettings = field(default_factory=ContextSettings)
     prices: PriceSettings = field(default_factory=PriceSettings)

@@ -118,27 +118,6 @@ class EmbeddingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingSettings:
-    """The model that finds by meaning what words do not find."""
-
-    model: str = option(
-        "auto", "auto (e5-small where it is installed), none, e5-small, a folder with a model in it, or endpoint."
-    )
-    threads: int = option(0, "Processors that a local model may use; 0: all, up to 8.", low=0, high=1024)
-    url: str = option("", "For endpoint: the base of its address, as in https://host/v1.")
-    endpoint_model: str = option("", "For endpoint: the name of its model.")
-    api_key_env: str = option("", "For endpoint: the environment variable that holds the key; empty: no key is sent.")
-    dimensions: int = option(0, "For endpoint: numbers per vector to ask for; 0: the model's own.", low=0, high=65_536)
-    batch: int = option(64, "For endpoint: texts per request.", low=1, high=2048)
-    timeout: float = option(
-        30.0, "For endpoint: seconds that one request may take, with its repetitions.", low=0.05, high=3600
-    )
-    query_prefix: str = option("", "For endpoint: what its model wants before a question.")
-    passage_prefix: str = option("", "For endpoint: what its model wants before a text.")
-    multilingual: bool = option(True, "For endpoint: whether its model understands more than English.")
-
-
-@dataclass(frozen=True, slots=True)
 class ContextSettings:
     """The model's window, and who may take how much of it."""
 
