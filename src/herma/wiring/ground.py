@@ -43,8 +43,18 @@ class Ground:
 
     @part
     def embedder(self) -> Embedder | None:
-        """What turns texts into vectors, if there is anything that does."""
-        return self._given_embedder
+        """What turns texts into vectors: what was given, else what the settings name, if that is anything. Raises
+        `EmbedderError` where one is asked for by name and is not there.
+        """
+        if self._given_embedder is not None:
+            return self._given_embedder
+        from herma.errors import EmbedderError
+        from herma.models.embedding.choose import make_embedder
+
+        choice = make_embedder(self.settings.embedding)
+        if choice.embedder is None and choice.wanted:
+            raise EmbedderError(f"{choice.reason[:1].upper()}{choice.reason[1:]}.")
+        return choice.embedder
 
     def close(self) -> None:
         if "database" in self.__dict__:
