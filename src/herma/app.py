@@ -116,6 +116,7 @@ class Herma:
     def _opener(self) -> Opener:
         from herma.wiring.company import together
         from herma.wiring.episodes import with_episodes
+        from herma.wiring.providers import with_provider
         from herma.wiring.sessions import opener
 
         return opener(
@@ -125,7 +126,10 @@ class Herma:
             self.tools,
             self._calls,
             written=self.index.written,
-            invite=together(with_episodes(self._ground, lambda: self.episodes)),
+            invite=together(
+                with_episodes(self._ground, lambda: self.episodes),
+                with_provider(self._ground, lambda: self.providers, self.tools.names),
+            ),
         )
 
     # ── what a program does with it ──
@@ -167,6 +171,7 @@ class Herma:
         title: str | None = None,
         parent: str | None = None,
         model: str | None = None,
+        provider: str = "",
         folder: str | Path | None = None,
         platform: str = "",
         context: Context = "primary",
@@ -177,10 +182,12 @@ class Herma:
     ) -> Session:
         """Start a session, or go on with one: its prompt is frozen now, its tools write at once.
 
-        `folder` is where AGENTS.md and the like are looked for; a project that is a folder is one. `platform` is how to
-        write for where the answer is read; `context` says who works: the user's agent, or one that was started by it.
+        `folder` is where the work takes place, and where AGENTS.md and the like are looked for; a project that is a
+        folder is one. `provider` is who runs the model. `platform` is how to write for where the answer is read;
+        `context` says who works: the user's agent, or one that was started by it.
         """
         from herma.opener import Wish
+        from herma.store.git_head import branch_of
 
         self._check_alive()
         if not resume:  # what is asked for must not be deleted in the same breath
@@ -195,8 +202,13 @@ class Herma:
             title=title,
             parent=parent,
             model=model,
-            circumstances=Circumstances(platform, context, user_name, chat_type, thread),
+            circumstances=Circumstances(
+                platform, context, user_name, _key(chat_type, "chat type"), thread, system_message
+            ),
             files=lambda: self._files(folder or project),
+            provider=_key(provider, "provider"),
+            folder=(place := _folder(folder or project)),
+            branch=branch_of(place) if place else "",
         )
         return self._opener.resume(resume, wish) if resume else self._opener.new(wish)
 
@@ -289,6 +301,8 @@ class Herma:
         self._closed = True
         if self._process == os.getpid() and "episodes" in self.__dict__:
             self.episodes.wait()
+        if self._process == os.getpid() and "providers" in self.__dict__:
+            self.providers.close()
         if self._process == os.getpid() and "index" in self.__dict__:
             self.index.close()
         self._ground.close()
@@ -329,6 +343,13 @@ class Herma:
             )
         if self._closed:
             raise UsageError("This Herma is closed.", hint="Open it again: Herma.open().")
+
+
+def _folder(given: str | Path | None) -> str:
+    """Where the work takes place, as a path that means the same tomorrow; nothing where there is no such folder."""
+    if not given or not os.path.isdir(given):  # noqa: PTH112  a project's name may be no path
+        return ""
+    return os.path.abspath(given).encode("utf-8", "backslashreplace").decode()  # noqa: PTH100
 
 
 def _key(given: str | None, what: str) -> str:
