@@ -30,12 +30,15 @@ from herma.prompt.tokens import estimate
 from herma.prompt.weight import count_messages, count_tools
 from herma.types import Reply, Usage
 
-_log = logging.getLogger("herma.spend")
 OUTPUT_TOKENS = 4_096
 """How long an answer to background work may become if nobody says."""
 PriceOf: TypeAlias = Callable[[str], Prices | None]
 """The prices of a model; `None` where they are not known."""
 Limit: TypeAlias = Literal["off", "tokens", "money"]
+
+
+def _log() -> logging.Logger:
+    return logging.getLogger("herma.spend")  # not while importing, which has no effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +252,11 @@ class Meter:
         try:
             self._rows.settle(held.number, tokens_of(usage), usd, usage)
         except StoreError as error:
-            _log.warning(
+            _log().warning(
                 "What %s took could not be written down, so the most that it may take counts: %s", held.model, error
             )
             return
-        _log.info(
+        _log().info(
             "%s took %s tokens%s.", held.model, f"{tokens_of(usage):,}", "" if usd is None else f", {usd:.4f} USD"
         )
 
@@ -282,7 +285,7 @@ class Meter:
     def _refuse(self, day: str, refused: Refused) -> Refused:
         if (day, refused.purpose) not in self._told:  # once a day is enough
             self._told.add((day, refused.purpose))
-            _log.warning("%s %s", refused.notice, refused.hint)
+            _log().warning("%s %s", refused.notice, refused.hint)
         return refused
 
 

@@ -19,10 +19,13 @@ from herma.models.chat.line import Cancelled, Line, TimedOut, events
 from herma.models.chat.patience import pause
 from herma.types import Reply, Usage
 
-_log = logging.getLogger("herma.models")
 T = TypeVar("T")
 LONGEST_ANSWER = 8_000_000
 """Characters after which an answer is no answer any more."""
+
+
+def _log() -> logging.Logger:
+    return logging.getLogger("herma.models")  # not while importing, which has no effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class RemoteModel:
         """`on_retry` is told before the model is asked again; without it, that is logged as a warning."""
         self.where = where
         self._dialect = dialect
-        self._on_retry = on_retry or (lambda retry: _log.warning("%s", retry))
+        self._on_retry = on_retry or (lambda retry: _log().warning("%s", retry))
         self._unwanted: frozenset[str] = frozenset()
 
     @property
@@ -128,7 +131,7 @@ class RemoteModel:
         name = parameter.partition(".")[0].partition("[")[0]
         if name not in request or name not in SPARE or self._unwanted & {name, *SPARE[name]}:
             return False
-        _log.warning("%s does not know %s; it is left out from now on.", self.where.host, name)
+        _log().warning("%s does not know %s; it is left out from now on.", self.where.host, name)
         self._unwanted |= {name}
         return True
 
