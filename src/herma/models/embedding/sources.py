@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -28,19 +28,20 @@ if TYPE_CHECKING:
 
 _PIECE = 1024 * 1024
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".whl", ".zip")
+_LOOK_EVERY = 0.25
 _SECONDS = 60.0  # without a single byte from an address
 
 
-def take(part: Part, place: Path, into: Path) -> bool:
+def take(part: Part, place: Path, into: Path, report: Callable[[int, int | None], object]) -> bool:
     """Copy the part out of a file, if it is in there, to `into`; → whether it was."""
     try:
         with closing(_inside(place)) as files:
-            return any(size == part.size and _copied(stream, part, into) for stream, size in files)
+            return any(size == part.size and _copied(stream, part, into, report) for stream, size in files)
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError):
         return False  # a damaged archive has not got it
 
 
-def _copied(stream: IO[bytes], part: Part, into: Path) -> bool:
+def _copied(stream: IO[bytes], part: Part, into: Path, report: Callable[[int, int | None], object]) -> bool:
     digest = hashlib.sha256()
     left = part.size
     with into.open("wb") as out:
@@ -50,6 +51,7 @@ def _copied(stream: IO[bytes], part: Part, into: Path) -> bool:
                 return False
             digest.update(piece)
             out.write(piece)
+            report(part.size - left, part.size)
         out.flush()
         os.fsync(out.fileno())
     return left == 0 and digest.hexdigest() == part.sha256
@@ -87,32 +89,47 @@ def _in_tar(stream: IO[bytes]) -> Generator[tuple[IO[bytes], int], None, None]:
 # ── the package index ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def from_index(requirement: str, folder: Path, report: Callable[[int, int | None], object]) -> Path:
+def from_index(requirement: str, scratch: Path, report: Callable[[int, int | None], object]) -> Path:
     """Download a wheel with pip, from the index that pip is configured for; → the file. Nothing is installed."""
+    into, passing = scratch / "wheel", scratch / "passing"
+    into.mkdir()
+    passing.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
-    status, said = _pip([*command, "--progress-bar", "raw"], report)
-    if status and "--progress-bar" in said:  # a pip of before 2024 that cannot say how far it is
-        status, said = _pip(command, report)
-    wheels = sorted(folder.glob("*.whl"))
+    command += ["--disable-pip-version-check", "--dest", str(into), requirement]
+    with tempfile.TemporaryFile("w+b") as errors:
+        status = _pip(command, passing, errors, report)
+        errors.seek(0)
+        said = errors.read(100_000).decode("utf-8", "replace")
+    wheels = sorted(into.glob("*.whl"))
     if status or not wheels:
         raise EmbedderError(f"{requirement} could not be downloaded: {_reason(said)}.", hint=_hint(said))
     return wheels[0]
 
 
-def _pip(command: Sequence[str], report: Callable[[int, int | None], object]) -> tuple[int, str]:
-    with tempfile.TemporaryFile("w+b") as errors:
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as pip:
-            try:
-                for line in pip.stdout or ():
-                    words = line.decode("utf-8", "replace").split()
-                    if len(words) == 4 and words[0] == "Progress" and words[1].isdigit() and words[3].isdigit():
-                        report(int(words[1]), int(words[3]))
-            except BaseException:
-                pip.kill()  # Ctrl-C: nothing of ours goes on in the background
-                raise
-        errors.seek(0)
-        return pip.returncode, errors.read(100_000).decode("utf-8", "replace")
+def _pip(command: Sequence[str], passing: Path, errors: IO[bytes], report: Callable[[int, int | None], object]) -> int:
+    """Run pip to its end. What it has so far lies in its temporary files, which are made to lie in `passing`."""
+    environ = {**os.environ, "TMPDIR": str(passing), "TEMP": str(passing), "TMP": str(passing)}
+    silent = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=silent, stdout=silent, stderr=errors, env=environ) as pip:
+        most = 0
+        try:
+            while True:
+                try:
+                    return pip.wait(_LOOK_EVERY)
+                except subprocess.TimeoutExpired:
+                    most = max(most, _size(passing))  # at its end, pip takes its temporary files away
+                    report(most, None)
+        except BaseException:
+            pip.kill()  # Ctrl-C: nothing of ours goes on in the background
+            raise
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # a temporary file that has gone
+            total += path.stat().st_size
+    return total
 
 
 def _reason(said: str) -> str:
@@ -122,9 +139,8 @@ def _reason(said: str) -> str:
         return "the disk is full"
     lines = [line.strip() for line in said.splitlines()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    if any("No matching distribution" in line for line in errors):
-        unreachable = "NewConnectionError" in said or "Retrying" in said or "Could not fetch" in said
-        return "the package index cannot be reached" if unreachable else "the package index does not have it"
+    if "(from versions: none)" in said:
+        return "the package index cannot be reached, or does not have it"
     return (errors or [line for line in lines if line] or ["pip says nothing"])[-1].rstrip(".")[:300]
 
 
