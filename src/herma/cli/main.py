@@ -47,6 +47,7 @@ COMMANDS: dict[str, Lazy] = {
     "models": Lazy("herma.cli.models:models", "Install and try models that find by meaning what words do not find."),
     "doctor": Lazy("herma.cli.doctor:doctor", "Look whether everything is all right, and repair what is not."),
     "backup": Lazy("herma.cli.backup:backup", "Make, check and restore backups of everything."),
+    "eval": Lazy("herma.cli.eval:eval", "Measure how well things are found, and attacks caught."),
     "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it."),
 }
 

@@ -1,0 +1,329 @@
+"""`herma eval`: how well memory does, on labelled data and on the user's own history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from herma.cli.frame import Context, HermaGroup, pass_context
+from herma.errors import UsageError
+
+if TYPE_CHECKING:
+    from herma.evals.measures import Difference
+    from herma.evals.retrieval import Mode, Result
+    from herma.evals.runs import Run
+
+MODES = ("words", "vectors", "hybrid")
+_COLUMNS = ("hit@1", "hit@5", "hit@10", "recall@10", "mrr", "ndcg@10")
+
+
+class EvalGroup(HermaGroup):
+    """Lists its commands in the order in which people come to need them."""
+
+    ORDER = "self retrieval safety compare"
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
+        return sorted(self.commands, key=self.ORDER.split().index)
+
+
+@click.group(cls=EvalGroup)
+def eval() -> None:  # noqa: A001 (the name of the command)
+    """Measure how well things are found, and attacks caught.
+
+    Nothing is changed: data is put into temporary homes, and your own history is copied first.
+
+    \b
+    Examples:
+      herma eval self
+      herma eval retrieval data/retrieval --mode words --mode hybrid
+      herma eval retrieval data/locomo --save before.json
+      herma eval compare before.json after.json
+    """
+
+
+def _paths(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[Path]:
+    return [Path(one) for one in value]
+
+
+data_argument = click.argument("data", nargs=-1, required=True, callback=_paths)
+mode_option = click.option(
+    "--mode",
+    "modes",
+    type=click.Choice(MODES),
+    multiple=True,
+    help="Search by words, by vectors, or by both; may be given several times. Default: the mode that is set.",
+)
+save_option = click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the run in this file, to be compared later."
+)
+types_option = click.option("--types", is_flag=True, help="Show every type of question on its own.")
+
+
+# ── search ──
+
+
+@eval.command()
+@data_argument
+@mode_option
+@click.option("--level", type=click.Choice(("message", "session")), default="message", show_default=True)
+@click.option(
+    "--homes", type=click.Path(file_okay=False, path_type=Path), help="Keep the filled homes here, and use them again."
+)
+@save_option
+@types_option
+@pass_context
+def retrieval(
+    context: Context,
+    data: list[Path],
+    modes: tuple[Mode, ...],
+    level: Any,
+    homes: Path | None,
+    save: Path | None,
+    types: bool,
+) -> None:
+    """Ask labelled questions and count how often the right message is found.
+
+    DATA are folders with corpus.jsonl (doc_id, group, text; perhaps date, session, role) and queries.jsonl (qid, group,
+    type, query, gold_doc_ids), or folders of such folders. Every group gets a temporary home, filled and searched the
+    way a program would. hit@k: a right message is among the first k; recall@k: the share of right ones; ndcg is
+    normalised over all right ones. Questions that nothing answers are left out and counted.
+
+    \b
+    Examples:
+      herma eval retrieval data/retrieval
+      herma eval retrieval data/locomo_turn --mode words --mode hybrid --types
+      herma eval retrieval data/beam --json --save beam.json
+    """
+    from herma.evals import data as files
+    from herma.evals import retrieval as search
+    from herma.evals.runs import Run
+
+    folders = [folder for folder in files.folders(data) if not files.is_about_skills(folder)]
+    if not folders:
+        raise UsageError("These are skills, not messages.", hint="Use `herma eval skills`.")
+    sets = [files.read_set(folder) for folder in folders]
+    results: list[Result] = []
+    for one in sets:
+        with context.progress(one.name, one.size) as report:
+            results += search.run(one, _modes(modes), level=level, flags=_flags(context), homes=homes, progress=report)
+    _report(context, Run("retrieval", tuple(results), {"level": level, **_facts(context)}), save, types=types)
+
+
+@eval.command("self")
+@mode_option
+@click.option("--questions", type=click.IntRange(1, 5_000), default=100, show_default=True, help="Of each kind.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another number makes another exam.")
+@click.option("--models", default="", help="Embedding models to compare, with commas between.")
+@click.option(
+    "--with",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Take the exam with this setting too; may be given several times.",
+)
+@save_option
+@types_option
+@pass_context
+def self_(
+    context: Context,
+    modes: tuple[Mode, ...],
+    questions: int,
+    seed: int,
+    models: str,
+    settings: tuple[str, ...],
+    save: Path | None,
+    types: bool,
+) -> None:
+    """Make questions out of your own history, and see how much of it can be found again.
+
+    The questions are made without a model, from words of messages that are neither everywhere nor unique: as they
+    stand, in another form and order, and with the day on which it was said. Everything happens on a copy, so that
+    trying other models or settings changes nothing. The same seed makes the same exam.
+
+    \b
+    Examples:
+      herma eval self
+      herma eval self --mode words --mode hybrid --types
+      herma eval self --models e5-small,text-embedding-3-small
+      herma eval self --with search.common_cap=5000
+    """
+    from herma.evals.runs import Run
+    from herma.evals.selfexam import take
+
+    chosen = _modes(modes)
+    variants = _variants(context, models, settings)
+    with context.progress("Asking") as report:
+        results = take(context.settings().home, chosen, variants, count=questions, seed=seed, progress=report)
+    _report(context, Run("self", tuple(results), {"seed": seed, **_facts(context)}), save, types=types)
+
+
+def _variants(context: Context, models: str, settings: Sequence[str]) -> list[Any]:
+    from herma.evals.selfexam import Variant
+
+    flags = _flags(context)
+    found = [Variant(name, {**flags, "embedding.model": name}) for name in map(str.strip, models.split(",")) if name]
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{setting!r} is no setting.", hint="Write KEY=VALUE, for example search.common_cap=5000.")
+        found.append(Variant(setting, {**flags, key.strip(): value.strip()}))
+    return found if models else [Variant("", flags), *found]
+
+
+def _modes(chosen: Sequence[Mode]) -> list[Mode]:
+    return list(dict.fromkeys(chosen)) or ["words"]
+
+
+def _flags(context: Context) -> dict[str, object]:
+    """Settings that the homes made here share with the user's own: how text is searched."""
+    return {**_sections(context, "search"), **context.flags}
+
+
+def _facts(context: Context) -> dict[str, Any]:
+    return _sections(context, "search")
+
+
+def _sections(context: Context, *names: str) -> dict[str, Any]:
+    settings = context.settings()
+    return {f"{name}.{key}": value for name in names for key, value in asdict(getattr(settings, name)).items()}
+
+
+# ── what is printed ──
+
+
+def _report(context: Context, run: Run, save: Path | None, *, types: bool) -> None:
+    from herma.evals.runs import as_json
+    from herma.evals.runs import save as write
+
+    if save is not None:
+        write(run, save)
+    if context.json:
+        context.print_json({"ok": True, **as_json(run, answers=False), "saved": save})
+        return
+    context.table(("set", "mode", "questions", *_COLUMNS, "p50 ms", "p95 ms"), list(_lines(run.results, types=types)))
+    for text in _remarks(run.results):
+        context.line(text)
+    if save is not None:
+        context.line(f"Saved in {save}.")
+
+
+def _lines(results: Sequence[Result], *, types: bool) -> list[list[object]]:
+    from herma.evals.measures import by_type, figures
+
+    rows: list[list[object]] = []
+    for one in results:
+        rows.append([one.set, one.mode, *_cells(figures(one.answers))])
+        if types:
+            rows += [[f"  {name}", one.mode, *_cells(found)] for name, found in by_type(one.answers).items()]
+    return rows
+
+
+def _cells(found: dict[str, float]) -> list[object]:
+    shares = [f"{found[name]:.3f}" if name in found else "-" for name in _COLUMNS]
+    times = [f"{found[name]:.1f}" if name in found else "-" for name in ("p50_ms", "p95_ms")]
+    return [int(found["questions"]), *shares, *times]
+
+
+def _remarks(results: Sequence[Result]) -> list[str]:
+    said: dict[str, None] = {}
+    for one in results:
+        if one.left_out:
+            reasons = ", ".join(f"{count} ({reason})" for reason, count in one.left_out.items())
+            said[f"{one.set}: left out {reasons}."] = None
+        said.update((f"{one.set}, {one.mode}: {note}", None) for note in one.notes)
+    return list(said)
+
+
+# ── safety ──
+
+
+@eval.command()
+@data_argument
+@pass_context
+def safety(context: Context, data: list[Path]) -> None:
+    """Scan labelled texts, and count the attacks that are found and the harmless texts that are blocked.
+
+    DATA are files of JSON lines with text, label (1: attack, 0: harmless) and perhaps source. It is the same scan that
+    runs on every write to memory, where any finding blocks.
+
+    \b
+    Examples:
+      herma eval safety data/injection/dev.jsonl
+      herma eval safety data/injection --json
+    """
+    from herma.evals import data as files
+    from herma.evals.safety import measure
+
+    rows = [row for path in files.files(data) for row in files.read_labelled(path)]
+    with context.progress("Scanning", len(rows)) as report:
+        results = measure(rows, report)
+    if context.json:
+        found = [
+            {**asdict(one), "recall": one.recall, "false_positives": one.false_positives, "rules": dict(one.rules)}
+            for one in results
+        ]
+        context.print_json({"ok": True, "kind": "safety", "results": found})
+        return
+    columns = ("source", "attacks", "found", "recall", "harmless", "blocked", "false positives", "p95 ms", "blocked by")
+    context.table(
+        columns,
+        [
+            [
+                *(one.source, one.attacks, one.found, _cell(one.recall), one.benign, one.blocked),
+                *(_cell(one.false_positives), one.p95_ms, ", ".join(f"{rule} {n}" for rule, n in one.rules)),
+            ]
+            for one in results
+        ],
+    )
+
+
+def _cell(value: object) -> object:
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else value
+
+
+# ── comparing ──
+
+
+@eval.command()
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+@click.option("--all", "every", is_flag=True, help="Every measure, not only the main ones.")
+@pass_context
+def compare(context: Context, first: Path, second: Path, every: bool) -> None:
+    """Show what changed between two saved runs, and whether chance could have done it.
+
+    The interval holds 95 of 100 resamples of whole groups (conversations), or of single questions where there are
+    fewer than five groups; a change whose interval does not contain 0 is marked.
+
+    \b
+    Examples:
+      herma eval compare words.json hybrid.json
+      herma eval compare before.json after.json --all --json
+    """
+    from herma.evals import runs
+    from herma.evals.measures import NAMES
+
+    found = runs.compare(runs.load(first), runs.load(second), NAMES if every else ("hit@1", "hit@5", "hit@10", "mrr"))
+    if context.json:
+        context.print_json({"ok": True, "compared": [_compared_json(one) for one in found]})
+        return
+    rows: list[list[object]] = []
+    for one in found:
+        modes = one.first if one.first == one.second else f"{one.first} → {one.second}"
+        rows += [[one.set, modes, *_difference_cells(change)] for change in one.differences]
+    context.table(("set", "mode", "measure", "first", "second", "change", "95 % interval", "questions", ""), rows)
+
+
+def _difference_cells(one: Difference) -> list[object]:
+    interval = f"{one.low:+.3f} to {one.high:+.3f}"
+    mark = ("better" if one.change > 0 else "worse") if one.sure else ""
+    return [one.measure, f"{one.first:.3f}", f"{one.second:.3f}", f"{one.change:+.3f}", interval, one.pairs, mark]
+
+
+def _compared_json(one: Any) -> dict[str, Any]:
+    changes = [{**asdict(change), "change": change.change, "sure": change.sure} for change in one.differences]
+    return {"set": one.set, "first": one.first, "second": one.second, "differences": changes}
