@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from herma.curated import MemoryStore
     from herma.doctor import Diagnosis
     from herma.episodes import Episodes
+    from herma.facts import Facts
     from herma.index import Index
     from herma.opener import Files, Opener
     from herma.ports import ChatModel, Embedder
@@ -78,6 +79,13 @@ class Herma:
         from herma.wiring.episodes import episodes
 
         return episodes(self._ground)
+
+    @part
+    def facts(self) -> Facts:
+        """Exact answers to exact questions, out of curated memory: "my time zone"."""
+        from herma.wiring.facts import facts
+
+        return facts(self._ground, lambda: self.memory)
 
     @part
     def tools(self) -> Tools:

@@ -32,7 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"reflect"}),
     frozenset({"tools"}),
     frozenset({"recall"}),
-    frozenset({"curated", "episodes", "skills", "transcript", "index", "providers"}),  # keepers
+    frozenset({"curated", "episodes", "facts", "skills", "transcript", "index", "providers"}),  # keepers
     frozenset({"store", "models", "jobs"}),  # adapters
     frozenset({"ports", "prompt"}),
     frozenset({"safety"}),

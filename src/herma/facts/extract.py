@@ -1,0 +1,291 @@
+"""Facts out of an entry of curated memory, by the few ways in which people state them plainly. Pure and linear.
+
+Conservative: a sentence that hedges, denies, asks or tells of the past states nothing. What is missed here is still
+found by search; what is wrong here would be told as certain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from herma.facts.attributes import attribute_of, choice_of, folded, is_known
+
+USER = "user"
+LONGEST_VALUE = 120
+_MOST = 40
+"""Statements that one entry may make."""
+_CLAUSE = re.compile(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
+_HEDGED = re.compile(
+    r"(?<!\w)(?:maybe|perhaps|probably|possibly|might|may be|could be|unsure|not sure|unknown|not known|used to"
+    r"|formerly|previously|was(?! born)|were|had|if|when|unless|should|would|whether|asked|wants? to|vielleicht"
+    r"|wahrscheinlich)(?!\w)"
+    r"|可能|也许|也許|大概|不确定|不確定|以前|曾经|曾經|如果|かもしれ|たぶん|以前|もし|아마|만약",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(
+    r"^(?:not|no|never|n/a|none|unknown|tbd|\?|undecided|still|being|going|about|for|to|that|because|"
+    r"不|没|沒|未|无|無)(?!\w)|^(?:不|没|沒|未)",
+    re.IGNORECASE,
+)
+_NO_LABELS = frozenset(
+    (
+        *(
+            "note",
+            "notes",
+            "todo",
+            "warning",
+            "important",
+            "example",
+            "tip",
+            "hint",
+            "lesson",
+            "reminder",
+            "fix",
+            "fixed",
+        ),
+        *(
+            "bug",
+            "update",
+            "remember",
+            "context",
+            "summary",
+            "goal",
+            "http",
+            "https",
+            "error",
+            "result",
+            "task",
+            "done",
+        ),
+        *("question", "answer", "see", "also", "p.s", "ps", "caution", "rule", "rules", "step", "next", "why", "how"),
+        *("what", "when", "where"),
+    )
+)
+"""What stands before a colon and names no attribute."""
+_OWNER = r"(?:(?:the )?user(?:'s)?|my|(?P<who>[A-Z][\w.-]{1,30})'s)"
+
+_OWNED = re.compile(
+    rf"^(?P<owner>{_OWNER})\s+(?P<attribute>[^\s,:][^,:\n]{{0,58}}?)\s+(?:is|are)\s+(?:now\s+)?(?P<value>\S.*)$"
+)
+_LABEL = re.compile(
+    r"^(?P<owner>(?:[Tt]he )?[Uu]ser(?:'s)?\s+|[Mm]y\s+)?(?P<attribute>[^\s:：][^:：\n]{0,38}?)"
+    r"\s*[:：]\s*(?P<value>\S.*)$"
+)
+_DOES = re.compile(
+    r"^(?:(?:the )?user|i|he|she|they|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
+    r"(?:(?P<lives>(?:now\s+)?(?:lives?|resides?|is based|is located|am based|live) in|(?:has |have )?moved to)"
+    r"|(?P<works>works? (?:at|for))|(?P<job>works? as|is employed as)|(?P<born>was born on|is born on|born on)"
+    r"|(?P<speaks>(?:is a )?native speaker of))\s+(?P<value>\S.*)$",
+    re.IGNORECASE,
+)
+_PREFERS = re.compile(
+    r"^(?:(?:the )?user|i|he|she|they|we|(?P<who>[A-Z][\w.-]{1,30}))?\s*(?:now\s+)?(?:strongly\s+)?prefers?\s+"
+    r"(?P<value>[^\n]{1,60}?)\s+(?:(?P<over>over|to|rather than|instead of)\s+(?P<other>[^\n,.;]{1,40})"
+    r"|for\s+(?P<for>[^\n,.;]{1,50}))"
+    r"(?:\s*[,;(].*)?$",
+    re.IGNORECASE,
+)
+_USES = re.compile(
+    r"^(?:(?:the )?(?P<whose>user|project|team|repo|repository|app|code ?base)|i|we|he|she|they"
+    r"|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
+    r"(?:now\s+)?(?:uses?|runs?|switched(?: from [^\n]{1,40}?)? to)\s+(?P<value>[^\n]{1,60}?)\s+(?P<how>for|as)\s+"
+    r"(?:the\s+|its\s+|their\s+|an?\s+|my\s+|our\s+)?(?P<attribute>[^\n,.;]{1,50})$",
+    re.IGNORECASE,
+)
+_NOUNS = (
+    "port|version|url|host|hostname|branch|path|folder|directory|address|deadline|budget|database|region|domain|bucket|endpoint|"
+    "server|user|username|repository|repo|framework|language|license|licence|timeout|limit|schema|queue|topic|cluster|namespace|"
+    "currency|format|encoding|editor|shell|theme|size|code name|codename|name|owner|maintainer|lead|manager"
+)
+_THE = re.compile(
+    rf"^(?:[Tt]he|[Oo]ur)\s+(?P<attribute>(?:[\w.+#/-]{{1,30}}\s+){{0,4}}?(?:{_NOUNS}))\s+is\s+(?:now\s+)?(?P<value>\S.*)$"
+)
+_NAMING = re.compile(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
+_IS_NOW = re.compile(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
+
+_ZH_OWNED = re.compile(
+    r"^(?:用户|使用者|我)(?:的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?(?:是|为|為|：|:)\s*(?P<value>\S.*)$"
+)
+_ZH_DOES = re.compile(
+    r"^(?:用户|使用者|我)?(?:现在|現在|目前)?(?:(?P<lives>住在|居住在|搬到了?|定居在?)|(?P<named>名叫|叫做|叫)"
+    r"|(?P<prefers>偏好使用|常用|使用|用)(?=\S{1,30}(?:作为|作為|做|当)))"
+    r"\s*(?P<value>[^\s，,。]\S*.*)$"
+)
+_ZH_WORKS = re.compile(
+    r"^(?:用户|使用者|我)?(?:现在|現在|目前)?在\s*(?P<value>[^，,。\s]{1,30}?)\s*(?:工作|上班|任职|任職)$"
+)
+_ZH_AS = re.compile(r"^(?P<value>\S{1,30}?)\s*(?:作为|作為|做|当)\s*(?P<attribute>\S{1,15})$")
+_JA = re.compile(
+    r"^(?:ユーザー|ユーザ|私|わたし|僕)(?:の(?P<attribute>[^\sはが、]{1,15})は\s*(?P<value>[^\s、]\S*.*?)"
+    r"|は\s*(?P<place>[^\s、]{1,30}?)\s*に(?:住んでいる|住んでいます|在住)"
+    r"|は\s*(?P<firm>[^\s、]{1,30}?)\s*(?:に勤めている|で働いている|で働いています|勤務))"
+    r"(?:です|だ|である)?$"
+)
+_KO = re.compile(
+    r"^(?:사용자|나|저|내|제)(?:의|는|은|가)?\s*(?:(?P<attribute>[^\s]{1,12}?)(?:은|는|이"
+    r"|가)\s+(?P<value>\S.*?)(?:입니다|이다|이에요|예요)?"
+    r"|(?P<place>\S{1,20})에\s*(?:산다|삽니다|살고 있다|거주))$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One fact as an entry states it."""
+
+    subject: str
+    attribute: str
+    value: str
+
+
+def statements(entry: str, subject: str, stem: Callable[[str], str] = str) -> tuple[Statement, ...]:
+    """The facts that an entry states, in order, each key once; `subject` is what a bare label is about."""
+    found: dict[tuple[str, str], Statement] = {}
+    clauses = [clause.strip(" \t-*•.。") for clause in _CLAUSE.split(entry[:8_000])]
+    clauses = [clause for clause in clauses if clause]
+    for clause in clauses[:_MOST]:
+        if len(clause) > 300 or clause.endswith(("?", "？")) or _HEDGED.search(clause):
+            continue
+        for said in _read(clause, subject, stem, alone=len(clauses) == 1):
+            if said.attribute and said.value:
+                found[said.subject, said.attribute] = said
+    return tuple(found.values())
+
+
+def _read(clause: str, subject: str, stem: Callable[[str], str], *, alone: bool) -> Iterator[Statement]:
+    """At most one statement: the first pattern that fits."""
+    for pattern in (_preferred, _used, _done, _owned, _east_asian, _labelled, _noun):
+        if (said := pattern(clause, subject, stem, alone)) is not None:
+            if said.attribute and said.value:
+                yield said
+            return
+
+
+_Stem = Callable[[str], str]
+
+
+def _owned(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
+    found = _OWNED.match(clause) or _OWNED.match(clause[:1].lower() + clause[1:])
+    if found is None:
+        return None
+    return Statement(_who(found), attribute_of(found["attribute"], stem), _value(found["value"]))
+
+
+def _labelled(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:
+    """`Timezone: Europe/Berlin`. A label that the table does not know counts only where it is all there is."""
+    found = _LABEL.match(clause)
+    if found is None:
+        return None
+    label, value = found["attribute"], _value(found["value"])
+    words = folded(label).split()
+    known = is_known(label)
+    if not known and (not alone or not 1 <= len(words) <= 3 or words[0] in _NO_LABELS or len(value.split()) > 8):
+        return None
+    if set(words) & _NO_LABELS and not known:
+        return None
+    whose = USER if found["owner"] or (known and attribute_of(label) in _PERSONAL) else subject
+    return Statement(whose, attribute_of(label, stem), value)
+
+
+_PERSONAL = frozenset(
+    {
+        "time zone",
+        "name",
+        "nickname",
+        "pronouns",
+        "location",
+        "address",
+        "employer",
+        "job",
+        "birthday",
+        "age",
+        "phone",
+        "diet",
+        "allergy",
+    }
+)
+"""Attributes of people: a note on them is about the user unless it names somebody."""
+
+
+def _done(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
+    found = _DOES.match(clause)
+    if found is None or (found["who"] and folded(found["who"]) in ("the", "it", "this", "that")):
+        return None
+    kinds = {"lives": "location", "works": "employer", "job": "job", "born": "birthday", "speaks": "language"}
+    attribute = next(name for group, name in kinds.items() if found[group])
+    return Statement(_who(found), attribute, _value(found["value"], plain=True))
+
+
+def _preferred(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
+    found = _PREFERS.match(clause)
+    if found is None:
+        return None
+    value = _value(found["value"])
+    if found["over"]:
+        return Statement(_who(found), choice_of(value, _value(found["other"])), value) if value else None
+    return Statement(_who(found), attribute_of(found["for"], stem), value)
+
+
+def _used(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
+    found = _USES.match(clause)
+    if found is None:
+        return None
+    whose = subject
+    if found["who"]:
+        whose = _who(found)
+    elif found["whose"] and folded(found["whose"]) == "user":
+        whose = USER
+    return Statement(whose, attribute_of(found["attribute"], stem), _value(found["value"]))
+
+
+def _noun(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:
+    found = _THE.match(clause)
+    if found is None and alone:
+        found = _IS_NOW.match(clause)
+    if found is None:
+        return None
+    value = _value(found["value"], plain=True)
+    words = value.split()
+    if len(words) > 6 or (len(words) > 1 and not _NAMING.search(words[0])):
+        return None  # "the database is read-only on Fridays" says how it is, not which one
+    return Statement(subject, attribute_of(found["attribute"], stem), value)
+
+
+def _east_asian(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
+    if clause.isascii():
+        return None
+    if found := _ZH_WORKS.match(clause):
+        return Statement(USER, "employer", _value(found["value"]))
+    if found := _ZH_DOES.match(clause):
+        if found["prefers"]:
+            used = _ZH_AS.match(found["value"])
+            return Statement(USER, attribute_of(used["attribute"]), _value(used["value"])) if used else None
+        return Statement(USER, "location" if found["lives"] else "name", _value(found["value"]))
+    if found := _ZH_OWNED.match(clause):
+        return Statement(USER, attribute_of(found["attribute"]), _value(found["value"]))
+    if found := _JA.match(clause):
+        if found["attribute"]:
+            value = re.sub(r"(?:です|だ|である)$", "", found["value"])
+            return Statement(USER, attribute_of(found["attribute"]), _value(value))
+        return Statement(USER, "location" if found["place"] else "employer", _value(found["place"] or found["firm"]))
+    if found := _KO.match(clause):
+        if found["place"]:
+            return Statement(USER, "location", _value(found["place"]))
+        return Statement(USER, attribute_of(found["attribute"]), _value(found["value"]))
+    return None
+
+
+def _who(found: re.Match[str]) -> str:
+    return folded(found["who"]) if found["who"] and folded(found["who"]) not in ("user", "the", "i", "we") else USER
+
+
+def _value(text: str, *, plain: bool = False) -> str:
+    """The value without what surrounds it; "" when it says nothing. `plain`: up to the next comma or bracket."""
+    value = " ".join(text.split()).strip(" .。;；,，")
+    if plain:
+        value = re.split(r"\s*(?:,\s+(?![A-Z])|\s\(|，|；| and (?=\w+s )| because | since | so that )", value)[0]
+    value = value.strip("\"'`“”„«»「」 .")
+    if not value or len(value) > LONGEST_VALUE or _NEGATED.match(value):
+        return ""
+    return value
