@@ -10,15 +10,16 @@ import apsw
 import numpy as np
 import pytest
 
-from herma import Herma
+from herma import Add, Herma, Replace
 from herma.errors import EmbedderError
 from herma.index.passages import MOST_PARTS, PART
 from herma.index.vectors import Vectors
-from herma.ports.vectors import MESSAGE, SESSION, Embeddable
+from herma.ports.vectors import MESSAGE, SESSION, Embeddable, Nearest
 from herma.store.sqlite.feed import SqliteFeed
 from herma.store.sqlite.index_vectors import SqliteVectors
 from herma.store.sqlite.passages import SqlitePassages
 from herma.testing import HashEmbedder
+from herma.types import Scope
 
 if TYPE_CHECKING:
     from herma.ports.embedding import Vectors as Rows
@@ -335,3 +336,35 @@ def test_vectors_of_another_shape_are_refused(herma: Herma) -> None:
     assert not index.wait()
     assert "expected" in index.state().trouble
     index.close()
+
+
+def test_curated_entries_and_episodes_are_embedded_with_the_transcripts(home: Path) -> None:
+    with Herma.open(home, embedder=HashEmbedder()) as h:
+        index = h.index.vectors
+        assert index is not None
+        assert h.index.wait()
+        assert not (home / "index.db.vectors").exists()  # there is nothing to embed
+        h.memory.apply("memory", Add("the staging server is called walnut"))
+        h.memory.apply("user", Add("prefers tea"))
+        h.memory.apply("memory", Add("uses tabs"), scope=Scope(h.settings.profile, project="acme"))
+        assert h.index.wait()
+        found = {hit.key.split("\x1f")[-1]: hit for hit in index.near("walnut server", 9, kinds=("entry",)).hits}
+        assert set(found) == {"the staging server is called walnut", "prefers tea", "uses tabs"}
+        assert found["uses tabs"].key.split("\x1f")[:2] == ["memory", "acme"]
+        h.memory.apply("user", Replace("prefers tea", "prefers coffee"))
+        assert h.index.wait()
+        keys = [hit.key.split("\x1f")[-1] for hit in index.near("coffee", 9, kinds=("entry",)).hits]
+        assert keys[0] == "prefers coffee"
+        assert "prefers tea" not in keys
+
+
+def test_without_an_embedder_nothing_is_made(home: Path) -> None:
+    with Herma.open(home) as h:
+        say(h, "hello")
+        assert h.index.wait()
+        assert h.index.status().vectors.wanted is False
+        assert h.index.vectors is not None
+        assert h.index.vectors.near("hello", 3) == Nearest()
+        assert h.index.vectors.scores("hello", [1]) == {}
+        h.index.rebuild()
+    assert not (home / "index.db.vectors").exists()

@@ -35,6 +35,8 @@ SLICE = 0.25
 """Seconds of work after which the next batch is smaller."""
 LEAST, MOST = 4, 64
 MOST_DISCARDED = 3
+LONG_LIVED = 10.0
+"""Seconds after which a process that only searches embeds what is missing; one that ends at once never does."""
 _LOOK_AGAIN = 0.25
 _CLOSE = 2.0
 _HOUR = 3_600.0
@@ -58,6 +60,7 @@ class Vectors:
         *,
         clock: Callable[[], float] = time.time,
         alive: Callable[[], None] = lambda: None,
+        sources: Callable[[], Sequence[Embeddables]] = tuple,
     ) -> None:
         self._store = store
         self._feed = feed
@@ -65,7 +68,8 @@ class Vectors:
         self._clock = clock
         self._alive = alive
         self._process = os.getpid()
-        self._walk = Walk(store, feed, source, clock)
+        self._walk = Walk(store, feed, source, clock, sources)
+        self._born = time.monotonic()
         self._background = Background(self.in_slices, lambda _: None)
         self._guest: Guest | None = None
         self._asked_for = False
@@ -75,7 +79,7 @@ class Vectors:
 
     def register(self, source: Embeddables) -> None:
         """Have these texts embedded too."""
-        self._walk.sources.append(source)
+        self._walk.register(source)
 
     # ── for searches ──
 
@@ -198,6 +202,8 @@ class Vectors:
         """Embed everything in the background: in small steps, with as much rest as work in between."""
         batch = LEAST
         self._walk.begin()
+        if self._visitor() is None or not self._walk.anything():
+            return
         while not stop() and (guest := self._visitor()) is not None:
             started = time.monotonic()
             try:
@@ -219,7 +225,7 @@ class Vectors:
 
     def _run(self, stop: Callable[[], bool], progress: Progress) -> bool:
         guest = self._visitor()
-        if guest is None:
+        if guest is None or not self._walk.anything():
             self.catch_up()
             return not self._trouble
         self._walk.begin()
@@ -309,5 +315,7 @@ class Vectors:
     def _notes(self) -> tuple[str, ...]:
         state = self.state()
         if state.coverage < 1.0:
+            if time.monotonic() - self._born > LONG_LIVED:
+                self._background.begin()
             return (f"vectors: {state.left:,} of {state.done + state.left:,} messages are not embedded yet.",)
         return ()

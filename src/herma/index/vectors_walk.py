@@ -52,13 +52,34 @@ class EmbedderResting(Exception):
 class Walk:
     """The only one in this process who adds vectors. Whoever calls `step` holds the tables."""
 
-    def __init__(self, tables: Kept, feed: ChangeFeed, source: PassageSource, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        tables: Kept,
+        feed: ChangeFeed,
+        source: PassageSource,
+        clock: Callable[[], float],
+        sources: Callable[[], Sequence[Embeddables]] = tuple,
+    ) -> None:
         self._tables = tables
         self._feed = feed
         self._source = source
         self._clock = clock
-        self.sources: list[Embeddables] = []
+        self._made: list[Embeddables] | None = None
+        self._registered: list[Embeddables] = []
+        self._make = sources
         self._renamed: list[str] | None = None
+
+    def register(self, source: Embeddables) -> None:
+        self._registered.append(source)
+
+    def _sources(self) -> list[Embeddables]:
+        if self._made is None:
+            self._made = list(self._make())
+        return [*self._made, *self._registered]
+
+    def anything(self) -> bool:
+        """Whether there is anything to embed at all; if not, no file is made."""
+        return bool(self._feed.position().seq) or any(True for source in self._sources() for _ in source.texts())
 
     def notice(self, *, create: bool) -> VectorFile | None:
         """Read the feed to its end: what was purged goes. → the file, if there is one now."""
@@ -66,7 +87,7 @@ class Walk:
         try:
             file = self._tables.file()
         except IndexUnusable:
-            if not create or not end.seq:
+            if not create:
                 return None
             self._tables.drop()
             self._tables.notice(0, Position(end.store_id, end.epoch, 0), 0, ())
@@ -100,15 +121,17 @@ class Walk:
         if not dimension:
             raise EmbedderResting
         model = self._tables.model(guest.name, dimension, self._clock())
-        return (
+        if (
             self._messages(guest, model, file.noticed.seq, batch)
             or self._gists(guest, model, self._tables.gists(model, gist_after, batch))
             or self._gists(guest, model, self._renamed_sessions(model, batch))
-            or any(self._texts(guest, model, source, stop) for source in self.sources)
-            or self._tables.sweep(
-                model, [MESSAGE, SESSION, *(source.kind for source in self.sources)], self._clock() - KEPT_UNUSED
-            )
-        )
+        ):
+            return True
+        sources = self._sources()
+        if any(self._texts(guest, model, source, stop) for source in sources):
+            return True
+        kinds = [MESSAGE, SESSION, *(source.kind for source in sources)]
+        return self._tables.sweep(model, kinds, self._clock() - KEPT_UNUSED)
 
     # ── the steps ──
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from herma.index import Index, Vectors
+from herma.ports.vectors import Embeddables
 from herma.store.sqlite.feed import SqliteFeed
 from herma.store.sqlite.index_files import SqliteIndexFiles
 from herma.store.sqlite.index_vectors import SqliteVectors
@@ -23,4 +24,11 @@ def vectors(ground: Ground) -> Vectors:
         lambda: ground.embedder,
         clock=ground.clock,
         alive=ground.alive,
+        sources=lambda: _embeddables(ground),
     )
+
+
+def _embeddables(ground: Ground) -> list[Embeddables]:
+    from herma.wiring.embeddables import embeddables  # knows other keepers, which words alone do not need
+
+    return embeddables(ground)

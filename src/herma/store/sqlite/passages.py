@@ -8,6 +8,7 @@ from typing import Any
 
 import apsw
 
+from herma.ports import Place
 from herma.ports.vectors import Outline, Said
 from herma.store.searchable import searchable_text
 from herma.store.sqlite.database import Database
@@ -58,6 +59,10 @@ class SqlitePassages:
             ]
 
         return self._db.read(work, [])
+
+    def places(self) -> list[Place]:
+        """Curated documents that were ever written to."""
+        return [Place(*row) for row in self._db.rows(self._sql["places"])]
 
     def titles(self) -> dict[str, str]:
         return dict(self._db.rows(self._sql["titles"]))

@@ -28,5 +28,9 @@ SELECT role, content, parts FROM messages
    AND (content IS NOT NULL AND content <> '' OR parts IS NOT NULL)
  ORDER BY id DESC LIMIT :limit;
 
+-- places --
+-- Curated documents that were ever written to.
+SELECT DISTINCT target, profile, project, user FROM curated_changes ORDER BY profile, project, user, target;
+
 -- titles --
 SELECT id, coalesce(title, '') FROM sessions;
