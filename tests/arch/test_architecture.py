@@ -27,7 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"app"}),
     frozenset({"wiring"}),
     frozenset({"opener"}),
-    frozenset({"session", "doctor", "counting"}),
+    frozenset({"session", "doctor", "counting", "restoring"}),
     frozenset({"turn"}),
     frozenset({"reflect"}),
     frozenset({"tools"}),
@@ -56,6 +56,7 @@ VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common_utils", "misc", "ma
 # The only places where any error at all may be caught and not raised again, each with its reason.
 MAY_CATCH_ALL = {
     "herma.cli.main": "the entry point: nothing may reach the user as a traceback",
+    "herma.testing.provider_contract": "tries a provider: however it refuses nonsense is an answer",
     "herma.providers.guard": "guests: whatever they raise is counted and shown, and the session goes on",
     "herma.index.embedding": "an embedder is a guest: its failure is counted and told, and words go on without it",
     "herma.models.chat.line": "the thread that reads an answer: each error is handed to the caller who waits for it",

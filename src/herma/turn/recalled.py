@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from herma.prompt.context import ContextFile, show
+from herma.prompt.tags import TAG
 from herma.turn.account import recalled_in
 from herma.turn.watchers import Recalled
 from herma.types import Message
@@ -51,7 +52,7 @@ def said_in(messages: Sequence[Message]) -> set[str]:
     said: set[str] = set()
     for message in messages:
         if message.sent is not None:
-            unsaid(recalled_in(message.sent), said)
+            unsaid(recalled_in(message.sent).removesuffix(f"\n</{TAG}>"), said)
     return said
 
 

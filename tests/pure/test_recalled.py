@@ -1,0 +1,65 @@
+"""What is recalled for a turn: nothing twice, nothing lost, nothing that could break out."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.prompt.fence import fence
+from herma.turn.recalled import LARGEST, fit, said_in, unsaid
+from herma.turn.watchers import Recalled
+from herma.types import Message
+
+LINES = st.text(alphabet="ab# -1.\n\t", max_size=60)
+
+
+def test_items_of_a_list_are_looked_at_one_by_one() -> None:
+    said: set[str] = set()
+    assert unsaid("# Facts\n\n- tea\n- milk\n  from the farm", said) == "# Facts\n\n- tea\n- milk\n  from the farm"
+    assert unsaid("# Facts\n\n- tea\n- milk\n  from the farm\n- sugar", said) == "# Facts\n\n- sugar"
+    assert unsaid("# Facts\n\n- sugar", said) == "", "a heading alone says nothing"
+
+
+def test_paragraphs_are_said_once_whatever_their_spacing() -> None:
+    said: set[str] = set()
+    assert unsaid("One and\ntwo.\n\nThree.", said) == "One and\ntwo.\n\nThree."
+    assert unsaid("Three.\n\nOne  and two.\n\nFour.", said) == "Four."
+
+
+@given(LINES)
+def test_the_second_time_nothing_is_left(text: str) -> None:
+    said: set[str] = set()
+    unsaid(text, said)
+    assert unsaid(text, said) == ""
+
+
+@given(LINES, LINES)
+def test_nothing_new_is_lost(first: str, second: str) -> None:
+    """What the second says alone, it also says after the first, unless the first said so."""
+    before: set[str] = set()
+    unsaid(first, before)
+    both, alone = set(before), set[str]()
+    left = unsaid(second, both)
+    unsaid(second, alone)
+    assert both == before | alone
+    assert bool(left) == bool(alone - before)
+
+
+@given(st.lists(LINES, max_size=4))
+def test_what_was_sent_is_known_again(texts: list[str]) -> None:
+    said: set[str] = set()
+    messages = []
+    for text in texts:
+        kept, _ = fit([Recalled("x", text)], said)
+        body = "\n\n".join(one.text for one in kept)
+        messages.append(Message("user", "hi", sent=f"hi\n\n{fence(body)}" if body else None))
+    again = said_in(messages)
+    for text in texts:
+        assert fit([Recalled("x", text)], set(again))[0] == []
+
+
+def test_long_text_is_cut_and_that_is_said() -> None:
+    text = "\n\n".join(f"Paragraph number {n} says something." for n in range(2_000))
+    kept, warnings = fit([Recalled("shelf", text)], set())
+    assert len(kept[0].text) < LARGEST + 500
+    assert "shelf" in warnings[0]
