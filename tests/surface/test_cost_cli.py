@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from herma import Add, Herma
 from herma.cli.main import cli
-from herma.testing import FixedClock
+from herma.testing import Answer, FixedClock, ScriptedModel
 from herma.types import Usage
 
 Type = Callable[..., Result]
@@ -121,3 +121,29 @@ def test_bad_input(typed: Type, spent: tuple[str, str], words: list[str]) -> Non
     assert done.stderr.startswith("herma: ")
     assert "Traceback" not in done.stderr
     assert json.loads(typed(*words, "--json").stdout)["ok"] is False
+
+
+def test_background_work_has_a_part_of_its_own(typed: Type, home: Path) -> None:
+    assert "Background" not in typed().stdout  # no model, and never one
+    empty = json.loads(typed("--json").stdout)["background"]
+    assert (empty["model_set"], empty["daily_usd"], empty["daily_tokens"]) == (False, 0.0, 0)
+    with ScriptedModel([Answer("x", usage=Usage(100, 20)), Answer("y", usage=Usage(10, 2))]) as server:
+        (home / "config.yaml").write_text(
+            f"model:\n  url: {server.url}\n  name: m\nprices:\n  by_model: m=1/10\n", "utf-8"
+        )
+        assert "Background work today: 0 calls, 0 of 1,000,000 tokens, 0.0000 of 0.50 USD." in typed().stdout
+        with Herma.open(home) as h:
+            for purpose in ("review", "tidy"):
+                model = h.model("auxiliary", purpose=purpose)
+                assert model is not None
+                model.reply([{"role": "user", "content": "hi"}])
+        done = typed()
+        assert done.exit_code == 0, done.stderr
+        assert "Background work today: 2 calls, 132 of 1,000,000 tokens, 0.0003 of 0.50 USD." in done.stdout
+        assert "review" in done.stdout
+        found = json.loads(typed("--json").stdout)["background"]
+        assert found["by_purpose_today"]["review"]["tokens"] == 120
+        assert found["spent_since"]["calls"] == 2
+        assert "background" not in json.loads(typed("--json", "--session", "none such").stdout or "{}")
+    (home / "config.yaml").write_text("spend:\n  daily_usd: 0\n", "utf-8")
+    assert "no model is set, so it may spend nothing" in typed().stdout

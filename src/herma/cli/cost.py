@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from herma.cli.cost_background import background_json, write_background
 from herma.cli.frame import HermaCommand
 from herma.cli.sessions.desk import Desk, read_moment, with_sessions
 from herma.cli.sessions.wording import Json, count, iso, one_line, when
@@ -27,7 +28,8 @@ def cost(desk: Desk, session: str | None, since: float | None, calls: bool, limi
 
     A provider charges about a tenth for the beginning of a request that it has just seen. Here is how much of each
     request that was, where and why the beginning changed, and what it had been if memory was written into the system
-    prompt afresh every turn, as is often done.
+    prompt afresh every turn, as is often done. Below it: what work took that nobody asked for, by purpose, today and
+    since then, and what it may take (spend.daily_usd, spend.daily_tokens).
 
     \b
     Money needs the prices of your model, in US dollars per million tokens:
@@ -43,19 +45,25 @@ def cost(desk: Desk, session: str | None, since: float | None, calls: bool, limi
     """
     found = desk.h.cost(_meant(desk, session), since)
     listed = found.calls(limit) if calls else []
+    spent = desk.h.models.spending(since) if session is None else None
+    has_model = desk.h.models.endpoint("auxiliary") is not None
     if desk.context.json:
         value = {"ok": True, **_as_json(found)}
+        if spent is not None:
+            value["background"] = background_json(spent, has_model=has_model)
         desk.context.print_json({**value, "calls": [_call_json(found, call) for call in listed]} if calls else value)
         return
     if not found.total.calls:
         desk.context.line("No calls yet. They appear here when an agent asks a model with a session of this home.")
-        return
-    if calls:
+    elif calls:
         _write_calls(desk, found, listed)
+        _write_total(desk, found)
     else:
         _write_sessions(desk, found)
         _write_breaks(desk, found)
-    _write_total(desk, found)
+        _write_total(desk, found)
+    if spent is not None:
+        write_background(desk.context, spent, has_model=has_model)
 
 
 def _meant(desk: Desk, session: str | None) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from herma.cli.frame import Context, HermaGroup, pass_context, yes_option
+from herma.cli.models_check import check
 from herma.cli.output import write
 from herma.cli.sessions.wording import size
 from herma.errors import EmbedderError, UsageError
@@ -25,16 +26,18 @@ if TYPE_CHECKING:
 
 @click.group(cls=HermaGroup)
 def models() -> None:
-    """Install and try models that find by meaning what words do not find.
+    """Install and try models that find by meaning what words do not find, and try the language model out.
 
-    Search works without any. They are kept in one folder for all homes: HERMA_MODELS, else the user's cache. Which one
-    is used says the configuration, embedding.model: auto takes e5-small where it is installed.
+    Search works without any. Those that find by meaning are kept in one folder for all homes: HERMA_MODELS, else the
+    user's cache. Which one is used says the configuration, embedding.model: auto takes e5-small where it is installed.
+    The language model is another matter: it is where model.url says.
 
     \b
     Examples:
       herma models install e5-small
       herma models test "where do I live" "My flat is in Lisbon"
       herma models list
+      herma models check
     """
 
 
@@ -284,3 +287,6 @@ def _milliseconds(work: Callable[[], object]) -> float:
     begun = time.perf_counter()
     work()
     return round((time.perf_counter() - begun) * 1000, 2)
+
+
+models.add_command(check)

@@ -56,7 +56,7 @@ class Models:
         where = self.endpoint(role)
         if where is None:
             return None
-        model = self._client(where, on_retry)
+        model = self.client(where, on_retry)
         return model if purpose is None else MeteredModel(model, self.meter, purpose)
 
     def why_not(self, role: Role = "main") -> str:
@@ -68,7 +68,7 @@ class Models:
             "model.url" if model.name and not model.url else "model.name" if model.url else "model.url and model.name"
         )
         how = "herma config set model.url ollama, and herma config set model.name NAME"
-        return f"No model is set ({missing} is empty). {WITHOUT} To set one: {how}."
+        return f"No model is set ({missing}: empty). {WITHOUT} To set one: {how}."
 
     def endpoint(self, role: Role = "main") -> Endpoint | None:
         """Where the model of a role is. What the auxiliary section leaves out is as with the main one.
@@ -127,7 +127,8 @@ class Models:
         """What a model's tokens cost; `None` where that is not known."""
         return self._prices.of(model) if self._prices.knows(model) else None
 
-    def _client(self, where: Endpoint, on_retry: Callable[[Retry], None] | None) -> RemoteModel:
+    def client(self, where: Endpoint, on_retry: Callable[[Retry], None] | None = None) -> RemoteModel:
+        """What speaks with this place. Not behind the meter: for what somebody asked for."""
         if on_retry is None and where in self._made:
             return self._made[where]
         if where.kind == "anthropic":

@@ -1,0 +1,79 @@
+"""The part of `herma cost` about work that nobody asked for: what it took, by purpose, and what it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from herma.cli.sessions.wording import Json, count
+
+if TYPE_CHECKING:
+    from herma.cli.frame import Context
+    from herma.ports import Spent
+    from herma.reflect.spend import SpendReport
+
+
+def write_background(context: Context, found: SpendReport, *, has_model: bool) -> None:
+    """Say it for people; nothing at all where there is no model and never was one."""
+    if not has_model and not found.total_since.calls:
+        return
+    today, cap = found.total_today, found.caps.all
+    context.line()
+    if not has_model:
+        context.line("Background work: no model is set, so it may spend nothing.")
+    elif found.caps.off:
+        context.line("Background work is switched off: its daily cap is 0.")
+    else:
+        tokens = f"{today.tokens:,} of {cap.tokens or 0:,} tokens"
+        money = f"{today.usd:.4f} of {cap.usd or 0:.2f} USD"
+        context.line(f"Background work today: {count(today.calls, 'call')}, {tokens}, {money}.")
+    if found.total_since.calls:
+        rows = [
+            [purpose, *_numbers(found.spent_today.get(purpose)), *_numbers(spent)]
+            for purpose, spent in found.spent_since.items()
+        ]
+        since = f"since {found.since}"
+        context.table(["for", "calls today", "tokens", "USD", f"calls {since}", "tokens", "USD"], rows)
+    if found.total_since.open:
+        many = count(found.total_since.open, "call")
+        context.line(f"{many} not ended, or cut off by a crash: counted with the most that they may have taken.")
+    if found.total_since.unpriced:
+        many = count(found.total_since.unpriced, "call")
+        context.line(f"The price of {many} is not known: for such, the limit in tokens alone holds.")
+
+
+def _numbers(spent: Spent | None) -> list[str]:
+    if spent is None:
+        return ["-", "-", "-"]
+    known = spent.calls > spent.unpriced
+    return [f"{spent.calls:,}", f"{spent.tokens:,}", f"{spent.usd:.4f}" if known else "-"]
+
+
+def background_json(found: SpendReport, *, has_model: bool) -> Json:
+    """The same for programs. Without a model the caps are 0: nothing may be spent."""
+    cap = found.caps.all
+    return {
+        "model_set": has_model,
+        "today": found.today,
+        "since": found.since,
+        "daily_usd": cap.usd if has_model else 0.0,
+        "daily_tokens": cap.tokens if has_model else 0,
+        "spent_today": _spent_json(found.total_today),
+        "spent_since": _spent_json(found.total_since),
+        "by_purpose_today": _by_purpose(found.spent_today),
+        "by_purpose_since": _by_purpose(found.spent_since),
+    }
+
+
+def _by_purpose(spent: Mapping[str, Spent]) -> Json:
+    return {purpose: _spent_json(one) for purpose, one in spent.items()}
+
+
+def _spent_json(spent: Spent) -> Json:
+    return {
+        "calls": spent.calls,
+        "tokens": spent.tokens,
+        "usd": spent.usd,
+        "unpriced_calls": spent.unpriced,
+        "open_calls": spent.open,
+    }

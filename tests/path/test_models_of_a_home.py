@@ -1,0 +1,166 @@
+"""Which models the settings name: roles, keys, what is said where there is none, the meter for background work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import Herma, HermaWarning
+from herma.errors import ConfigError, SpendRefused, UsageError
+from herma.models.chat.probe import probe
+from herma.reflect.spend import MeteredModel
+from herma.testing import Answer, Asked, FixedClock, ScriptedModel
+from herma.types import Usage
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as made:
+        yield made
+
+
+def opened(home: Path, **flags: Any) -> Herma:
+    return Herma.open(home, flags={name.replace("__", "."): value for name, value in flags.items()}, clock=FixedClock())
+
+
+def test_without_a_model_it_says_what_one_would_add(home: Path) -> None:
+    with opened(home) as h:
+        assert h.model() is h.model("auxiliary", purpose="review") is None
+        assert "(model.url and model.name: empty)" in h.models.why_not()
+        assert "herma chat" in h.models.why_not("auxiliary")
+    with opened(home, model__name="m") as h:  # a name alone is what sessions are counted by
+        assert h.model() is None
+        assert "(model.url: empty)" in h.models.why_not()
+    with opened(home, model__url="ollama") as h:
+        assert "(model.name: empty)" in h.models.why_not()
+
+
+def test_the_main_model_answers(home: Path, server: ScriptedModel) -> None:
+    server.then("Hello.")
+    with opened(home, model__url=server.url, model__name="m", model__max_tokens=9) as h:
+        model = h.model()
+        assert model is not None
+        assert h.models.why_not() == ""
+        assert (model.name, model.reply(HI).text) == ("m", "Hello.")
+        assert h.model() is model
+    assert server.requests[0].body["max_tokens"] == 9
+    with pytest.raises(UsageError, match="closed"):
+        h.model()
+
+
+def test_the_other_protocol_by_configuration(home: Path, server: ScriptedModel) -> None:
+    server.then("Hello.")
+    with opened(home, model__url=server.url, model__name="m", model__kind="anthropic") as h:
+        model = h.model()
+        assert model is not None
+        assert model.reply(HI).text == "Hello."
+    assert server.requests[0].dialect == "anthropic"
+
+
+def test_the_auxiliary_model_falls_back_key_by_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAIN_KEY", "secret")
+    main = {"model__url": "https://one.example/v1", "model__name": "big", "model__api_key_env": "MAIN_KEY"}
+    with opened(home, **main) as h:
+        assert h.models.endpoint("auxiliary") == h.models.endpoint("main")
+    with opened(home, **main, auxiliary__name="small", auxiliary__timeout=5) as h:
+        where = h.models.endpoint("auxiliary")
+        assert where is not None
+        assert (where.url, where.name, where.key, where.timeout) == ("https://one.example/v1", "small", "secret", 5)
+    with opened(home, **main, auxiliary__url="http://127.0.0.1:1/v1") as h:  # another server never gets that key
+        where = h.models.endpoint("auxiliary")
+        assert where is not None
+        assert (where.name, where.key, where.section) == ("big", "", "auxiliary")
+
+
+def test_keys_come_from_the_homes_file(home: Path, server: ScriptedModel) -> None:
+    file = home / ".env"
+    file.write_text("MY_KEY=from-the-file\n", "utf-8")
+    file.chmod(0o600)
+    server.then("a", "b")
+    flags = {"model__url": server.url, "model__name": "m", "model__api_key_env": "MY_KEY"}
+    with opened(home, **flags) as h:
+        model = h.model()
+        assert model is not None
+        model.reply(HI)
+        assert "from-the-file" not in repr(model) + repr(h.models.endpoint()) + repr(h.settings)
+    assert server.requests[0].headers["authorization"] == "Bearer from-the-file"
+    file.chmod(0o640)
+    with opened(home, **flags) as h, pytest.warns(HermaWarning, match="chmod 600"):
+        h.model()
+
+
+@pytest.mark.parametrize("wrong", ["sk-abc123", "MY KEY", "K=v"])
+def test_a_key_in_the_configuration_is_refused_and_not_repeated(home: Path, wrong: str) -> None:
+    flags = {"model__url": "openai", "model__name": "m", "model__api_key_env": wrong}
+    with opened(home, **flags) as h, pytest.raises(ConfigError, match="name of a variable") as caught:
+        h.model()
+    assert wrong not in f"{caught.value} {caught.value.hint}"
+
+
+def test_nobodys_key_goes_to_an_unknown_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with opened(home, model__url="https://elsewhere.example/v1", model__name="m") as h:
+        where = h.models.endpoint()
+        assert where is not None
+        assert (where.key, where.key_variable) == ("", "")
+    with opened(home, model__url="openai", model__name="m") as h:
+        where = h.models.endpoint()
+        assert where is not None
+        assert where.key == "secret"
+
+
+def test_background_work_is_metered_whatever_the_role(home: Path, server: ScriptedModel) -> None:
+    server.then(*[Answer("x", usage=Usage(10, 5))] * 3)
+    flags = {"model__url": server.url, "model__name": "m", "prices__by_model": "m=1/10", "spend__daily_tokens": 5000}
+    with opened(home, **flags) as h:
+        for role in ("auxiliary", "main"):
+            model = h.model(role, purpose="review")
+            assert isinstance(model, MeteredModel)
+            model.reply(HI)
+        spent = h.models.spending().spent_today["review"]
+        assert (spent.calls, spent.tokens, spent.unpriced) == (2, 30, 0)
+        assert spent.usd == pytest.approx(120e-6)
+        assert h.cost().total.calls == 0  # the ledger of sessions is another book
+        tidy = h.model("auxiliary", purpose="tidy")
+        assert tidy is not None
+        with pytest.raises(SpendRefused):
+            tidy.reply(HI, max_tokens=5000)
+    assert len(server.requests) == 2
+    with opened(home, **flags) as h:
+        assert h.models.spending().total_today.calls == 2
+
+
+def test_background_work_names_its_purpose(home: Path) -> None:
+    with opened(home) as h:
+        with pytest.raises(UsageError, match="purpose"):
+            h.model("auxiliary")
+        with pytest.raises(UsageError, match="'fun' is no purpose"):
+            h.model("auxiliary", purpose="fun")
+        with pytest.raises(UsageError, match="role"):
+            h.model("third")  # type: ignore[arg-type]
+
+
+def test_trying_a_model_out(server: ScriptedModel, home: Path) -> None:
+    def script(asked: Asked) -> Answer:
+        return Answer.calling("current_time") if asked.tools else Answer("one two three", usage=Usage(5, 3), model="m2")
+
+    with ScriptedModel(script) as able, opened(home, model__url=able.url, model__name="m") as h:
+        model = h.model()
+        assert model is not None
+        found = probe(model)
+        assert (found.reachable, found.streams, found.tools, found.answered_as) == (True, True, True, "m2")
+        assert found.usage == Usage(5, 3)
+    server.then(Answer("one", says_usage=False), Answer.failing(400, "no tools here"), Answer.failing(401))
+    with opened(home, model__url=server.url, model__name="m") as h:
+        model = h.model()
+        assert model is not None
+        found = probe(model)
+        assert (found.reachable, found.streams, found.tools, found.usage) == (True, False, False, None)
+        assert "no tools here" in found.tools_error
+        found = probe(model)
+        assert (found.reachable, bool(found.error), bool(found.hint)) == (False, True, True)
