@@ -78,7 +78,7 @@ class Herma:
         """What was done before, one episode per conversation, and where the work stood."""
         from herma.wiring.episodes import episodes
 
-        return episodes(self._ground)
+        return episodes(self._ground, lambda: self.index.vectors)
 
     @part
     def facts(self) -> Facts:

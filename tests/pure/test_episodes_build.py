@@ -364,6 +364,18 @@ def test_the_key_sentence_says_what_came_of_it() -> None:
     assert key_sentence(text, 200) == "The cause was a stale lock; I fixed it."
     assert len(key_sentence("a very long line " * 100, LONGEST_RESULT)) <= LONGEST_RESULT
     assert key_sentence("", 200) == ""
+    assert key_sentence("The reader is done.\n\nNext steps:\n- now the writer", 200) == "The reader is done."
+    assert key_sentence("You're welcome! It is deployed as of today.", 200) == "It is deployed as of today."
+
+
+def test_what_is_answered_to_thanks_is_no_result() -> None:
+    made = episode_of(
+        ("user", "deploy the shop"),
+        ("assistant", "Deployed, it works."),
+        ("user", "thanks"),
+        ("assistant", "Glad to help!"),
+    )
+    assert made.result == "Deployed, it works."
 
 
 ROLES = st.sampled_from(["user", "assistant", "tool", "system"])

@@ -125,10 +125,9 @@ class Episodes:
             return None
         last = sessions[-1]
         info = replace(last, end_reason=reason or last.end_reason)
-        kept_folder, branch = self._glimpses.place_of(last.id)
         now = max(self._clock(), last.last_active)
         steps = steps_of(messages)
-        state = snapshot(messages, info, at=now, folder=folder or kept_folder, branch=branch, steps=steps)
+        state = snapshot(messages, info, at=now, folder=folder or last.folder, branch=last.branch, steps=steps)
         if state is not None:
             self._states.put_state(state)
         made = build(messages, info, steps)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herma.episodes.phrases import GAVE_UP, OBJECTION, RESULT, THANKS, TROUBLE, folded
+from herma.episodes.phrases import GAVE_UP, NEXT, OBJECTION, RESULT, THANKS, TROUBLE, Phrases, folded
 from herma.episodes.steps import Step, error_line, text_of
-from herma.episodes.task import cleaned, cut, sentences
+from herma.episodes.task import cleaned, cut, prose_of, sentences
 from herma.types import Message
 from herma.types.episodes import LONGEST_RESULT, Outcome
 
@@ -193,8 +193,13 @@ def _tells(sentence: str) -> bool:
 
 
 def result_of(messages: Sequence[Message]) -> str:
-    """The sentence that says most about what came of it, from the last reply that says anything."""
-    for message in reversed(messages):
+    """The sentence that says most about what came of it, from the last reply that says anything.
+
+    What is answered to thanks is not it.
+    """
+    content = last_word(messages) == "content"
+    end = next((at for at, one in reversed(list(enumerate(messages))) if one.role == "user"), 0) if content else None
+    for message in reversed(messages[:end]):
         if message.role == "assistant" and not _is_cut_off(message):
             found = key_sentence(text_of(message.content), LONGEST_RESULT)
             if found:
@@ -202,11 +207,23 @@ def result_of(messages: Sequence[Message]) -> str:
     return ""
 
 
+_COURTESY = Phrases(
+    "you're welcome, you are welcome, glad to help, happy to help, anytime, my pleasure, no problem, sure",
+    "of course, certainly",
+    "great question, let me know, feel free, is there anything else, gern geschehen, de rien, de nada",
+    "不客气, 不客氣, 不用谢, 很高兴, 很高興, どういたしまして, お役に立て, 천만에요, 도움이 되어",
+)
+
+
 def key_sentence(text: str, longest: int) -> str:
-    """The first sentence with a result in it, else the first that is one."""
-    plain = cleaned(text, 4_000)
-    candidates = [one for one in sentences(plain) if len(one) >= 12 or (one and ord(one[0]) > 0x2E7F and len(one) >= 4)]
-    chosen = next((one for one in candidates[:12] if folded(one) in RESULT), "") or (
-        candidates[0] if candidates else plain
-    )
-    return cut(chosen, longest)
+    """The first sentence with a result in it, else the first that is one; not courtesies, not what comes next."""
+    lines = prose_of(text)[:8_000].splitlines()
+    heading = next((at for at, line in enumerate(lines) if NEXT.match(line[:120].strip().rstrip(":："))), None)
+    said = sentences("\n".join(lines[:heading]))
+    candidates = [one for one in said if _is_sentence(one) and not _COURTESY.starts(folded(one[:60]))]
+    chosen = next((one for one in candidates[:12] if folded(one) in RESULT), "") or next(iter(candidates), "")
+    return cut(chosen or " ".join(said[:1]), longest)
+
+
+def _is_sentence(text: str) -> bool:
+    return len(text) >= (4 if ord(text[0]) > 0x2E7F else 12)

@@ -45,6 +45,11 @@ def task_of(messages: Sequence[Message]) -> tuple[str, int]:
 
 def cleaned(text: str, longest: int = LONGEST_TASK) -> str:
     """A message as a short statement: no code, tags, marks or courtesies, as many whole sentences as fit."""
+    return cut(prose_of(text), longest)
+
+
+def prose_of(text: str) -> str:
+    """The words of a message in their lines, without code, tags, marks and courtesies."""
     text = sanitize(text[:40_000])
     prose = _untagged(_CODE.sub("\n", text)).strip() or _CODE.sub(lambda m: m[0].strip("`"), text)
     prose = _BOLD.sub("", _MARKS.sub("", _LINKS.sub(r"\1", prose)))
@@ -54,7 +59,7 @@ def cleaned(text: str, longest: int = LONGEST_TASK) -> str:
         if shorter == prose or not shorter:
             break
         prose = shorter
-    return cut(prose, longest)
+    return prose
 
 
 def _untagged(text: str) -> str:

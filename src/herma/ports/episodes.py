@@ -117,7 +117,3 @@ class Glimpses(Protocol):
     def without_episode(self, limit: int, after: str, everything: bool) -> Sequence[str]:
         """Conversations that were active after their state was noted, or have none, ordered by id; or all there are."""
         ...
-
-    def place_of(self, session_id: str) -> tuple[str, str]:
-        """The folder and the branch that a session worked in; empty where nobody said."""
-        ...

@@ -36,7 +36,7 @@ def opener(
         kept,
         tools,
         clock=ground.clock,
-        metering=Metering(rows, budget=_budget(settings.context), cache_lifetime=lifetime),
+        metering=Metering(rows, budget=window_budget(settings.context), cache_lifetime=lifetime),
         model=settings.model.name,
         live_updates=settings.memory.live_updates,
         result_tokens=settings.context.tool_result_tokens,
@@ -45,7 +45,7 @@ def opener(
     )
 
 
-def _budget(settings: ContextSettings) -> Budget:
+def window_budget(settings: ContextSettings) -> Budget:
     shares = {
         "system": settings.system_share,
         "memory": settings.memory_share,

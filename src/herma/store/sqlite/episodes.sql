@@ -134,9 +134,6 @@ SELECT e.conversation, e.session_id, e.profile, e.project, e.user, e.at, e.folde
 -- sessions --
 SELECT id FROM sessions WHERE conversation = :conversation ORDER BY started, key;
 
--- place_of --
-SELECT folder, branch FROM sessions WHERE id = :id;
-
 -- without_episode --
 -- Conversations that got messages after their state was noted. Those that were delegated belong to whoever delegated.
 SELECT s.conversation

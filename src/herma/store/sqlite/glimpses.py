@@ -45,11 +45,6 @@ class SqliteGlimpses:
         rows = self._db.rows(self._sql["without_episode"], bindings)
         return [row[0] for row in rows]
 
-    def place_of(self, session_id: str) -> tuple[str, str]:
-        for folder, branch in self._db.rows(self._sql["place_of"], {"id": session_id}):
-            return folder, branch
-        return "", ""
-
     def _chosen(
         self, connection: apsw.Connection, keys: Sequence[tuple[int, str]], first: int, last: int
     ) -> list[tuple[str, Any]]:
