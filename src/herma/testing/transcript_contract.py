@@ -168,8 +168,10 @@ class TranscriptStoreContract:
         begin(stores, "a", scope=Scope(project="/w/app"), title="Fix the LOGIN", model="Big-1", usage=Usage(input=100))
         begin(stores, "b", scope=Scope(project="/w/app/sub"), archived=True, started=50.0)
         begin(stores, "c", scope=Scope(project="/w/apple", user="u"), ended=3.0, end_reason="done")
-        begin(stores, "d", parent="c", reason="delegation")
+        begin(stores, "d", parent="c", reason="delegation", provider="p", chat_type="group", folder="/w", branch="x/Y")
         say(stores, "a", "x", "y")
+        placed = stores.sessions.get(["d"])["d"]
+        assert (placed.provider, placed.chat_type, placed.folder, placed.branch) == ("p", "group", "/w", "x/Y")
         chosen: dict[str, SessionFilter] = {
             "ab": SessionFilter(project="/w/app"),
             "acd": SessionFilter(archived=False),
@@ -191,8 +193,26 @@ class TranscriptStoreContract:
             SessionFilter(search="A", exclude_sources=("x",), started_before=1.0, user="", project="/w/app"),
         ]
         assert [[one.id for one in stores.queries.matching(which)] for which in also] == [["a"]] * 4
+        for which in (SessionFilter(provider="p", chat_type="group"), SessionFilter(folder="/w", branch="y")):
+            assert [one.id for one in stores.queries.matching(which)] == ["d"]
         assert [one.id for one in stores.queries.matching(SessionFilter(started_after=50.0))] == ["b"]
         assert [one.id for one in stores.queries.matching(SessionFilter(end_reason="done"))] == ["c"]
+
+    def test_what_stands_for_others_hides_them_in_the_same_step(self, stores: TranscriptStores) -> None:
+        begin(stores, "a")
+        first, second, third = say(stores, "a", "one", "two", "three")
+        summary = [Message("user", "short", timestamp=20.0)]
+        (fourth,) = stores.messages.append("a", summary, compacts=second)
+        assert [one.id for one in stores.messages.of_session("a", hidden=False)] == [third, fourth]
+        assert [one.hidden for one in stores.messages.of_session("a", hidden=True)] == [
+            "compacted",
+            "compacted",
+            "",
+            "",
+        ]
+        assert stores.sessions.get(["a"])["a"].message_count == 2
+        with pytest.raises(KeyError):
+            stores.messages.append("nowhere", summary, compacts=first)
 
     def test_conversations_come_by_their_newest_session(self, stores: TranscriptStores) -> None:
         begin(stores, "a", "b", "c")
