@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from herma.index.embedding import packed
-from herma.index.nearness import Nearness, Shelf
+from herma.index.nearness import Nearness
+from herma.index.shelf import Shelf
 from herma.ports import Position
 from herma.ports.vectors import MESSAGE, Spot, Step, VectorRow
 from herma.store.sqlite.index_vectors import SqliteVectors
@@ -152,3 +153,76 @@ def test_8_bits_are_enough() -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     for row, vector in zip(packed(vectors), vectors, strict=True):
         assert cosine(row, vector) > 0.999
+
+
+class Forgetful:
+    """A coarse index that names the right ones, and ids that never were."""
+
+    def __init__(self, dimension: int, rows: int, sample: NDArray[np.float32]) -> None:
+        assert sample.shape == (min(rows, len(sample)), dimension)
+        self.ids: list[int] = []
+        self.rows: list[NDArray[np.float32]] = []
+
+    def add(self, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        self.ids += ids.tolist()
+        self.rows += list(vectors)
+
+    def near(self, query: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+        order = np.argsort(-(np.array(self.rows) @ query))[: min(count, 30)]
+        return np.array([*(self.ids[place] for place in order), 10**9], dtype=np.int64)
+
+
+def test_a_coarse_index_names_candidates_and_scores_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.index.coarse.COARSE_FROM", 100)
+    monkeypatch.setattr("herma.index.coarse.faiss_index", Forgetful)
+    monkeypatch.setattr("herma.index.coarse.available", lambda: True)
+    query = some(77, 1)[0]
+
+    def best(nearness: Nearness) -> list[tuple[str, float]]:
+        return [(hit.key, round(hit.score, 4)) for hit in nearness.near(query, 10, [MESSAGE], None, None)]
+
+    with store() as tables:
+        model = tables.model("m", DIMENSION, 0.0)
+        rows = packed(some(1, 300))
+        tables.put(model, Step([VectorRow(Spot(MESSAGE, n + 1), n, row) for n, row in enumerate(rows[:200])]))
+        exact = Shelf(DIMENSION)
+        nearness = Nearness(tables, "m", DIMENSION)
+        plain = best(nearness)  # all are compared while it is built
+        assert nearness._building is not None
+        nearness._building.join()
+        shelf = nearness._shelves[MESSAGE]
+        assert not shelf.lacking
+        assert best(nearness) == plain
+        monkeypatch.setattr(shelf, "scores", _only_some(shelf))
+        assert best(nearness) == plain
+        tables.put(model, Step([VectorRow(Spot(MESSAGE, n + 1), n, row) for n, row in enumerate(rows) if n >= 270]))
+        tables.put(model, Step(stale=[int(key) for key, _ in plain[:5]]))  # some are added, the best are removed
+        monkeypatch.undo()
+        found = best(nearness)
+        numbers = [n for n in (*range(200), *range(270, 300)) if str(n + 1) not in {key for key, _ in plain[:5]}]
+        stored = np.frombuffer(b"".join(rows[n] for n in numbers), dtype=np.int8).reshape(-1, DIMENSION)
+        exact.add(numbers, [n + 1 for n in numbers], [0] * len(numbers), stored)
+        unit = query / np.linalg.norm(query)
+        assert found == [(str(key), round(score, 4)) for key, _, score in exact.best(unit, 10, None)]
+
+
+def _only_some(shelf: Shelf) -> object:
+    """Fails where all rows are compared after all."""
+    scores = shelf.scores
+
+    def watched(query: NDArray[np.float32], rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        assert rows is not None
+        return scores(query, rows)
+
+    return watched
+
+
+def test_without_it_the_note_says_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.index.coarse.COARSE_FROM", 1)
+    monkeypatch.setattr("herma.index.coarse.available", lambda: False)
+    with store() as tables:
+        model = tables.model("m", DIMENSION, 0.0)
+        tables.put(model, Step([VectorRow(Spot(MESSAGE, 1), 1, packed(some(1, 1))[0])]))
+        nearness = Nearness(tables, "m", DIMENSION)
+        assert len(nearness.near(some(2, 1)[0], 3, [MESSAGE], None, None)) == 1
+        assert "herma[ann]" in nearness.note()

@@ -1,8 +1,6 @@
-"""Vectors in memory, and the nearest of them by looking at all: read once, then only what was added or removed.
+"""Vectors in memory: read once, then only what was added or removed.
 
-A row stays in 8-bit numbers, and a block of rows at a time becomes floats in a buffer that fits the processor's cache:
-that is a quarter of the memory of floats, and as fast, because memory is what takes the time. A block is also small
-enough that no BLAS spreads it over threads, which on a busy machine costs more than it brings.
+Who reads them is `VectorReader`; how they are compared is `shelf`.
 """
 
 from __future__ import annotations
@@ -11,6 +9,8 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from herma.index import coarse
+from herma.index.shelf import Shelf
 from herma.ports.vectors import MESSAGE, Loaded, Near, VectorReader
 
 if TYPE_CHECKING:
@@ -19,124 +19,8 @@ if TYPE_CHECKING:
 
     from herma.ports.vectors import Vector
 
-BLOCK_NUMBERS = 393_216
-"""Numbers in a block: 1.5 MB of floats."""
 LOAD = 16_384
 """Vectors that are read at a time: nothing that is written has to wait for longer."""
-_GROWTH = 1.25
-_FEW = 0.2
-"""Share of the rows up to which it is cheaper to pick them out first."""
-
-
-class Shelf:
-    """Vectors of one kind. `keys` are numbers of messages, or places in `names` for other kinds."""
-
-    def __init__(self, dimension: int) -> None:
-        import numpy as np
-
-        self.rows = 0
-        self.names: list[tuple[str, str]] = []
-        self._vectors: NDArray[np.int8] = np.empty((0, dimension), dtype=np.int8)
-        self._ids: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._keys: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._sessions: NDArray[np.int32] = np.empty(0, dtype=np.int32)
-        self._lengths: NDArray[np.float32] = np.empty(0, dtype=np.float32)
-        self._buffer = np.empty((max(1, BLOCK_NUMBERS // dimension), dimension), dtype=np.float32)
-
-    def add(self, ids: Sequence[int], keys: Any, sessions: Sequence[int], vectors: NDArray[np.int8]) -> None:
-        import numpy as np
-
-        end = self.rows + len(ids)
-        self.reserve(end)
-        self._ids[self.rows : end] = ids
-        self._keys[self.rows : end] = keys
-        self._sessions[self.rows : end] = sessions
-        self._vectors[self.rows : end] = vectors
-        for start in range(self.rows, end, len(self._buffer)):
-            upto = min(end, start + len(self._buffer))
-            rows = self._floats(slice(start, upto), upto - start)
-            self._lengths[start:upto] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        self._lengths[self.rows : end][self._lengths[self.rows : end] == 0] = np.inf
-        self.rows = end
-
-    def remove(self, ids: NDArray[np.int64]) -> None:
-        """Rows from the end take the places of what goes."""
-        import numpy as np
-
-        going = np.isin(self._ids[: self.rows], ids)
-        left = self.rows - int(going.sum())
-        holes, movers = np.flatnonzero(going[:left]), left + np.flatnonzero(~going[left:])
-        for column in (self._ids, self._keys, self._sessions, self._lengths, self._vectors):
-            column[holes] = column[movers]
-        self.rows = left
-
-    def scores(self, query: Vector, rows: NDArray[np.int64] | None = None) -> Vector:
-        """Cosines with all rows, or with these."""
-        import numpy as np
-
-        count = self.rows if rows is None else len(rows)
-        found: Vector = np.empty(count, dtype=np.float32)
-        for start in range(0, count, len(self._buffer)):
-            end = min(count, start + len(self._buffer))
-            block = self._floats(slice(start, end) if rows is None else rows[start:end], end - start)
-            np.dot(block, query, out=found[start:end])
-        found /= self._lengths[: self.rows] if rows is None else self._lengths[rows]
-        return found
-
-    def rows_of(self, keys: Collection[int]) -> NDArray[np.int64]:
-        import numpy as np
-
-        wanted = np.fromiter(keys, dtype=np.int64, count=len(keys))
-        return np.flatnonzero(np.isin(self._keys[: self.rows], wanted))
-
-    def best(self, query: Vector, k: int, rows: NDArray[np.int64] | None) -> list[tuple[int, int, float]]:
-        """The best `k` keys as (key, session, cosine), each with its best part; only in these rows."""
-        if rows is None or len(rows) > _FEW * self.rows:
-            scores = self.scores(query)
-            scores = scores if rows is None else scores[rows]
-        else:
-            scores = self.scores(query, rows)
-        looked_at = 2 * k + 16
-        while True:
-            top = _top(scores, looked_at)
-            places = top if rows is None else rows[top]
-            found: dict[int, tuple[int, float]] = {}
-            columns = (self._keys[places], self._sessions[places], scores[top])
-            for key, session, score in zip(*(column.tolist() for column in columns), strict=True):
-                if key not in found:
-                    found[key] = (session, score)
-                    if len(found) == k:
-                        break
-            if len(found) == k or looked_at >= len(scores):
-                return [(key, session, score) for key, (session, score) in found.items()]
-            looked_at *= 4
-
-    def of_keys(self, query: Vector, keys: Collection[int]) -> dict[int, float]:
-        rows = self.rows_of(keys)
-        found: dict[int, float] = {}
-        for key, score in zip(self._keys[rows].tolist(), self.scores(query, rows).tolist(), strict=True):
-            found[key] = max(score, found.get(key, -1.0))
-        return found
-
-    def _floats(self, rows: slice | NDArray[np.int64], count: int) -> Vector:
-        import numpy as np
-
-        block = self._buffer[:count]
-        np.copyto(block, self._vectors[rows])
-        return block
-
-    def reserve(self, rows: int) -> None:
-        """Have room for so many, and some more where it has grown before."""
-        import numpy as np
-
-        if rows <= len(self._ids):
-            return
-        room = rows if not self.rows else max(rows, int(len(self._ids) * _GROWTH) + 64)
-        for name in ("_ids", "_keys", "_sessions", "_lengths", "_vectors"):
-            old = getattr(self, name)
-            new = np.empty((room, *old.shape[1:]), dtype=old.dtype)
-            new[: self.rows] = old[: self.rows]
-            setattr(self, name, new)
 
 
 class Nearness:
@@ -146,6 +30,7 @@ class Nearness:
         self.name, self.dimension = name, dimension
         self._reader = reader
         self._mutex = threading.Lock()
+        self._building: threading.Thread | None = None
         self._begin()
 
     def near(
@@ -214,6 +99,23 @@ class Nearness:
             self._load(1, messages=False)
             self._sessions |= self._reader.sessions(max(self._sessions))
         self._changed = changed
+        self._coarsen()
+
+    def _coarsen(self) -> None:
+        """Where there are very many, build what makes them quick, aside."""
+        building = self._building is not None and self._building.is_alive()
+        for shelf in self._shelves.values():
+            if shelf.rows >= coarse.COARSE_FROM and not building and coarse.available() and shelf.lacking:
+                building = True
+                work = (coarse.faiss_index, self._mutex)
+                self._building = threading.Thread(target=shelf.cover, args=work, name="herma-near", daemon=True)
+                self._building.start()
+
+    def note(self) -> str:
+        """What would make it faster, if anything would."""
+        if self.rows < coarse.COARSE_FROM or coarse.available():
+            return ""
+        return f"{self.rows:,} were compared one by one; pip install 'herma[ann]' makes that faster."
 
     def _load(self, which: int, *, messages: bool) -> None:
         import numpy as np
@@ -278,15 +180,3 @@ def _unit(query: Vector) -> Vector:
     given = np.ascontiguousarray(query, dtype=np.float32).reshape(-1)
     length = float(np.linalg.norm(given))
     return given / np.float32(length) if length else given
-
-
-def _top(scores: Vector, count: int) -> NDArray[np.int64]:
-    """Places of the highest scores, best first; of equals the later row."""
-    import numpy as np
-
-    if count < len(scores):
-        places = np.argpartition(scores, len(scores) - count)[len(scores) - count :]
-    else:
-        places = np.arange(len(scores))
-    order: NDArray[np.int64] = places[np.lexsort((-places, -scores[places]))]
-    return order

@@ -104,7 +104,7 @@ class Vectors:
         except (IndexUnusable, StoreBusy) as error:
             self._nearness = None
             return Nearest((), (f"vectors: they cannot be read ({error}).",))
-        return Nearest(tuple(hits), self._notes())
+        return Nearest(tuple(hits), self._notes(nearness.note()))
 
     def scores(self, query: str | Vector, message_ids: Sequence[int]) -> Mapping[int, float]:
         """The cosine for each of these messages that has a vector."""
@@ -312,10 +312,10 @@ class Vectors:
             self._nearness = Nearness(self._store, guest.name, dimension)
         return self._nearness, vector, ""
 
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self, slow: str) -> tuple[str, ...]:
         state = self.state()
         if state.coverage < 1.0:
             if time.monotonic() - self._born > LONG_LIVED:
                 self._background.begin()
             return (f"vectors: {state.left:,} of {state.done + state.left:,} messages are not embedded yet.",)
-        return ()
+        return (f"vectors: {slow}",) if slow else ()
