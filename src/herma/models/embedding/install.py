@@ -1,8 +1,8 @@
 """Installing a model: its files are found, checked, turned into what the runners read, and put in place in one step.
 
 Everything happens in a folder beside the final one, which gets its name only when it is complete: there is never half
-a model, and of two installations at once either may win. Files that were found and checked are kept until the end, so
-that an installation that was interrupted goes on where it stopped.
+a model. Of two processes one waits for the other. Files that were found and checked are kept until the end, so that an
+installation that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import mmap
 import os
 import shutil
 import tempfile
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from herma.errors import EmbedderError, StoreError
 from herma.models.embedding import sources
-from herma.models.embedding.catalogue import RECIPES, Part, Recipe, e5_tensors
+from herma.models.embedding.catalogue import RECIPES, Part, Recipe
 from herma.models.embedding.folder import GRAPH, MANIFEST, WEIGHTS
+from herma.models.embedding.turns import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +31,7 @@ PARTS = ".parts"  # in the models' folder: files found so far, by their hash
 _UNFINISHED = ".unfinished-"
 _OLD = ".old-"
 LICENCE = "LICENCES.txt"
+_PATIENCE = 1800.0  # seconds for somebody else's installation
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,37 +81,54 @@ def install(
 
     One that is there already stays, unless it is damaged or `again` is said. `report(step, done, total)` in bytes.
     """
-    there = look(folder, recipe.name)
-    if there is not None and there.whole and there.revision == recipe.revision and not again:
+    there = _current(recipe, folder)
+    if there is not None and not again:
         return there
     _need_numpy()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _need_room(folder, recipe)
-        _sweep(folder)
-        parts = {part.name: _found(part, folder, given, report) for part in recipe.parts}
-        _put_in_place(recipe, parts, folder, report)
-        shutil.rmtree(folder / PARTS, ignore_errors=True)
+        with my_turn(folder, _PATIENCE, lambda: report("Waiting for another installation", 0, None)):
+            there = _current(recipe, folder)  # somebody else may have installed it meanwhile
+            if there is not None and not again:
+                return there
+            _need_room(folder, recipe)
+            _sweep(folder)
+            parts = {part.name: _found(part, folder, given, report) for part in recipe.parts}
+            _put_in_place(recipe, parts, folder, report)
+            shutil.rmtree(folder / PARTS, ignore_errors=True)
+            done = _current(recipe, folder)
     except OSError as exc:
         raise _disk_trouble(exc, folder) from exc
-    done = look(folder, recipe.name)
-    if done is None or not done.whole:
+    if done is None:
         raise StoreError(f"{recipe.name} was installed in {folder}, but is not there now.")
-    return Installed(done.name, done.folder, done.size, done.revision, whole=True, new=True)
+    return replace(done, new=True)
+
+
+def _current(recipe: Recipe, folder: Path) -> Installed | None:
+    """The model if it is there, whole, and what the recipe makes today."""
+    there = look(folder, recipe.name)
+    return there if there is not None and there.whole and there.revision == recipe.revision else None
 
 
 def remove(name: str, folder: Path) -> Installed | None:
     """Take a model away; → what it was, or None when there is none."""
-    there = look(folder, name)
-    if there is None:
+    if look(folder, name) is None:
         return None
     try:
-        going = Path(tempfile.mkdtemp(prefix=_OLD, dir=folder))
-        (folder / name).rename(going / name)  # at once for everybody, however long the deletion takes
-        shutil.rmtree(going)
+        with my_turn(folder, _PATIENCE):
+            there = look(folder, name)
+            if there is not None:
+                _take_away(folder / name)
     except OSError as exc:
         raise _disk_trouble(exc, folder) from exc
     return there
+
+
+def _take_away(place: Path) -> None:
+    """Delete a model: gone at once for everybody, however long the deletion takes."""
+    going = Path(tempfile.mkdtemp(prefix=_OLD, dir=place.parent))
+    place.rename(going / place.name)
+    shutil.rmtree(going)
 
 
 # ── the files ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -168,17 +186,9 @@ def _put_in_place(
         _write(recipe, parts, made)
         place = folder / recipe.name
         if place.exists():
-            old = Path(tempfile.mkdtemp(prefix=_OLD, dir=folder))
-            with suppress(FileNotFoundError):  # somebody else took it away
-                place.rename(old / recipe.name)
-            shutil.rmtree(old, ignore_errors=True)
+            _take_away(place)
         made.chmod(0o755)
-        try:
-            made.rename(place)
-        except OSError as exc:
-            there = look(folder, recipe.name)
-            if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES) or there is None or not there.whole:
-                raise  # otherwise somebody else was quicker, with the same
+        made.rename(place)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -192,7 +202,7 @@ def _write(recipe: Recipe, parts: dict[str, Path], made: Path) -> None:
     from herma.models.embedding.safetensors import write_tensors
 
     with parts[recipe.weights.name].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        tensors = {name: np.array(tensor) for name, tensor in e5_tensors(data).items()}
+        tensors = {name: np.array(tensor) for name, tensor in recipe.tensors(data).items()}
     bert = assemble(tensors, heads=recipe.heads)
     (made / GRAPH).write_bytes(compose(bert))
     halves: dict[str, Any] = {name: np.ascontiguousarray(tensor, np.float16) for name, tensor in tensors.items()}
@@ -249,14 +259,10 @@ def _need_room(folder: Path, recipe: Recipe) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Throw away what killed installations left behind, once it is a day old: a younger one may be at work."""
-    import time
-
+    """Throw away what killed installations left behind."""
     for path in folder.iterdir():
         if path.name.startswith((_UNFINISHED, _OLD)):
-            with suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > 86_400:
-                    shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _disk_trouble(error: OSError, folder: Path) -> StoreError:

