@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from herma.providers.roster import Providers
     from herma.recall.search import Level, Searcher, Sort
     from herma.session import Session
+    from herma.skills import SkillLibrary
     from herma.store.sqlite.calls import SqliteCalls
     from herma.tools import Tools
     from herma.transcript import Transcripts
@@ -88,11 +89,18 @@ class Herma:
         return facts(self._ground, lambda: self.memory)
 
     @part
+    def skills(self) -> SkillLibrary:
+        """Written procedures: SKILL.md files, found for a task, and known by how they did."""
+        from herma.wiring.skills import skill_library
+
+        return skill_library(self._ground, lambda: self.index.vectors)
+
+    @part
     def tools(self) -> Tools:
         """What a model may call."""
         from herma.wiring.tools import tools
 
-        return tools(self._ground, self.memory, self.transcripts, self._searcher)
+        return tools(self._ground, self.memory, self.transcripts, self._searcher, self.skills)
 
     @part
     def providers(self) -> Providers:
@@ -126,6 +134,7 @@ class Herma:
         from herma.wiring.episodes import with_episodes
         from herma.wiring.providers import with_provider
         from herma.wiring.sessions import opener
+        from herma.wiring.skills import with_skills
 
         return opener(
             self._ground,
@@ -135,6 +144,7 @@ class Herma:
             self._calls,
             written=self.index.written,
             invite=together(
+                with_skills(self._ground, lambda: self.skills),
                 with_episodes(self._ground, lambda: self.episodes),
                 with_provider(self._ground, lambda: self.providers, self.tools.names),
             ),

@@ -31,6 +31,7 @@ from herma.settings import (
     ProviderSettings,
     RetentionSettings,
     SearchSettings,
+    SkillSettings,
     SpendSettings,
     StoreSettings,
 )
@@ -84,6 +85,7 @@ class Settings:
     prices: PriceSettings = field(default_factory=PriceSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
+    skills: SkillSettings = field(default_factory=SkillSettings)
     compression: CompressionSettings = field(default_factory=CompressionSettings)
     episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -187,3 +187,17 @@ class CompressionSettings:
     in_place: bool = option(False, "Keep the session's id instead of going on in a new session.")
     on_failure: str = option("extract", "When no model can summarise: extract (own words of the talk) or abort.")
     deadline: float = option(90.0, "Seconds that a summary by a model may take.", low=1, high=3600)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillSettings:
+    """Written procedures that agents follow and improve."""
+
+    write_approval: bool = option(False, "Hold writes of agents to skills in the inbox until a person approves them.")
+    external_dirs: str = option("", "Folders with more skills, which are only read, separated by commas.")
+    index_tokens: int = option(
+        1500, "Tokens that the list of skills in the prompt may take; 0: no list.", low=0, high=100_000
+    )
+    tools: str = option(
+        "", "The tools that agents have, separated by commas; empty: unknown, and no skill is held back for want of one."
+    )

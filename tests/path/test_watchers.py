@@ -346,9 +346,10 @@ def test_tools_come_along(home: Path) -> None:
     echo = Tool("echo", "Says it.", {"type": "object", "properties": {}}, lambda arguments, _: {"said": arguments})
     with Herma.open(home) as h:
         taken = replace(echo, name="memory")
+        own = h.tools.names()
         h._opener._invite = lambda view, rehearsal: Company(tools=[echo, taken])
         with h.session() as session:
-            assert [tool["function"]["name"] for tool in session.tools] == ["memory", "session_search", "echo"]
+            assert [tool["function"]["name"] for tool in session.tools] == [*own, "echo"]
             assert json.loads(session.call_tool("echo", {"a": 1})) == {"said": {"a": 1}}
             assert "error" in json.loads(session.call_tool("memory", {}))
-        assert h.tools.names() == ("memory", "session_search")
+        assert h.tools.names() == own

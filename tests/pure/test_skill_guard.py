@@ -70,6 +70,7 @@ def test_what_no_skill_should_do_is_dangerous(rule: str, line: str) -> None:
     found = next(finding for finding in report.findings if finding.rule == rule)
     assert (found.line, found.file, found.severity) == (4, "SKILL.md", "critical")
     assert look(line, "scripts/run.sh").verdict == "dangerous"
+    assert look(f"Then run `{line}` at once.").verdict == "dangerous"
 
 
 @pytest.mark.parametrize(("rule", "line"), [(rule, line) for rule, lines in CAUTION.items() for line in lines])

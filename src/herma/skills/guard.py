@@ -39,7 +39,7 @@ _KNOWN_INSTALLERS = re.compile(
 )
 """Installers that their makers document in this form: said, but no reason for caution."""
 _SOUGHT = re.compile(r"\bgrep\b[^\n|;'\"]{0,60}['\"][^'\"]{0,120}$")
-_QUOTES = tuple("\"'`“”‘’«»")
+_QUOTES = tuple("\"'“”‘’«»")
 _PLACEHOLDER_KEY = re.compile(r"AAAA\.\.\.|<[\w -]{1,40}>|YOUR[_ ]", re.IGNORECASE)
 _CHARACTERS = ("lookalike_letters", "tag_character", "invisible_character", "control_character", "credential")
 
@@ -110,7 +110,8 @@ def _by_scan(file: SkillFile) -> Iterator[SkillFinding]:
 
 
 def _is_mention(text: str, start: int, end: int) -> bool:
-    """Whether prose only speaks of it: warns of it just before, quotes nothing but it, or looks for it."""
+    """Whether prose only speaks of it: warns of it just before, quotes nothing but it, or looks for it. Backticks are
+    no such quotes: what stands in them is meant to be run."""
     before = text[max(0, start - 160) : start]
     line = before[before.rfind("\n") + 1 :]
     quoted = before[-1:] in _QUOTES and text[end : end + 3].lstrip(".,;!?…")[:1] in _QUOTES

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from herma.curated import MemoryStore
 from herma.recall.search import Searcher
+from herma.skills import SkillLibrary
 from herma.tools import Tools
 from herma.tools.memory import memory_tool
 from herma.tools.session_search import session_search_tool
+from herma.tools.skill_manage import skill_manage_tool
+from herma.tools.skills import skill_view_tool, skills_list_tool
 from herma.transcript import Transcripts
 from herma.wiring.ground import Ground
 
 
-def tools(ground: Ground, memory: MemoryStore, kept: Transcripts, searcher: Searcher) -> Tools:
-    return Tools([memory_tool(memory), session_search_tool(searcher, kept)], alive=ground.alive)
+def tools(
+    ground: Ground, memory: MemoryStore, kept: Transcripts, searcher: Searcher, skills: SkillLibrary
+) -> Tools:
+    everything = [
+        memory_tool(memory),
+        session_search_tool(searcher, kept),
+        skills_list_tool(skills),
+        skill_view_tool(skills),
+        skill_manage_tool(skills),
+    ]
+    return Tools(everything, alive=ground.alive)

@@ -1,0 +1,386 @@
+"""Skills as everybody uses them: tools, command line, curator and dashboard all come through here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from herma.errors import StoreError, UsageError
+from herma.ports.skills import ArchivedSkill, Counted, Shelf, SkillHistory, SkillInbox, SkillUsageRows, SkillWriting
+from herma.skills.catalogue import Catalogue
+from herma.skills.compose import compose
+from herma.skills.fill import Filled, MissingParameters, fill
+from herma.skills.find import SkillFinder
+from herma.skills.guard import decide, inspect
+from herma.skills.inbox import SkillApprovals
+from herma.skills.incoming import Incoming, read_incoming
+from herma.skills.undo import Undoing
+from herma.skills.writer import SkillWriter
+from herma.types import (
+    SKILL_STATES,
+    Author,
+    CreateSkill,
+    DeleteSkill,
+    EditSkill,
+    PatchSkill,
+    RemoveSkillFile,
+    Skill,
+    SkillChange,
+    SkillFile,
+    SkillMatches,
+    SkillOffer,
+    SkillOp,
+    SkillOutcome,
+    SkillPending,
+    SkillRefused,
+    SkillReport,
+    SkillState,
+    SkillUsage,
+    Trust,
+    UnreadableSkill,
+    Who,
+    WriteSkillFile,
+)
+
+BY_USER = Author()
+
+
+@dataclass(frozen=True, slots=True)
+class SkillView:
+    """A skill as it is read: its whole SKILL.md, its files, how it is offered, and what the scanner says of it.
+
+    `withheld` says why its text must not reach a model; the text is empty then.
+    """
+
+    skill: Skill
+    text: str
+    files: tuple[SkillFile, ...]
+    offer: SkillOffer
+    report: SkillReport
+    usage: SkillUsage
+    where: str
+    withheld: str = ""
+
+
+class SkillLibrary:
+    """The skills of one home, and of the folders that it reads besides."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        writing: SkillWriting,
+        history: SkillHistory,
+        inbox: SkillInbox,
+        usage: SkillUsageRows,
+        finder: SkillFinder,
+        *,
+        clock: Callable[[], float],
+        write_approval: bool = False,
+        inbox_days: float = 30,
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._catalogue = catalogue
+        self._history = history
+        self._usage = usage
+        self._finder = finder
+        self._clock = clock
+        self._write_approval = write_approval
+        self._alive = alive
+        self._writer = SkillWriter(catalogue, writing, usage, clock)
+        self._approvals = SkillApprovals(inbox, self._writer, days=inbox_days, clock=clock)
+        self._undoing = Undoing(catalogue, history, self._writer)
+
+    # ── reading ──
+
+    def list(
+        self, category: str | None = None, *, everything: bool = False, tools: Collection[str] | None = None
+    ) -> list[Skill]:
+        """The skills that can be used here, by category and name; `everything` lists the others too."""
+        self._alive()
+        skills = [s for s in self._catalogue.shelf().skills if everything or self._catalogue.offer(s, tools).offered]
+        wanted = [s for s in skills if category is None or s.category == category]
+        return sorted(wanted, key=lambda skill: (skill.category, skill.name, skill.path))
+
+    def shelf(self) -> Shelf:
+        """Everything that was found, refused files included."""
+        self._alive()
+        return self._catalogue.shelf()
+
+    def refused(self) -> Sequence[UnreadableSkill]:
+        """Files that are no skills, and why."""
+        return self.shelf().refused
+
+    def resolve(self, name: str) -> Skill | SkillRefused:
+        """The skill of this name or path, or why there is not exactly one."""
+        self._alive()
+        return self._catalogue.resolve(name)
+
+    def get(self, name: str) -> Skill:
+        """The skill of this name or path; an error when there is not exactly one."""
+        found = self.resolve(name)
+        if isinstance(found, SkillRefused):
+            raise UsageError(found.message, hint="`herma skills list` shows them.")
+        return found
+
+    def view(self, name: str) -> SkillView:
+        """A skill with everything that belongs to it. Counts nothing; see `record`."""
+        skill = self.get(name)
+        data = self._catalogue.folders.read(skill, "SKILL.md") or b""
+        text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+        report = self._catalogue.report(skill, text)
+        usage = self._catalogue.usage_of(skill)
+        withheld = ""
+        if report.verdict == "dangerous" and usage.vouched != skill.hash:
+            first = report.findings[0]
+            withheld = f"the scanner calls it dangerous (rule {first.rule}, line {first.line}: it {first.why})"
+        return SkillView(
+            skill,
+            "" if withheld else text,
+            tuple(self._catalogue.folders.files(skill, texts=False)),
+            self._catalogue.offer(skill),
+            report,
+            usage,
+            self._catalogue.folders.where(skill),
+            withheld,
+        )
+
+    def read_file(self, name: str, file: str) -> bytes | None:
+        """One file of a skill; None when there is none."""
+        return self._catalogue.folders.read(self.get(name), file)
+
+    def files(self, name: str) -> Sequence[SkillFile]:
+        """The files of a skill with their texts, as the scanner reads them."""
+        return self._catalogue.folders.files(self.get(name))
+
+    def offer(self, skill: Skill, tools: Collection[str] | None = None) -> SkillOffer:
+        """Whether it can be used here, and if not, why."""
+        return self._catalogue.offer(skill, tools)
+
+    def find(self, task: str, limit: int = 5, *, tools: Sequence[str] | None = None) -> SkillMatches:
+        """The skills that fit a task, best first, with reasons; or none, with the reason for that."""
+        self._alive()
+        return self._finder.find(task, limit=limit, tools=tools)
+
+    def fill(self, name: str, **values: object) -> Filled:
+        """A skill's code template with its parameters put in. Nothing is run."""
+        skill = self.get(name)
+        if not skill.template:
+            raise UsageError(f"{skill.name} has no template.", hint=f"`herma skills show {skill.name}` shows it.")
+        filled = fill(skill.template, skill.parameters, values)
+        if isinstance(filled, MissingParameters):
+            names = ", ".join(filled.names)
+            raise UsageError(f"The template of {skill.name} needs a value for {names}.", hint=f"Give: {names}.")
+        return filled
+
+    # ── writing ──
+
+    def apply(self, op: SkillOp, *, author: Author = BY_USER, reason: str = "", trust: bool = False) -> SkillOutcome:
+        """Carry out one operation. When it returns `SkillWritten`, it is on disk.
+
+        `trust` stores a text although the scanner calls it dangerous; only a person may say so.
+        """
+        self._alive()
+        if trust and author.who is not Who.USER:
+            raise UsageError("Only a person can vouch for a text that the scanner objects to.")
+        if not author.origin.trusted or (self._write_approval and author.who is not Who.USER):
+            return self._approvals.stage(op, author, reason)
+        return self._writer.write(op, author, reason, trust=trust)
+
+    def create(
+        self,
+        skill: Skill | str,
+        content: str = "",
+        *,
+        category: str = "",
+        despite_similar: bool = False,
+        author: Author = BY_USER,
+        reason: str = "",
+        trust: bool = False,
+    ) -> SkillOutcome:
+        """Write a new skill: a `Skill`, or its name and the whole text of its SKILL.md."""
+        name, text = (skill.name, compose(skill)) if isinstance(skill, Skill) else (skill, content)
+        where = category or (skill.category if isinstance(skill, Skill) else "")
+        op = CreateSkill(name, text, where, despite_similar)
+        return self.apply(op, author=author, reason=reason, trust=trust)
+
+    def edit(
+        self, name: str, content: str, *, author: Author = BY_USER, reason: str = "", trust: bool = False
+    ) -> SkillOutcome:
+        """Replace the whole SKILL.md."""
+        return self.apply(EditSkill(name, content), author=author, reason=reason, trust=trust)
+
+    def patch(
+        self,
+        name: str,
+        old: str,
+        new: str,
+        *,
+        file: str = "SKILL.md",
+        replace_all: bool = False,
+        author: Author = BY_USER,
+        reason: str = "",
+        trust: bool = False,
+    ) -> SkillOutcome:
+        """Replace one passage of a file."""
+        return self.apply(PatchSkill(name, old, new, file, replace_all), author=author, reason=reason, trust=trust)
+
+    def delete(self, name: str, *, absorbed_into: str = "", author: Author = BY_USER, reason: str = "") -> SkillOutcome:
+        """Move a skill to the archive."""
+        return self.apply(DeleteSkill(name, absorbed_into), author=author, reason=reason)
+
+    def write_file(
+        self, name: str, file: str, content: str, *, author: Author = BY_USER, reason: str = "", trust: bool = False
+    ) -> SkillOutcome:
+        """Write a file under references/, templates/, scripts/ or assets/."""
+        return self.apply(WriteSkillFile(name, file, content), author=author, reason=reason, trust=trust)
+
+    def remove_file(self, name: str, file: str, *, author: Author = BY_USER, reason: str = "") -> SkillOutcome:
+        return self.apply(RemoveSkillFile(name, file), author=author, reason=reason)
+
+    # ── archive ──
+
+    def archive(self, name: str, *, author: Author = BY_USER, reason: str = "") -> SkillOutcome:
+        """Move a skill to the archive, from where `restore` brings it back. For people and the curator."""
+        skill = self.get(name)
+        if skill.external:
+            raise UsageError(f"{skill.name} lies in {skill.root}, which is only read.")
+        if self._catalogue.usage_of(skill).pinned:
+            raise UsageError(f"{skill.name} is pinned.", hint=f"herma skills unpin {skill.name}")
+        return self._writer.archive(skill, author, reason)
+
+    def archived(self) -> Sequence[ArchivedSkill]:
+        """What lies in the archive."""
+        self._alive()
+        return self._catalogue.folders.archived()
+
+    def restore(self, name: str, *, author: Author = BY_USER, reason: str = "") -> SkillOutcome:
+        """Bring a skill back from the archive: by its name, or by its folder there when it was archived twice."""
+        kept = [k for k in self.archived() if name in (k.name, k.folder, k.folder.removeprefix(".archive/"))]
+        exact = [k for k in kept if k.folder.removeprefix(".archive/") == name]
+        if len(exact) == 1:
+            kept = exact
+        if not kept:
+            raise UsageError(f"{name!r} is not in the archive.", hint="`herma skills archive --list` shows it.")
+        if len(kept) > 1:
+            folders = ", ".join(k.folder.removeprefix(".archive/") for k in kept)
+            raise UsageError(f"{name!r} is in the archive {len(kept)} times: {folders}.", hint="Say which.")
+        return self._writer.restore(kept[0], author, reason)
+
+    # ── from outside ──
+
+    def scan(self, files: Sequence[SkillFile]) -> SkillReport:
+        """What the scanner says of these files."""
+        return inspect(files)
+
+    def install(
+        self,
+        incoming: Incoming,
+        *,
+        trust: Trust = "community",
+        category: str = "",
+        name: str = "",
+        force: bool = False,
+        author: Author = BY_USER,
+    ) -> tuple[SkillOutcome, SkillReport]:
+        """Take a skill in from outside, if the policy for its origin lets it."""
+        self._alive()
+        report = inspect(incoming.described())
+        skill = read_incoming(incoming, category, name)
+        if isinstance(skill, SkillRefused):
+            return skill, report
+        decision = decide(report.verdict, trust, force=force)
+        if decision != "allow":
+            message = f"{skill.name} is not installed: the scanner says {report.verdict}, and it comes from {trust}."
+            return SkillRefused(name=skill.name, kind="blocked", message=message), report
+        taken = next((s.path for s in self.shelf().skills if s.name.casefold() == skill.name.casefold()), None)
+        if taken is not None:
+            message = f"A skill of this name is there already ({taken}); archive it first, or give another name."
+            return SkillRefused(name=skill.name, kind="exists", message=message, matches=(taken,)), report
+        reason = f"from {incoming.source}; scanner: {report.verdict}"
+        return self._writer.take_in(skill, incoming.files, author, reason, incoming.source), report
+
+    # ── history and decisions ──
+
+    def history(self, name: str | None = None, *, limit: int | None = None) -> Sequence[SkillChange]:
+        """What happened to skills, newest first. Edits made by hand are recorded on the way."""
+        self._alive()
+        self.settle()
+        return self._history.changes(name, limit=limit)
+
+    def change(self, change_id: int) -> SkillChange | None:
+        self._alive()
+        return self._history.change(change_id)
+
+    def undo(self, change_id: int | None = None, *, name: str | None = None, author: Author = BY_USER) -> SkillOutcome:
+        """Take back the newest change that still stands (of one skill, if named), or the one given."""
+        self._alive()
+        self.settle()
+        return self._undoing.undo(change_id, name, author)
+
+    def settle(self) -> None:
+        """Record edits by hand where the home can be written; a read-only home has a history all the same."""
+        if not self._history.changes(limit=1):
+            return
+        try:
+            self._writer.settle()
+        except StoreError:
+            return
+
+    def pending(self) -> Sequence[SkillPending]:
+        """Writes that wait for a person, oldest first."""
+        self._alive()
+        return self._approvals.list()
+
+    def approve(self, pending_id: int, *, by: Author = BY_USER) -> SkillOutcome:
+        self._alive()
+        return self._approvals.approve(pending_id, by=by)
+
+    def reject(self, pending_id: int, *, by: Author = BY_USER) -> SkillPending:
+        self._alive()
+        return self._approvals.reject(pending_id, by=by)
+
+    # ── how they do ──
+
+    def usage(self, name: str | None = None) -> Mapping[str, SkillUsage]:
+        """What is known about the use of skills: of all, or of one."""
+        self._alive()
+        known = self._catalogue.usage()
+        if name is None:
+            return known
+        skill = self.get(name)
+        return {skill.name: self._catalogue.usage_of(skill)}
+
+    def record(self, name: str, success: bool | None = None) -> SkillUsage:
+        """A skill was used, and whether it did its work."""
+        skill = self.get(name)
+        counted = Counted(uses=1, successes=int(success is True), failures=int(success is False), resolves=True)
+        return self._usage.count(skill.name, counted, self._clock())
+
+    def viewed(self, skill: Skill, *, used: bool = True) -> None:
+        """An agent read a skill: that is a use, unless it read one of its files only."""
+        self._usage.count(skill.name, Counted(uses=int(used), views=1), self._clock())
+
+    def pin(self, name: str, *, pinned: bool = True) -> SkillUsage:
+        """Protect a skill from agents and from the curator; or no longer."""
+        return self._put(name, pinned=pinned)
+
+    def unpin(self, name: str) -> SkillUsage:
+        return self.pin(name, pinned=False)
+
+    def set_state(self, name: str, state: SkillState) -> SkillUsage:
+        """Say how healthy a skill is. Archiving is `archive`."""
+        if state not in SKILL_STATES or state == "archived":
+            raise UsageError(f"{state!r} cannot be set.", hint="active, needs_review, stale or deprecated.")
+        return self._put(name, state=state)
+
+    def vouch(self, name: str) -> SkillUsage:
+        """A person trusts a skill as it is now, although the scanner calls it dangerous."""
+        return self._put(name, vouched=self.get(name).hash)
+
+    def _put(self, name: str, **fields: object) -> SkillUsage:
+        skill = self.get(name)
+        known = self._catalogue.usage().get(skill.name)
+        usage = known or replace(self._catalogue.usage_of(skill), created=self._clock())
+        changed = replace(usage, **fields)  # type: ignore[arg-type]
+        self._usage.put(changed)
+        return changed

@@ -1,0 +1,119 @@
+"""Skills: folders and rows under the keeper, what they add to prompts, and how they are embedded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from herma.ports.vectors import Embeddable, VectorIndex
+from herma.recall.stem import stem
+from herma.recall.stopwords import STOP_WORDS
+from herma.skills import SkillLibrary
+from herma.skills.catalogue import Catalogue, Surroundings
+from herma.skills.document import read_skill
+from herma.skills.find import Nearest, SkillFinder
+from herma.skills.prompt_index import prompt_index
+from herma.skills.route import Meanings, text_for_meaning
+from herma.skills.terms import Terms
+from herma.store.skill_files import SkillFiles
+from herma.store.skill_writing import SkillFileWriting
+from herma.store.sqlite.skills import SkillRows, SqliteSkillInbox, SqliteSkillUsage
+from herma.turn.company import Company, Invite
+from herma.types import Contribution, Occasion, SessionView
+from herma.wiring.ground import Ground
+
+KIND = "skill"
+_ALL = 5_000
+_LOOKED_AGAIN = 2.0
+
+
+def skill_library(ground: Ground, vectors: Callable[[], VectorIndex | None] = lambda: None) -> SkillLibrary:
+    settings, profile = ground.settings, ground.settings.profile
+    rows = SkillRows(ground.database, profile)
+    usage = SqliteSkillUsage(ground.database, profile)
+    catalogue = Catalogue(_folders(ground, rows), usage, _surroundings(settings.skills.tools))
+    return SkillLibrary(
+        catalogue,
+        SkillFileWriting(ground.home, rows, lock_timeout=settings.memory.lock_timeout, clock=ground.clock),
+        rows,
+        SqliteSkillInbox(ground.database, profile),
+        usage,
+        SkillFinder(catalogue, Terms(stem, STOP_WORDS), _nearest(vectors)),
+        clock=ground.clock,
+        write_approval=settings.skills.write_approval,
+        inbox_days=settings.memory.inbox_days,
+        alive=ground.alive,
+    )
+
+
+def with_skills(ground: Ground, library: Callable[[], SkillLibrary]) -> Invite:
+    """In every session: the list of skills in its prompt."""
+    budget = ground.settings.skills.index_tokens
+
+    def invite(view: SessionView, rehearsal: bool) -> Company:  # noqa: ARG001
+        return Company(contributors=[SkillContributor(library, budget)] if budget else [])
+
+    return invite
+
+
+@dataclass(frozen=True, slots=True)
+class SkillContributor:
+    """Adds the list of skills to a prompt."""
+
+    library: Callable[[], SkillLibrary]
+    budget: int
+
+    def contribute(self, occasion: Occasion) -> Contribution:
+        library = self.library()
+        usage = library.usage()
+        usable = [s for s in library.list() if (known := usage.get(s.name)) is None or known.state != "archived"]
+        budget = min(self.budget, occasion.system_tokens)
+        return Contribution(skills=prompt_index(usable, usage, budget, occasion.count))
+
+
+class SkillTexts:
+    """Skills as the vector index takes them: name, what it is for, and when."""
+
+    kind = KIND
+
+    def __init__(self, library: Callable[[], SkillLibrary]) -> None:
+        self._library = library
+        self._looked = (-_LOOKED_AGAIN, "")
+
+    def version(self) -> str:
+        """Looked at anew every few seconds: it is asked for with every message that is indexed."""
+        at, stamp = self._looked
+        if time.monotonic() - at >= _LOOKED_AGAIN:
+            stamp = self._library().shelf().stamp
+            self._looked = (time.monotonic(), stamp)
+        return stamp
+
+    def texts(self) -> Iterator[Embeddable]:
+        for skill in self._library().shelf().skills:
+            yield Embeddable(skill.path, text_for_meaning(skill))
+
+
+def _folders(ground: Ground, rows: SkillRows) -> SkillFiles:
+    named = [part.strip() for part in ground.settings.skills.external_dirs.split(",") if part.strip()]
+    external = [Path(os.path.expandvars(part)).expanduser() for part in named]
+    return SkillFiles(ground.home, rows, read_skill, [ground.home / path for path in external])
+
+
+def _surroundings(tools: str) -> Surroundings:
+    named = frozenset(part.strip() for part in tools.split(",") if part.strip())
+    return Surroundings(tools=named or None)
+
+
+def _nearest(vectors: Callable[[], VectorIndex | None]) -> Nearest:
+    def nearest(task: str, count: int) -> Meanings | None:
+        index = vectors()
+        if index is None or not index.state().ready:
+            return None
+        found = index.near(task, max(count, _ALL), kinds=(KIND,))
+        cosines = {hit.key: hit.score for hit in found.hits}
+        return Meanings(cosines, found.notes) if cosines else None
+
+    return nearest

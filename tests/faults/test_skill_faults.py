@@ -1,0 +1,257 @@
+"""Skills under attack and in accidents: links that lead out, processes killed half-way, several writers at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from herma import Herma
+from herma.errors import StoreError
+from herma.store import skill_writing
+from herma.store.sqlite.skills import SkillRows
+from herma.types import SkillRefused, SkillWritten
+
+needs_links = pytest.mark.skipif(not hasattr(os, "symlink") or os.name == "nt", reason="needs symbolic links")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def document(name: str, body: str = "1. Do it.") -> str:
+    return f"---\nname: {name}\ndescription: How to {name} properly.\n---\n\n{body}\n"
+
+
+def kind(outcome: object) -> str:
+    assert isinstance(outcome, SkillRefused), outcome
+    return outcome.kind
+
+
+# ── links ──
+
+
+@needs_links
+def test_nothing_is_read_or_written_through_a_link_that_leads_out(home: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    (secret / "deep").mkdir(parents=True)
+    (secret / "key.md").write_text("the key")
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+        folder = home / "skills/bake"
+        (folder / "references").symlink_to(secret)
+        (folder / "scripts").mkdir()
+        (folder / "scripts/key.md").symlink_to(secret / "key.md")
+        for file in ("references/key.md", "scripts/key.md"):
+            answer = h.tools.call("skill_view", {"name": "bake", "file_path": file})
+            assert "the key" not in answer
+            assert "leads out" in answer
+            assert kind(h.skills.write_file("bake", file, "mine")) == "unsafe path"
+        assert kind(h.skills.write_file("bake", "references/new.md", "mine")) == "unsafe path"
+        assert kind(h.skills.write_file("bake", "references/deep/new.md", "mine")) == "unsafe path"
+        assert sorted(path.name for path in secret.rglob("*")) == ["deep", "key.md"]
+        assert (secret / "key.md").read_text() == "the key"
+        report = h.skills.scan(h.skills.files("bake"))
+        assert report.verdict == "dangerous"
+
+
+@needs_links
+def test_a_linked_skill_or_document_that_leads_out_is_refused_by_name(home: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "SKILL.md").write_text(document("sail"))
+    skills = home / "skills"
+    (skills / "row").mkdir(parents=True)
+    (skills / "sail").symlink_to(outside)
+    (skills / "row/SKILL.md").symlink_to(outside / "SKILL.md")
+    (skills / "lost").mkdir()
+    (skills / "lost/SKILL.md").symlink_to(skills / "lost/nowhere")
+    with Herma.open(home) as h:
+        assert h.skills.list() == []
+        said = {each.path: each.reason for each in h.skills.refused()}
+        assert "external_dirs" in said["sail"]
+        assert "leads out" in said["row"]
+        assert "nowhere" in said["lost"]
+        assert kind(h.skills.create("sail", document("sail"))) in ("exists", "unsafe path")
+        assert (outside / "SKILL.md").read_text() == document("sail")
+
+
+@needs_links
+def test_a_link_inside_the_skill_may_be_read_but_is_not_written_through(home: Path) -> None:
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+        assert h.skills.write_file("bake", "references/a.md", "text").ok
+        (home / "skills/bake/references/b.md").symlink_to("a.md")
+        assert h.skills.read_file("bake", "references/b.md") == b"text"
+        assert kind(h.skills.write_file("bake", "references/b.md", "new")) == "unsafe path"
+
+
+@needs_links
+def test_a_skills_folder_that_is_a_link_itself_works(home: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (home / "skills").symlink_to(shared)
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+        assert (shared / "bake/SKILL.md").exists()
+        assert h.skills.get("bake").name == "bake"
+
+
+# ── killed half-way ──
+
+
+def forked(work: Callable[[], None]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class Killed:
+    """Replaces a function by one that ends the process before, or after, it did its work."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, *, after: bool) -> None:
+        real = getattr(owner, name)
+
+        def run(*args: object, **fields: object) -> object:
+            if not after:
+                os._exit(1)
+            real(*args, **fields)
+            os._exit(1)
+
+        monkeypatch.setattr(owner, name, run)
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("owner", "name", "after", "happened"),
+    [
+        (SkillRows, "intend", True, False),
+        (skill_writing, "install", False, False),
+        (skill_writing, "install", True, True),
+        (SkillRows, "settle", False, True),
+    ],
+)
+def test_a_killed_write_happened_whole_or_not_at_all(
+    home: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, after: bool, happened: bool
+) -> None:
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+
+    def work() -> None:
+        with Herma.open(home) as h:
+            Killed(monkeypatch, owner, name, after=after)
+            h.skills.patch("bake", "1. Do it.", "1. Heat.")
+
+    assert forked(work) == 1
+    with Herma.open(home) as h:
+        text = (home / "skills/bake/SKILL.md").read_text()
+        assert text == document("bake", "1. Heat." if happened else "1. Do it.")
+        actions = [change.action for change in h.skills.history("bake")]
+        assert actions == (["patch", "create"] if happened else ["create"])
+        assert sorted(path.name for path in (home / "skills/bake").iterdir()) == ["SKILL.md"]
+        assert h.skills.patch("bake", "1. ", "2. ").ok
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("after", [False, True])
+def test_a_killed_move_to_the_archive_is_settled(home: Path, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+
+    def work() -> None:
+        with Herma.open(home) as h:
+            Killed(monkeypatch, Path, "rename", after=after)
+            h.skills.archive("bake")
+
+    assert forked(work) == 1
+    with Herma.open(home) as h:
+        actions = [change.action for change in h.skills.history("bake")]
+        assert actions == (["archive", "create"] if after else ["create"])
+        if after:
+            assert h.skills.restore("bake").ok
+        assert h.skills.get("bake").name == "bake"
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_killed_creation_leaves_no_half_skill(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> None:
+        with Herma.open(home) as h:
+            Killed(monkeypatch, skill_writing, "install", after=False)
+            h.skills.create("bake", document("bake"), category="kitchen")
+
+    assert forked(work) == 1
+    with Herma.open(home) as h:
+        assert h.skills.list() == []
+        assert h.skills.create("bake", document("bake"), category="kitchen").ok
+        assert [change.action for change in h.skills.history()] == ["create"]
+
+
+# ── several at once ──
+
+
+def patch_many(home: str, me: int, count: int) -> int:
+    done = 0
+    with Herma.open(home) as h:
+        for number in range(count):
+            outcome = h.skills.write_file("bake", f"references/{me}-{number}.md", f"{me} {number}")
+            done += isinstance(outcome, SkillWritten)
+            outcome = h.skills.patch("bake", "1. Do it.", f"1. Do it.\n- {me}.{number}")
+            done += isinstance(outcome, SkillWritten)
+            h.skills.record("bake", success=True)
+    return done
+
+
+def test_processes_that_write_at_once_lose_nothing(home: Path) -> None:
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(3) as pool:
+        done = pool.starmap(patch_many, [(str(home), me, 8) for me in range(3)])
+    assert done == [16, 16, 16]
+    with Herma.open(home) as h:
+        text = h.skills.view("bake").text
+        assert all(f"- {me}.{number}" in text for me in range(3) for number in range(8))
+        assert len(h.skills.view("bake").files) == 1 + 24
+        assert h.skills.usage()["bake"].successes == 24
+        log = [change for change in h.skills.history() if change.file == "SKILL.md"]
+        assert [change.action for change in log] == ["patch"] * 24 + ["create"]
+        for newer, older in pairwise(log):
+            assert newer.before == older.after, "a gap in the history"
+
+
+def test_only_one_of_many_threads_creates_a_skill(home: Path) -> None:
+    with Herma.open(home) as h:
+        outcomes: list[object] = []
+        threads = [
+            threading.Thread(target=lambda: outcomes.append(h.skills.create("bake", document("bake"))))
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(isinstance(outcome, SkillWritten) for outcome in outcomes) == 1
+        assert len(h.skills.history()) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs a user who may not write everywhere")
+def test_a_home_that_cannot_be_written_is_still_read(home: Path) -> None:
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+    (home / "skills").chmod(0o500)
+    try:
+        with Herma.open(home) as h:
+            assert h.skills.get("bake").name == "bake"
+            with pytest.raises(StoreError):
+                h.skills.create("sail", document("sail"))
+    finally:
+        (home / "skills").chmod(0o700)
