@@ -163,6 +163,7 @@ def embed(desk: Desk) -> None:
     """
     whole = _embed(desk, anew=False)
     found = desk.h.index.status().vectors
+    whole = whole and not found.trouble
     if desk.context.json:
         desk.context.print_json({"ok": whole, "vectors": _vectors(found)})
     elif not found.wanted:

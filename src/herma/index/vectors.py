@@ -118,6 +118,10 @@ class Vectors:
             self._nearness = None
             return {}
 
+    def warm(self) -> None:
+        """Load the embedder and read the vectors now, so that the next question does not have to wait for them."""
+        self.near("Is anybody there?", 1)
+
     def state(self) -> VectorState:
         self._alive()
         guest = self._visitor()
