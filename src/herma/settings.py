@@ -199,5 +199,6 @@ class SkillSettings:
         1500, "Tokens that the list of skills in the prompt may take; 0: no list.", low=0, high=100_000
     )
     tools: str = option(
-        "", "The tools that agents have, separated by commas; empty: unknown, and no skill is held back for want of one."
+        "",
+        "The tools that agents have, separated by commas; empty: unknown, and no skill is held back for want of one.",
     )

@@ -14,9 +14,7 @@ from herma.transcript import Transcripts
 from herma.wiring.ground import Ground
 
 
-def tools(
-    ground: Ground, memory: MemoryStore, kept: Transcripts, searcher: Searcher, skills: SkillLibrary
-) -> Tools:
+def tools(ground: Ground, memory: MemoryStore, kept: Transcripts, searcher: Searcher, skills: SkillLibrary) -> Tools:
     everything = [
         memory_tool(memory),
         session_search_tool(searcher, kept),
