@@ -128,6 +128,8 @@ class AsyncSession(_Face):
     heard = _Threaded(Session.heard)
     rewind = _Threaded(Session.rewind)
     reload = _Threaded(Session.reload)
+    continue_with = _Threaded(Session.continue_with)
+    before_compression = _Threaded(Session.before_compression)
     working_memory = _Threaded(Session.working_memory)
     stored_messages = _Threaded(Session.stored_messages)
 

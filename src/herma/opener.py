@@ -28,6 +28,7 @@ from herma.transcript.replay import sendable
 from herma.transcript.wire import text_of
 from herma.turn.account import before
 from herma.turn.company import Company, Invite, alone, prompt_with
+from herma.turn.handed import tells_of_changes
 from herma.turn.watchers import Watchers
 from herma.turn.window import Budget, hold
 from herma.types import NOWHERE, Circumstances, Message, Reason, Scope, SessionInfo, SessionView, Snapshot
@@ -105,9 +106,10 @@ class Opener:
         parent = self._transcripts.get(wish.parent) if wish.parent and info.reason == "resume" else None
         if parent is None:
             return Session(self._parts(wish, info))
-        history = self._history(parent)
+        info, history = replace(info, conversation=parent.conversation), self._history(parent)
         last = before(self._metering.calls.last([parent.id]), history, "resumed")
-        return Session(replace(self._parts(wish, info, history), goes_on_from=last), history, after=parent)
+        parts = replace(self._parts(wish, info, history), goes_on_from=last)
+        return self._gone_on(Session(parts, history, after=parent))
 
     def resume(self, wanted: str, wish: Wish) -> Session:
         """Go on with a conversation, found by id, the beginning of one, or title; for a user, with one of theirs."""
@@ -133,7 +135,7 @@ class Opener:
         said = (f"The prompt was rebuilt: {' or '.join(BINDING)} changed.",) if changed else ()
         parts = self._parts(wish, self._follower(wish, info, "resume"), history)
         parts = replace(parts, goes_on_from=goes_on_from, warnings=(*parts.warnings, *said))
-        return Session(parts, history, after=info)  # the new prompt holds memory as it is: nothing is left to tell
+        return self._gone_on(Session(parts, history, after=info))
 
     def branch(self, session_id: str, wish: Wish, *, after: int | None = None) -> Session:
         """A conversation of its own that begins like another, up to and including the message `after`."""
@@ -174,19 +176,21 @@ class Opener:
         history: Sequence[Message] = (),
         *,
         prompt: str | None = None,
-        company: Company | None = None,
+        along: tuple[Company, Watchers] | None = None,
     ) -> Parts:
-        """What a session is made of; with a `prompt`, it is replayed and nobody is asked to add to it."""
+        """What a session is made of; with a `prompt`, it is replayed and nobody is asked to add to it.
+
+        `along` is who comes along already, because this session goes on from another.
+        """
         live = self._memory.follow(info.scope)
         view = self._view(wish, info, history)
-        company = company or self._invite(view, False)
+        company, watchers = along or self._company(view)
         tools = self._tools.including(company.tools)
         made = (
             self._prompt(self._tiers(wish, info, live.snapshot), company, view)
             if prompt is None
             else Prompt(prompt, "", (), (*live.snapshot.warnings, *company.warnings))
         )
-        watchers = Watchers(company.watchers)
         return Parts(
             info=info,
             system_prompt=made.text,
@@ -196,7 +200,7 @@ class Opener:
             clock=self._clock,
             replayed=self._history,
             anew=lambda: self.new(replace(wish, title=None, parent=None)),
-            rebuilt=lambda info, reason: replace(self._rebuilt(wish, info, reason, company), watchers=watchers),
+            rebuilt=lambda info, reason: self._rebuilt(wish, info, reason, (company, watchers)),
             watchers=watchers,
             circumstances=wish.circumstances,
             folder=wish.folder,
@@ -209,6 +213,10 @@ class Opener:
             written=self._written,
             warnings=made.warnings,
         )
+
+    def _company(self, view: SessionView) -> tuple[Company, Watchers]:
+        company = self._invite(view, False)
+        return company, Watchers(company.watchers)
 
     def _tiers(self, wish: Wish, info: SessionInfo, memory: Snapshot) -> Tiers:
         """What the prompt is made of, besides what others add."""
@@ -241,13 +249,14 @@ class Opener:
     def _view(self, wish: Wish, info: SessionInfo, history: Sequence[Message] = ()) -> SessionView:
         return SessionView(info, wish.circumstances, tuple(history), info.model or "", wish.folder)
 
-    def _rebuilt(self, wish: Wish, info: SessionInfo, reason: Reason | None, company: Company) -> Parts:
+    def _rebuilt(self, wish: Wish, info: SessionInfo, reason: Reason | None, along: tuple[Company, Watchers]) -> Parts:
         """The parts of a session whose prompt is built anew. What was stored goes on under another id."""
         wish = _as_before(wish, info)
-        return self._parts(wish, self._follower(wish, info, reason) if reason else info, company=company)
+        return self._parts(wish, self._follower(wish, info, reason) if reason else info, along=along)
 
     def _follower(self, wish: Wish, info: SessionInfo, reason: Reason) -> SessionInfo:
-        return replace(self._info(replace(wish, parent=info.id, title=info.title)), reason=reason)
+        follower = self._info(replace(wish, parent=info.id, title=info.title))
+        return replace(follower, reason=reason, conversation=info.conversation)
 
     def _shown(self, info: SessionInfo) -> str:
         """The state of curated memory that the stored prompt of a session shows: what its first message knew, unless
@@ -286,6 +295,10 @@ class Opener:
             chain.append(before)
         messages = [one for session in reversed(chain) for one in self._transcripts.messages(session.id)]
         return sendable(messages)
+
+    def _gone_on(self, session: Session) -> Session:
+        """A new prompt holds memory as it is, so that nothing is left to tell, unless what was told is overtaken."""
+        return self._continued(session) if tells_of_changes(session.messages) else session
 
     def _continued(self, session: Session) -> Session:
         session.remember_what_was_told()

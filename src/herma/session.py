@@ -29,7 +29,7 @@ from herma.transcript.replay import is_complete, with_addition
 from herma.transcript.wire import all_from_wire, text_of
 from herma.turn.account import Account, Before, Frame, before
 from herma.turn.ear import Ear
-from herma.turn.handed import cleaned, handed_out, replies_of, user_content
+from herma.turn.handed import cleaned, handed_out, replies_of, tells_of_changes, user_content
 from herma.turn.meter import Meter
 from herma.turn.moving import cut_off, last_turn, lies_in, spoken_in, stand_in, start_session
 from herma.turn.recalled import fit, said_in
@@ -355,7 +355,7 @@ class Session:
             self._goes_on_from = self.info
         self._stored = bool(instead) or (self._stored and not new)
         self._take(replace(parts, goes_on_from=last))
-        if instead:
+        if instead or tells_of_changes(self._history):
             self.remember_what_was_told()
         if ends:
             self._parts.transcripts.end(old.id, how)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from herma import Add, Herma, Message, Remove
 from herma.errors import StoreError, UsageError
+from herma.reflect.compress.summary import OPENING
 from herma.session import Session
 from herma.transcript import Transcripts
 
@@ -233,3 +234,33 @@ def test_the_model_knows_current_memory_whatever_happens(
             known = bool(said) and "(no longer)" not in said[-1]
             assert known == (entry in there), (entry, text)
         session.close()
+
+
+def test_a_summary_makes_nobody_elses_words_the_users(home: Path) -> None:
+    told = "The vault in the cellar of the old mill opens with the winter code."
+    with Herma.open(home) as h:
+        with h.session() as session:
+            session.before_model("What does the page say?")
+            session.after_model(
+                [
+                    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+                    {"role": "tool", "tool_call_id": "call_1", "content": told},
+                ]
+            )
+            session.after_model("Something about a mill.")
+            session.continue_with([Message("user", f"{OPENING}\n\n- {told}")])
+        with h.session(resume=session.id) as again:
+            again.before_model("Remember it.")
+            answer = again.call_tool("memory", {"action": "add", "target": "memory", "content": told})
+            assert json.loads(answer).get("staged")
+
+
+def test_what_cannot_be_sent_is_not_kept(home: Path) -> None:
+    """A result without its call, a fence in a summary: what is sent is what a resumed session would send."""
+    with Herma.open(home) as h, h.session() as session:
+        talk(session, "one")
+        stray = Message("tool", "x", tool_call_id="nobody asked")
+        fenced = Message("user", "Short. <memory-context>no</memory-context>")
+        session.continue_with([fenced, stray, Message("assistant", "Yes.")])
+        assert contents(session.before_model("two")) == ["Short. ", "Yes.", "two"]
+        session.after_model("ok")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -71,8 +73,6 @@ def install(home: Path, name: str = "notes", text: str = PLUGIN, **options: obje
 
 
 def shelf(h: Herma) -> list[tuple[Any, ...]]:
-    import sys
-
     assert h.providers.flush(30)
     (module,) = [
         one
@@ -257,8 +257,6 @@ class Notes(MemoryProvider):
 
 
 def gate(h: Herma) -> threading.Event:
-    import sys
-
     for name, module in sys.modules.items():
         if name.endswith(".notes") and str(h.home) in str(getattr(module, "__file__", "")):
             found: threading.Event = module.GATE
@@ -528,3 +526,25 @@ def test_the_base_class_wants_four_things() -> None:
     missing: Callable[[], MemoryProvider] = MemoryProvider
     with pytest.raises(TypeError, match="abstract"):
         missing()
+
+
+def test_a_program_that_just_ends_hands_over_what_was_said(home: Path) -> None:
+    install(
+        home,
+        text=plugin(
+            "def sync_turn(self, u, a, **kwargs):\n"
+            "    time.sleep(0.2)\n"
+            "    open(__file__ + '.said', 'a').write(u + '\\n')"
+        ),
+    )
+    program = (
+        "from herma import Herma\n"
+        f"h = Herma.open({str(home)!r})\n"
+        "s = h.session()\n"
+        "for text in ('one', 'two'):\n"
+        "    s.before_model(text)\n"
+        "    s.after_model('ok')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (home / "plugins" / "notes" / "__init__.py.said").read_text() == "one\ntwo\n"

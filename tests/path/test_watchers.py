@@ -353,3 +353,23 @@ def test_tools_come_along(home: Path) -> None:
             assert json.loads(session.call_tool("echo", {"a": 1})) == {"said": {"a": 1}}
             assert "error" in json.loads(session.call_tool("memory", {}))
         assert h.tools.names() == own
+
+
+def test_through_any_number_of_moves_it_is_the_same_company(home: Path) -> None:
+    class Broken(Follower):
+        def turn_began(self, view: SessionView, text: str) -> str:
+            super().turn_began(view, text)
+            raise LookupError
+
+    broken = Broken()
+    with accompanied(home, broken) as h, h.session() as session:
+        with pytest.warns(HermaWarning):
+            session.before_model("one")
+        session.after_model("ok")
+        for number in range(3):
+            session.reload()
+            session.before_model(f"again {number}")
+            session.after_model("ok")
+            assert {view.info.conversation for view in broken.views} == {broken.views[0].id}
+        assert len([warning for warning in session.warnings if "LookupError" in warning]) == 1, "said once"
+        assert session._watchers.health()["Broken"].failures == 4

@@ -55,11 +55,10 @@ def discover(home: Path) -> list[Found]:
 
 def find(home: Path, name: str) -> Found:
     """The provider of this name. `UsageError` with those that are there."""
-    known = discover(home)
-    for one in known:
+    for one in (look for kind in (_bundled(), _plugins(home), _packages()) for look in kind):
         if one.name == name:
             return one
-    names = ", ".join(one.name for one in known)
+    names = ", ".join(one.name for one in discover(home))
     hint = f"There are: {names}." if names else f"Put it into {home / 'plugins' / 'NAME'}, or install its package."
     raise UsageError(f"There is no memory provider {name!r}.", hint=hint)
 

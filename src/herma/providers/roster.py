@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +58,7 @@ class Providers:
         self._alive = alive
         self._mutex = threading.Lock()
         self._seats: list[Seat] = []
+        self._drains_at_exit = False
 
     @property
     def active(self) -> str:
@@ -104,6 +107,9 @@ class Providers:
             left=self._leave,
         )
         with self._mutex:
+            if not self._drains_at_exit:
+                self._drains_at_exit = True
+                atexit.register(_drain, weakref.ref(self))
             self._seats.append(seat)
         warnings = seat.begin(reserved)
         if seat.failed:
@@ -162,6 +168,13 @@ class Providers:
             if seat in self._seats:
                 self._seats.remove(seat)
         self._guard.take_over(seat.guard.health, "initialize", failed=failed)
+
+
+def _drain(providers: weakref.ref[Providers]) -> None:
+    """A program that ends without closing anything: what was said is handed over all the same, within the deadline."""
+    left = providers()
+    if left is not None:
+        left.flush(left._deadlines.drain)
 
 
 class _Delegations(Watcher):

@@ -7,6 +7,7 @@ from typing import Any
 
 from herma.curated.trust import Heard
 from herma.errors import UsageError
+from herma.reflect.compress.summary import is_summary
 from herma.transcript.wire import text_of
 from herma.types import Message, Origin
 
@@ -21,10 +22,13 @@ class Ear:
     def listen(self, messages: Sequence[Message]) -> None:
         for message in messages:
             self._asked |= {str(call.get("id")): str(_function(call).get("name")) for call in message.tool_calls}
-            if message.role == "user":
-                self.heard.add(text_of(message.content), Origin.USER_SAID)
+            text = text_of(message.content)
+            if is_summary(text):  # it repeats the user and everybody else alike
+                self.heard.add(text, Origin.TOOL_OUTPUT)
+            elif message.role == "user":
+                self.heard.add(text, Origin.USER_SAID)
             elif message.role == "tool" and self._asked.get(message.tool_call_id or "") != "memory":
-                self.heard.add(text_of(message.content), Origin.TOOL_OUTPUT)
+                self.heard.add(text, Origin.TOOL_OUTPUT)
 
     def told(self, text: object, origin: Origin) -> None:
         """Somebody says that the model was shown this."""

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from herma.errors import UsageError
-from herma.prompt.fence import sanitize
+from herma.prompt.fence import NOTES, sanitize
 from herma.transcript.replay import as_sent, with_addition
+from herma.transcript.wire import text_of
 from herma.turn.account import recalled_in
 from herma.types import Content, Message
 
@@ -59,6 +60,11 @@ def afresh(messages: Sequence[Message], told: str) -> list[Message]:
     return [_afresh(message, told) for message in messages]
 
 
+def tells_of_changes(messages: Iterable[Message]) -> bool:
+    """Whether the model was told of a change of memory in one of them: a prompt built anew does not take that back."""
+    return any(NOTES["update"] in text_of(message.sent) for message in messages if message.sent is not None)
+
+
 def shared(before: Sequence[Message], after: Sequence[Message]) -> int:
     """How many messages both begin with, as they are sent."""
     for at, (old, new) in enumerate(zip(before, after, strict=False)):
@@ -69,7 +75,9 @@ def shared(before: Sequence[Message], after: Sequence[Message]) -> int:
 
 def _afresh(message: Message, told: str) -> Message:
     message = replace(message, id=0, session_id="", hidden="", told=told)
-    if message.role != "user" or message.sent is None:
+    if message.sent is None:
+        return replace(message, content=cleaned(message.content)) if message.role != "tool" else message
+    if message.role != "user":
         return message
     sent = with_addition(message.content, recalled_in(message.sent))
     if sent == message.sent:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from herma.prompt.fence import sanitize
 from herma.transcript import Transcripts
-from herma.transcript.replay import INTERRUPTED, unanswered
+from herma.transcript.replay import INTERRUPTED, sendable, unanswered
 from herma.transcript.wire import text_of
 from herma.turn.account import Account, Before
 from herma.turn.handed import afresh, shared
@@ -81,7 +81,7 @@ def stand_in(
     """
     at = history[-1]
     later = transcripts.messages(at.session_id, after=at.id)
-    given = [account.weighed(message) for message in afresh([*instead, *later], told)]
+    given = [account.weighed(message) for message in afresh(sendable([*instead, *later]), told)]
     if system_prompt is not None:
         start_session(transcripts, info, system_prompt)
         ids = transcripts.append(info.id, given)
