@@ -187,6 +187,8 @@ def test_a_server_that_wants_more_patience_than_there_is(scripted_model: MakeMod
         (413, "", "too large", ModelOverflow, "longer than"),
         (400, "", "tools are not supported", ModelRefused, "tools are not supported"),
         (307, "", "moved", ModelRefused, "moved"),
+        (500, "", "image input is not supported", ModelRefused, "not supported"),
+        (501, "", "no", ModelRefused, "does not accept"),
     ],
 )
 def test_a_no_is_final(

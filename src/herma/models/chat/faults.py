@@ -24,7 +24,7 @@ from herma.models.chat.endpoint import Endpoint
 
 _QUOTED = 300
 """Characters of a server's own words that a message repeats."""
-_LATER = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 522, 524, 529})
+_LATER = frozenset({408, 409, 425, 502, 503, 504, 520, 522, 524, 529})
 """Answers that mean: not now."""
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|maximum context|prompt is too long|too many (input )?tokens|"
@@ -32,6 +32,8 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _NO_MONEY = re.compile(r"insufficient.?(quota|credit|funds|balance)|billing|exceeded your current quota", re.IGNORECASE)
+_CANNOT = re.compile(r"not (supported|implemented)|unsupported", re.IGNORECASE)
+"""Some servers say with 500 what they will never do."""
 _BUSY = re.compile(r"overloaded|rate.?limit|unavailable|capacity", re.IGNORECASE)
 
 
@@ -70,7 +72,7 @@ def refused(where: Endpoint, status: int, body: object, headers: Mapping[str, st
             f"{where.host} has had too many requests{wait}.", hint="Try again later, or less often.", status=status
         )
         return Fault(error, again=_may_retry(headers), after=after)
-    if status in _LATER or status >= 500:
+    if status in _LATER or (status >= 500 and not (status == 501 or _CANNOT.search(said))):
         error_ = ModelUnreachable(
             f"{where.host} cannot answer now (status {status}){quoted}.",
             hint="Try again later; it is not your request.",
