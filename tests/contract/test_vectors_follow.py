@@ -358,6 +358,26 @@ def test_curated_entries_and_episodes_are_embedded_with_the_transcripts(home: Pa
         assert "prefers tea" not in keys
 
 
+SKILL = """---
+name: brew-tea
+description: Use when somebody wants a cup of tea brewed properly.
+---
+
+Boil water, wait three minutes.
+"""
+
+
+def test_skills_are_embedded_and_found(home: Path) -> None:
+    folder = home / "skills" / "brew-tea"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(SKILL)
+    with Herma.open(home, embedder=HashEmbedder()) as h:
+        assert h.index.wait()
+        assert h.index.vectors is not None
+        (hit,) = h.index.vectors.near("brew tea", 3, kinds=("skill",)).hits
+        assert "brew-tea" in hit.key
+
+
 def test_without_an_embedder_nothing_is_made(home: Path) -> None:
     with Herma.open(home) as h:
         say(h, "hello")

@@ -13,6 +13,7 @@ from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.passages import SqlitePassages
 from herma.wiring.episodes import episode_texts
 from herma.wiring.ground import Ground
+from herma.wiring.skills import SkillTexts, skill_library
 
 ENTRY = "entry"
 """The kind of curated entries: their keys are target, project, user and text, their scope is that of episodes."""
@@ -20,7 +21,8 @@ SEAM = "\x1f"
 
 
 def embeddables(ground: Ground) -> list[Embeddables]:
-    return [curated_texts(ground), episode_texts(ground)]
+    library = skill_library(ground)
+    return [curated_texts(ground), episode_texts(ground), SkillTexts(lambda: library)]
 
 
 @dataclass(frozen=True, slots=True)
