@@ -50,12 +50,14 @@ print(hashlib.sha256(b"\0".join(parts)).hexdigest())
 PYTHON
 }
 
-# ensure_environment [EXTRA]: without an extra, an environment that has one will do as well.
+# ensure_environment [EXTRA]: without an extra, an environment that has one will do as well; dev has local in it.
 ensure_environment() {
     extra=${1-}
     require_venv || exit 1
     now=$(fingerprint)
-    if [ -n "$extra" ]; then
+    if [ "$extra" = local ]; then
+        set -- .venv/installed-local .venv/installed-dev
+    elif [ -n "$extra" ]; then
         set -- ".venv/installed-$extra"
     else
         set -- .venv/installed-*
@@ -72,4 +74,10 @@ ensure_environment() {
         exit 1
     }
     echo "$now" >".venv/installed-$extra"
+}
+
+# The model that finds by meaning: fetched once, hash-checked, kept in one folder for all homes (herma models path).
+# Quick when it is there. Says why when it cannot be had, and leaves it to the caller what that means.
+ensure_model() {
+    .venv/bin/herma models install e5-small >/dev/null
 }

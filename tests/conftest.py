@@ -19,6 +19,7 @@ settings.register_profile("herma", deadline=None)  # no test fails because a mac
 settings.load_profile("herma")
 
 TERMINAL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "_HERMA_COMPLETE")
+CACHES = ("XDG_CACHE_HOME", "LOCALAPPDATA")  # where models may be installed
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def user_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     """The `~` of this test."""
     folder = tmp_path_factory.mktemp("user")
     for name in list(os.environ):
-        if name.startswith("HERMA_") or name in ("HERMES_HOME", *AGENT_MARKERS, *TERMINAL):
+        if name.startswith("HERMA_") or name in ("HERMES_HOME", *AGENT_MARKERS, *TERMINAL, *CACHES):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("USERPROFILE", str(folder))
