@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from herma.reflect.compress.boundaries import choose
 from herma.reflect.compress.extract import extract, last_request
-from herma.reflect.compress.fidelity import check, mend
+from herma.reflect.compress.fidelity import Survey, check, mend
 from herma.reflect.compress.landmarks import Landmark, landmarks, open_tasks
 from herma.reflect.compress.summary import HEADINGS, Line, Summary, numbers, parse, ranges, read_line, render
 from herma.types import Message
@@ -174,15 +174,15 @@ def test_a_later_summary_brings_the_earlier_one_up_to_date() -> None:
 
 def test_the_gate_names_what_a_summary_lost_and_mending_brings_it_back() -> None:
     poor = Summary({"goal": (Line("make it faster"),)})
-    verdict = check(TALK, poor, "Now the docs.")
+    verdict = check(Survey.of(TALK), poor, "Now the docs.")
     assert not verdict.passed
     assert verdict.lost_request
     assert verdict.lost_tasks == ("measure the memory",)
     assert {each.mark.text for each in verdict.missing if each.required} >= {"src/importer.py", "200 MB"}
-    mended, after = mend(TALK, poor, "Now the docs.", fits=lambda _: False)
+    mended, after = mend(Survey.of(TALK), poor, "Now the docs.", fits=lambda _: False)
     assert after.passed
     assert mended.request == "Now the docs."
-    roomy, everything = mend(TALK, poor, "Now the docs.", fits=lambda _: True)
+    roomy, everything = mend(Survey.of(TALK), poor, "Now the docs.", fits=lambda _: True)
     assert everything.share("identifier") == everything.share("path") == everything.share("number") == 1.0
     assert len(render(roomy)) > len(render(mended)) - 1
 
@@ -191,6 +191,6 @@ def test_the_gate_names_what_a_summary_lost_and_mending_brings_it_back() -> None
 def test_any_conversation_can_be_extracted_and_mended(said: list[tuple[str, str]]) -> None:
     messages = [Message(role, text, id=at) for at, (role, text) in enumerate(said, 1)]
     request = last_request(messages)
-    summary, verdict = mend(messages, extract(messages), request, fits=lambda text: len(text) < 2000)
+    summary, verdict = mend(Survey.of(messages), extract(messages), request, fits=lambda text: len(text) < 2000)
     assert verdict.passed
     assert parse(render(summary)).request == request.strip("\n")

@@ -17,7 +17,7 @@ from herma.prompt.weight import count_message
 from herma.reflect.compress.ask import portions, request
 from herma.reflect.compress.boundaries import Cut, choose
 from herma.reflect.compress.extract import extract, last_request, plain_text
-from herma.reflect.compress.fidelity import Verdict, mend
+from herma.reflect.compress.fidelity import Survey, Verdict, mend
 from herma.reflect.compress.prune import prune
 from herma.reflect.compress.summary import Summary, is_summary, parse, render
 from herma.transcript.replay import as_sent
@@ -121,7 +121,9 @@ class Compressor:
         if not force and after <= self.threshold * _ENOUGH:
             return Condensed(tuple(pruned), "pruned", current_tokens, after)
         cut = _alternating(pruned, cut)
-        work = _Work(pruned, cut, last_request(messages), focus_topic, memory_context, self._budget(weights, cut))
+        budget = self._budget(weights, cut)
+        survey = Survey.of(pruned[cut.head : cut.tail])
+        work = _Work(pruned, cut, survey, last_request(messages), focus_topic, memory_context, budget)
         notes: list[str] = []
         made = self._summarised(work, notes, force=force)
         if made is None:
@@ -146,7 +148,9 @@ class Compressor:
         if notes and self._options.on_failure == "abort":
             return None
         for scale in (1.0, 0.6, 0.35, 0.2):
-            summary, verdict = self._mended(work, extract(work.middle, work.previous, scale=scale))
+            summary, verdict = self._mended(
+                work, extract(work.middle, work.previous, scale=scale, paths=work.survey.paths())
+            )
             if work.fits(render(summary), self._counter.count):
                 break
         if notes:
@@ -156,7 +160,7 @@ class Compressor:
     def _mended(self, work: _Work, summary: Summary) -> tuple[Summary, Verdict]:
         asked = work.last_request if len(work.last_request) <= _REPEATED else ""
         return mend(
-            work.middle,
+            work.survey,
             Summary(summary.lines, asked),
             asked,
             lambda text: work.fits(text, self._counter.count),
@@ -222,6 +226,7 @@ class _Work:
 
     messages: Sequence[Message]
     cut: Cut
+    survey: Survey
     last_request: str
     focus: str
     outside: str

@@ -63,8 +63,18 @@ class _Said:
     line: Line
 
 
-def extract(messages: Sequence[Message], previous: Summary | None = None, *, scale: float = 1.0) -> Summary:
-    """The summary of these messages, on top of an earlier one. `scale` below 1 keeps fewer lines of each kind."""
+def extract(
+    messages: Sequence[Message],
+    previous: Summary | None = None,
+    *,
+    scale: float = 1.0,
+    paths: Mapping[str, Sequence[int]] | None = None,
+) -> Summary:
+    """The summary of these messages, on top of an earlier one. `scale` below 1 keeps fewer lines of each kind.
+
+    `paths`: where each path is named, for a caller who knows that already.
+    """
+    paths = paths_in(messages) if paths is None else paths
     said = [each for message in messages if not _summary_of(message) for each in _sayings(message)]
     finished = {task for message in messages for task in finished_tasks(plain_text(message))}
     summary = previous or Summary()
@@ -81,7 +91,7 @@ def extract(messages: Sequence[Message], previous: Summary | None = None, *, sca
         merged = _merged([*old, *fresh])
         kept = merged[:most] if section == "goal" else merged[-most:]
         summary = summary.with_lines(section, kept)
-    summary = summary.with_lines("files", _files(messages, summary.of("files"), max(2, round(_MOST["files"] * scale))))
+    summary = summary.with_lines("files", _files(paths, summary.of("files"), max(2, round(_MOST["files"] * scale))))
     request = last_request(messages)
     return Summary(summary.lines, request or summary.request)
 
@@ -100,6 +110,19 @@ def plain_text(message: Message) -> str:
     return content or ""
 
 
+def seen_text(message: Message) -> str:
+    """The same as the model saw it: of a long tool result, what was sent of it, without the name of its call."""
+    if message.role != "tool" or not isinstance(message.sent, str):
+        return plain_text(message)
+    return message.sent.replace(message.tool_call_id, "") if message.tool_call_id else message.sent
+
+
+def marks_of(message: Message) -> list[Landmark]:
+    """What a message names by which work is found again; tool calls included, an earlier summary not."""
+    calls = " ".join(called(call) for call in message.tool_calls)
+    return [] if _summary_of(message) else landmarks(f"{seen_text(message)}\n{calls}")
+
+
 def _summary_of(message: Message) -> bool:
     return is_summary(plain_text(message))
 
@@ -108,7 +131,7 @@ def _sayings(message: Message) -> Iterator[_Said]:
     """What one message contributes, sentence by sentence."""
     text, source = bounded(plain_text(message)), (message.id,) if message.id else ()
     if message.role == "tool":
-        for row in trouble_lines(text)[:2]:
+        for row in trouble_lines(bounded(seen_text(message)))[:2]:
             yield _Said("errors", Line(_cut(row), source))
         return
     for task in open_tasks(text):
@@ -164,26 +187,29 @@ def called(call: Mapping[str, Any]) -> str:
     return f"called {name}({' '.join(str(arguments).split())})"
 
 
-def _files(messages: Sequence[Message], old: Sequence[Line], most: int) -> list[Line]:
+def paths_in(messages: Iterable[Message]) -> dict[str, list[int]]:
+    """Every path, with the messages that name it."""
+    where: dict[str, list[int]] = {}
+    for message in messages:
+        for mark in marks_of(message):
+            if mark.kind == "path":
+                where.setdefault(mark.text, []).append(message.id)
+    return where
+
+
+def _files(paths: Mapping[str, Sequence[int]], old: Sequence[Line], most: int) -> list[Line]:
     """Paths with the messages that name them, most often named first, several to a line."""
     where: dict[str, list[int]] = {}
     for line in old:
         for path in line.text.split(", "):
             where.setdefault(path, []).extend(line.sources)
-    for message in messages:
-        for mark in _marks_of(message):
-            if mark.kind == "path":
-                where.setdefault(mark.text, []).append(message.id)
+    for path, ids in paths.items():
+        where.setdefault(path, []).extend(ids)
     newest = sorted(where, key=lambda path: (-len(where[path]), -max(where[path], default=0)))[: most * _FILES_A_LINE]
     return [
         Line(", ".join(some), tuple(sorted({number for path in some for number in where[path] if number})))
         for some in (newest[at : at + _FILES_A_LINE] for at in range(0, len(newest), _FILES_A_LINE))
     ]
-
-
-def _marks_of(message: Message) -> list[Landmark]:
-    calls = " ".join(called(call) for call in message.tool_calls)
-    return [] if _summary_of(message) else landmarks(f"{plain_text(message)}\n{calls}")
 
 
 def _merged(lines: Iterable[Line]) -> list[Line]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.landmarks import Landmark, finished_tasks, landmarks, open_tasks, same_task, survives
+from herma.reflect.compress.extract import marks_of, plain_text
+from herma.reflect.compress.landmarks import Landmark, finished_tasks, open_tasks, same_task, survives
 from herma.reflect.compress.summary import Line, Summary, is_summary, render
 from herma.types import Message
 
@@ -55,10 +55,7 @@ def weigh(messages: Iterable[Message]) -> list[Weighty]:
     where: dict[Landmark, list[int]] = {}
     users: set[Landmark] = set()
     for message in messages:
-        text = plain_text(message)
-        if is_summary(text):
-            continue
-        for mark in landmarks(text):
+        for mark in marks_of(message):
             where.setdefault(mark, []).append(message.id)
             if message.role == "user":
                 users.add(mark)
@@ -79,14 +76,29 @@ def tasks_of(messages: Sequence[Message]) -> dict[str, int]:
     return found
 
 
-def check(messages: Sequence[Message], summary: Summary, request: str = "") -> Verdict:
-    """How much of these messages their summary still names."""
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a part of a conversation names, looked up once."""
+
+    weighty: tuple[Weighty, ...]
+    tasks: dict[str, int]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Survey:
+        return cls(tuple(weigh(messages)), tasks_of(messages))
+
+    def paths(self) -> dict[str, Sequence[int]]:
+        return {each.mark.text: each.sources for each in self.weighty if each.mark.kind == "path"}
+
+
+def check(survey: Survey, summary: Summary, request: str = "") -> Verdict:
+    """How much of what was surveyed a summary still names."""
     text = render(summary)
-    weighty = weigh(messages)
+    weighty = survey.weighty
     missing = tuple(each for each in weighty if not survives(each.mark, text))
     there = {kind: sum(each.mark.kind == kind for each in weighty) for kind in _KINDS}
     gone = {kind: sum(each.mark.kind == kind for each in missing) for kind in _KINDS}
-    tasks = list(tasks_of(messages))
+    tasks = list(survey.tasks)
     lost = tuple(task for task in tasks if not _names(text, task))
     kept: dict[str, int] = {kind: there[kind] - gone[kind] for kind in _KINDS}
     return Verdict(
@@ -98,14 +110,12 @@ def check(messages: Sequence[Message], summary: Summary, request: str = "") -> V
     )
 
 
-def mend(
-    messages: Sequence[Message], summary: Summary, request: str, fits: Callable[[str], bool]
-) -> tuple[Summary, Verdict]:
+def mend(survey: Survey, summary: Summary, request: str, fits: Callable[[str], bool]) -> tuple[Summary, Verdict]:
     """Add what is missing: the request, the tasks and what is required in any case, the rest as long as it fits."""
     if request and request not in summary.request:
         summary = Summary(summary.lines, request)
-    verdict = check(messages, summary, request)
-    where = tasks_of(messages)
+    verdict = check(survey, summary, request)
+    where = survey.tasks
     tasks = [Line(task, (where[task],) if where[task] else ()) for task in verdict.lost_tasks]
     summary = summary.with_lines("next", [*summary.of("next"), *tasks])
     required = [each for each in verdict.missing if each.required]
@@ -115,7 +125,7 @@ def mend(
         if not fits(render(longer)):
             break
         summary = longer
-    return summary, check(messages, summary, request)
+    return summary, check(survey, summary, request)
 
 
 def _also(summary: Summary, missing: Sequence[Weighty]) -> Summary:
