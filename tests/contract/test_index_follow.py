@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from herma.errors import StoreError
-from herma.index import Index
+from herma.index import Index, Verified
 from herma.ports import FeedChange, Found, Position, Searchable, Terms
 from herma.store.locks import exclusive
 from herma.store.sqlite.index_files import SqliteIndexFiles
@@ -76,7 +76,8 @@ def content(folder: Path) -> dict[str, object]:
     connection = apsw.Connection(str(folder / "index.db"))
     shards = [row[0] for row in connection.execute("SELECT id FROM shards WHERE messages > 0 ORDER BY id").fetchall()]
     told: dict[str, object] = {"docs": connection.execute("SELECT * FROM docs ORDER BY id").fetchall()}
-    told["weights"] = connection.execute("SELECT * FROM weights ORDER BY shard, term").fetchall()
+    for table in ("frequent", "lists", "rare"):
+        told[table] = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
     for shard in shards:
         told[f"words {shard}"] = connection.execute(
             f"SELECT term, doc, col, offset FROM shard_{shard}_places ORDER BY term, doc, col, offset"
@@ -298,6 +299,72 @@ def test_a_full_shard_is_checked_by_its_checksum(home: Path) -> None:
     index.close()
 
 
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "UPDATE rare SET words = CAST(words || x'00' AS BLOB)",
+        "DELETE FROM rare WHERE id = (SELECT max(id) FROM rare)",
+        "UPDATE lists SET strong = zeroblob(8)",
+        "UPDATE frequent SET messages = messages + 1",
+        "DELETE FROM frequent",
+    ],
+)
+def test_lists_that_differ_are_found_and_healed(home: Path, harm: str) -> None:
+    feed = Feed(first=SHARD - 40)
+    feed.append(*(f"common word{i}" for i in range(45)))
+    before = settled(home, feed)
+    connection = apsw.Connection(str(home / "index.db"))
+    connection.execute(harm)
+    connection.close()
+    index = Index(SqliteIndexFiles(home), feed)
+    assert index.verify() == Verified("lists differ", rebuilt=True)
+    index.close()
+    assert settled(home, feed) == before
+
+
+def test_a_message_missing_in_the_lists_is_noticed_at_a_glance(home: Path) -> None:
+    feed = Feed(first=SHARD - 40)
+    feed.append(*(f"common word{i}" for i in range(45)))
+    settled(home, feed)
+    connection = apsw.Connection(str(home / "index.db"))
+    connection.execute("DELETE FROM rare")
+    connection.close()
+    index = Index(SqliteIndexFiles(home), feed)
+    assert index._check(thorough=False).trouble == "lists differ"
+    index.close()
+
+
+def test_an_index_of_an_older_format_is_built_anew(home: Path, feed: Feed) -> None:
+    feed.append("hello there")
+    settled(home, feed)
+    connection = apsw.Connection(str(home / "index.db"))
+    connection.execute("UPDATE meta SET value = '1' WHERE key = 'format'; DROP TABLE rare; DROP TABLE lists")
+    connection.close()
+    index = Index(SqliteIndexFiles(home), feed)
+    assert index.catch_up() == 0
+    assert found(index, "hello") == [1]
+    assert index.verify() == Verified("", rebuilt=False)
+    index.close()
+
+
+def test_two_processes_may_weigh_the_same_shard(home: Path) -> None:
+    feed = Feed(first=SHARD - 60)
+    feed.append(*(f"common word{i} other{i % 7}" for i in range(70)))
+    index = Index(SqliteIndexFiles(home), feed)
+    assert index.catch_up() == 0
+    one, other = SqliteIndexFiles(home), SqliteIndexFiles(home)
+    more = True
+    while more:
+        with one.hold(5):
+            one.current().tidy()
+        with other.hold(5):
+            more = other.current().tidy()
+    one.close()
+    other.close()
+    assert index.verify().trouble == ""
+    index.close()
+
+
 def test_suspicion_checks_in_the_background_once_a_minute(home: Path, feed: Feed) -> None:
     now = [100.0]
     index = Index(SqliteIndexFiles(home), feed, clock=lambda: now[0])
@@ -387,6 +454,8 @@ def test_a_folder_that_cannot_be_written_is_no_failure_of_the_search(feed: Feed,
     assert found(index, "hello") == []
     assert index.missing() == [1]
     assert index.status().trouble
+    (note,) = index.find(Terms(any_of=(("hello",),)), 5).notes
+    assert note.startswith("There is no index, and none can be built: ")
     with pytest.raises(StoreError):
         index.rebuild()
     index.close()

@@ -344,6 +344,13 @@ def test_a_deleted_index_costs_nothing(h: Herma, home: Path) -> None:
         assert sessions(again.search("zeppelin")) == [wanted]
 
 
+def test_a_report_says_whether_it_is_of_a_wider_search(h: Herma) -> None:
+    said(h, "the zeppelin lands")
+    assert not h.search("zeppelin").widened
+    assert h.search("zepelin").widened
+    assert not h.search("qqqqq").widened
+
+
 def test_a_home_that_cannot_be_written_is_searched_all_the_same(home: Path) -> None:
     with Herma.open(home=home) as writer:
         wanted = said(writer, "the zeppelin")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from herma.recall.match import fold, holds, units
 from herma.recall.query import Term, parse
-from herma.recall.snippet import LONGEST, snippet
+from herma.recall.snippet import LONGEST, matches, snippet
 from herma.recall.stem import stem
 
 TEXT = st.text(alphabet=st.sampled_from("abcdefgXYZ 日本語東京の.-_/@#'\n\t😀éß0123"), max_size=400)
@@ -62,7 +62,7 @@ def test_places_lie_in_the_text(query: str, text: str) -> None:
 
 @given(TEXT, TEXT)
 def test_snippets_are_bounded_lines_of_the_text(query: str, text: str) -> None:
-    line = snippet(text, units(parse(query, 0.0)))
+    line = snippet(text, matches(fold(text), units(parse(query, 0.0))))
     assert len(line) <= LONGEST
     assert "\n" not in line
     bare = line.replace(">>>", "").replace("<<<", "").strip("…")
@@ -71,7 +71,7 @@ def test_snippets_are_bounded_lines_of_the_text(query: str, text: str) -> None:
 
 def test_a_snippet_shows_where_most_of_the_words_are() -> None:
     text = "alpha here. " + "filler words " * 60 + "alpha beside beta here. " + "more filler " * 60
-    line = snippet(text, units(parse("alpha beta", 0.0)))
+    line = snippet(text, matches(fold(text), units(parse("alpha beta", 0.0))))
     assert ">>>alpha<<< beside >>>beta<<<" in line
     assert line.startswith("…")
     assert line.endswith("…")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herma.safety import noise
 from herma.safety.noise import without_noise
 from herma.store.searchable import searchable_text
 
@@ -90,3 +91,13 @@ def test_arguments_are_searched_as_they_are_meant() -> None:
     words = searchable_text([{"type": "text", "text": "see"}, {"type": "image"}], calls, "tool").split()
     assert " ".join(words) == 'see tool write_file path a/b.py text 中 1 n 7 bash command ls broken {"path":'
     assert searchable_text(None, [], None) == ""
+
+
+pieces = st.sampled_from(["word ", "AbCd12/+", "deadbeef", "00 ff ", "0:1:", "aa:", "é", "\n", "  ", "x" * 23, "ab, "])
+
+
+@given(st.lists(pieces, max_size=60).map("".join))
+def test_what_is_not_looked_at_closely_has_no_noise(text: str) -> None:
+    if not noise._may_have_runs(text):
+        assert noise._RUN.search(text) is None
+        assert noise._DUMP.search(text) is None

@@ -60,7 +60,10 @@ class Follower:
 
     def position(self, end: Position) -> Position | None:
         """Where the index in use stands in this feed; None when it has to be built (anew)."""
-        reached = self.state().position
+        try:
+            reached = self._files.current().position()
+        except IndexUnusable:
+            return None
         known = reached is not None and (reached.store_id, reached.epoch) == (end.store_id, end.epoch)
         return reached if known and reached is not None and reached.seq <= end.seq else None
 

@@ -83,9 +83,13 @@ class Index:
         wanted = sieve(terms)
         found = self._asking(lambda: self._files.current().find(wanted, limit))
         if found is None:
-            notes = ("The index is being rebuilt.",) if self._feed.position().seq else ()
+            notes = (self._why_none(),) if self._feed.position().seq else ()
             return Found((), 0, exhausted=not notes, notes=notes)
         return found
+
+    def _why_none(self) -> str:
+        trouble = self._trouble or self._background.trouble
+        return f"There is no index, and none can be built: {trouble}" if trouble else "The index is being built."
 
     def vocabulary(self, part: str, limit: int = 20) -> Sequence[str]:
         """Words (stems) that contain `part`, commonest first; only the newest part of the index is looked at."""

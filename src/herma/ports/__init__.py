@@ -19,7 +19,7 @@ from herma.ports.index import (
     TextIndex,
 )
 from herma.ports.observer import Contributor, Observer, Watcher
-from herma.ports.search import Head, TranscriptReader
+from herma.ports.search import Edge, Head, TranscriptReader
 from herma.ports.spend import Reservation, SpendRows, Spent
 from herma.ports.tokens import TokenCounter
 from herma.ports.transcript import (
@@ -48,6 +48,7 @@ __all__ = [
     "CuratedDocuments",
     "CuratedHistory",
     "Document",
+    "Edge",
     "Embedder",
     "FeedChange",
     "Found",

@@ -117,6 +117,10 @@ class IndexTables(Protocol):
 
     def state(self) -> IndexState: ...
 
+    def position(self) -> Position | None:
+        """How far it is; nothing when nothing was ever indexed."""
+        ...
+
     def put(self, rows: Sequence[IndexRow], gone: Sequence[int], position: Position) -> None:
         """Add or replace rows, forget others, and move on to `position`: all or nothing."""
         ...

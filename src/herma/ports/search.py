@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from herma.types import Hidden, SessionInfo
+from herma.types import Hidden, Message, SessionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,15 @@ class Head:
     role: str
     timestamp: float
     hidden: Hidden = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One end of a session: its first messages `before` an id, or else its last ones `after` an id."""
+
+    session_id: str
+    before: int | None = None
+    after: int | None = None
 
 
 class TranscriptReader(Protocol):
@@ -34,6 +43,21 @@ class TranscriptReader(Protocol):
 
     def neighbours(self, message_ids: Sequence[int]) -> Mapping[int, tuple[int | None, int | None]]:
         """The messages before and after each in its session, rewound ones passed over."""
+        ...
+
+    def windows(self, message_ids: Sequence[int], window: int) -> Mapping[int, Sequence[Message]]:
+        """Each message with so many on either side of it, in order; rewound ones and deleted sessions are left out.
+
+        Of messages there is all that is ever shown to a model: neither reasoning nor what was sent instead.
+        """
+        ...
+
+    def edges(self, edges: Sequence[Edge], count: int) -> Mapping[int, Sequence[Message]]:
+        """For the number of each edge the messages of user and assistant with text there: at most so many, in order."""
+        ...
+
+    def members(self, conversations: Sequence[str]) -> Mapping[str, Sequence[SessionInfo]]:
+        """The sessions of each conversation that are not deleted, oldest first."""
         ...
 
     def newest(self, limit: int) -> Sequence[int]:

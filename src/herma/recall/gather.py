@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from herma.ports import Head, Terms, TextIndex, TranscriptReader
 from herma.recall.dates import Span
-from herma.recall.match import Unit, fold, holds, units
+from herma.recall.match import Unit, fold, holds
 from herma.recall.query import Query, Term
 from herma.recall.rank import PREFERRED_DATE, SPEAKER, Candidate
 from herma.recall.rules import Filters, Sifted, sift
@@ -70,7 +70,7 @@ class Gatherer:
         self._reader = reader
         self._index = index
 
-    def gather(self, query: Query, filters: Filters, limit: int, lag: int) -> Gathered:
+    def gather(self, query: Query, filters: Filters, looked_for: Sequence[Unit], limit: int, lag: int) -> Gathered:
         """Everything that matches and may be shown, as far as it can come to the top."""
         found = Gathered()
         if not query.any_of:
@@ -80,14 +80,15 @@ class Gatherer:
             missing = list(self._index.missing(SCANS))
             found.unindexed.update(missing)
             self._take(found, filters, missing)
-        terms, asked = terms_of(query), 2 * _depth(query, limit) if _is_one(query) else FIRST
+        depth = _depth(looked_for, limit)
+        terms, asked = terms_of(query), 2 * depth if len(looked_for) == 1 else FIRST
         while True:
             answer = self._index.find(terms, asked)
             fresh = {one.message_id: one.score for one in answer.candidates if one.message_id not in found.scores}
             found.scores.update(fresh)
             found.unindexed.difference_update(fresh)
             self._take(found, filters, list(fresh))
-            if len(answer.candidates) < asked or asked >= MOST or _enough(found, query, limit):
+            if len(answer.candidates) < asked or asked >= MOST or _enough(found, depth, limit):
                 break
             asked *= 4
         found.matched = max(answer.matches, len(found.scores))
@@ -101,12 +102,12 @@ class Gatherer:
 
         A turn beside a match of one single thing is no evidence for it, so there none are read.
         """
-        chosen = _chosen(found, _depth(query, limit))
+        chosen = _chosen(found, _depth(looked_for, limit))
         made = self._read(found, [head.id for head in chosen])
         if found.unindexed:
             made = [one for one in made if one.id not in found.unindexed or _selected(query, one.folded, looked_for)]
             found.matched += sum(one.id in found.unindexed for one in made)
-        if query.any_of and not _is_one(query):
+        if query.any_of and len(looked_for) != 1:
             made += self._flanks(query, filters, found, made)
         soft = query.soft_dates
         for one in made:
@@ -143,6 +144,7 @@ class Gatherer:
                 Candidate(
                     id=id_,
                     group=found.sessions[head.session_id].conversation,
+                    text=text,
                     folded=fold(text),
                     found=found.scores.get(id_, 0.0),
                     timestamp=head.timestamp,
@@ -171,18 +173,14 @@ class Gatherer:
         return flanks
 
 
-def _is_one(query: Query) -> bool:
-    return len(units(query)) == 1
-
-
-def _depth(query: Query, limit: int) -> int:
+def _depth(looked_for: Sequence[Unit], limit: int) -> int:
     """How many candidates are read and ranked."""
-    return max(FEW, 3 * limit) if _is_one(query) else RANKED
+    return max(FEW, 3 * limit) if len(looked_for) == 1 else RANKED
 
 
-def _enough(found: Gathered, query: Query, limit: int) -> bool:
+def _enough(found: Gathered, depth: int, limit: int) -> bool:
     kept = found.sifted.kept
-    if len(kept) < min(_depth(query, limit), 5 * limit):
+    if len(kept) < min(depth, 5 * limit):
         return False
     return len({found.sessions[head.session_id].conversation for head in kept}) >= limit
 

@@ -44,6 +44,7 @@ class Candidate:
     before: int | None = None
     after: int | None = None
     shown: bool = True
+    text: str = ""
     cut: bool = False
     """Whether there is more text than ranking reads."""
     weights: dict[str, float] = field(default_factory=dict)

@@ -15,12 +15,13 @@ from herma.errors import UsageError
 from herma.ports import Head, TextIndex, TranscriptReader
 from herma.recall.dates import Span, read_value
 from herma.recall.gather import INDEXES, SCANS, Gathered, Gatherer
-from herma.recall.match import Unit, fold, units
+from herma.recall.match import Place, Unit, fold, units
 from herma.recall.query import Query, describe, parse
 from herma.recall.rank import Candidate, rank
 from herma.recall.rules import DEMOTED_SOURCES, Filters, live_sessions
 from herma.recall.snippet import matches, snippet
 from herma.recall.wider import explanation, wider
+from herma.recall.window import Context, in_context
 from herma.types import Dropped, Hit, Scope, SearchReport, SessionInfo
 
 Level = Literal["session", "message"]
@@ -40,6 +41,7 @@ class _Answer:
     notes: list[str] = field(default_factory=list)
     matched: int = 0
     """How many messages the index named, shown or not."""
+    widened: bool = False
 
 
 class Searcher:
@@ -60,6 +62,7 @@ class Searcher:
         self._clock = clock
         self._alive = alive
         self._gatherer = Gatherer(reader, index)
+        self._looked_for: tuple[str, Sequence[Unit]] = ("", ())
 
     def search(
         self,
@@ -113,14 +116,26 @@ class Searcher:
             notes=tuple(dict.fromkeys((*query.notes, *answer.notes))),
             lag=lag,
             took_ms=round((time.perf_counter() - began) * 1000, 2),
+            widened=answer.widened,
         )
+
+    def looked_for(self, text: str) -> Sequence[Unit]:
+        """What a query looks for, to be marked in what it found."""
+        last, found = self._looked_for
+        return found if last == text else units(parse(text, self._clock()))
+
+    def in_context(self, hits: Sequence[Hit]) -> list[Context]:
+        """Each hit with the turns around it, and how its conversation began and ended."""
+        self._alive()
+        return in_context(self._reader, hits) if hits else []
 
     # ── one pass ──
 
     def _answer(self, query: Query, filters: Filters, wanted: _Wanted, lag: int) -> _Answer:
-        found = self._gatherer.gather(query, filters, wanted.limit, lag)
-        answer = _Answer(dropped=found.sifted.report(), notes=list(found.notes), matched=found.matched)
         looked_for = units(query)
+        self._looked_for = (query.text, looked_for)
+        found = self._gatherer.gather(query, filters, looked_for, wanted.limit, lag)
+        answer = _Answer(dropped=found.sifted.report(), notes=list(found.notes), matched=found.matched)
         ranked = self._ranked(query, filters, found, looked_for, wanted.limit)
         if wanted.sort:
             ranked = sorted(ranked, key=lambda one: (one.timestamp, one.id), reverse=wanted.sort == "newest")
@@ -128,7 +143,7 @@ class Searcher:
         chosen = _demoted(chosen, found)[: wanted.limit]
         answer.hits = self._hits(query, chosen, found, looked_for, wanted)
         if wanted.level == "session" and len(answer.hits) < wanted.limit:
-            answer.hits = self._titled(query, filters, answer.hits, wanted)
+            answer.hits = self._titled(query, filters, answer.hits, looked_for, wanted)
         return answer
 
     def _ranked(
@@ -150,28 +165,33 @@ class Searcher:
     def _hits(
         self, query: Query, chosen: Sequence[Candidate], found: Gathered, looked_for: Sequence[Unit], wanted: _Wanted
     ) -> tuple[Hit, ...]:
-        texts = self._reader.texts([one.id for one in chosen], 1_000_000)
+        cut = [one.id for one in chosen if one.cut]
+        whole = self._reader.texts(cut, 1_000_000) if cut else {}
         hits = []
         for one in chosen:
             head = found.heads[one.id]
             session = found.sessions[head.session_id]
-            text = texts.get(one.id, "")
-            why = _why(one, text, query, looked_for, explain=wanted.explain)
-            hits.append(_hit(head, session, snippet(text, looked_for), one.score, why))
+            text = whole.get(one.id, one.text)
+            folded = fold(text) if one.cut else one.folded
+            places = matches(folded, looked_for)
+            why = _why(one, folded, places, query, explain=wanted.explain)
+            hits.append(_hit(head, session, snippet(text, places), one.score, why))
         return tuple(hits)
 
-    def _titled(self, query: Query, filters: Filters, hits: tuple[Hit, ...], wanted: _Wanted) -> tuple[Hit, ...]:
+    def _titled(
+        self, query: Query, filters: Filters, hits: tuple[Hit, ...], looked_for: Sequence[Unit], wanted: _Wanted
+    ) -> tuple[Hit, ...]:
         """Conversations whose title has all the words come first, found by their words or not."""
         words = [term.text for term in query.any_of if term.kind != "prefix"]
         if not words or len(words) > 8 or query.all_of or query.roles or wanted.sort:
             return hits
-        looked_for = units(query)
         named: list[Hit] = []
         for session, first in self._reader.titled(words, wanted.limit):
             head = Head(first or 0, session.id, "session_title", session.last_active)
             if filters.against(head, session) or any(hit.conversation == session.conversation for hit in named):
                 continue
-            line = snippet(session.title or "", looked_for)
+            title = session.title or ""
+            line = snippet(title, matches(fold(title), looked_for))
             named.append(_hit(head, session, line, 1.0, ("the title has all the words",)))
         known = {hit.conversation for hit in named}
         rest = [hit for hit in hits if hit.conversation not in known]
@@ -197,7 +217,7 @@ class Searcher:
         for attempt in wider(query, filters, empty.dropped, self._index.vocabulary):
             answer = self._answer(attempt.query, attempt.filters, wanted, lag)
             if answer.hits:
-                answer.dropped = empty.dropped
+                answer.dropped, answer.widened = empty.dropped, True
                 answer.notes = [*empty.notes, attempt.note, *answer.notes]
                 return answer
         return empty
@@ -260,9 +280,10 @@ def _has_any(one: Candidate, looked_for: Sequence[Unit]) -> bool:
     return one.cut or bool(one.weights) or any(unit.part in one.folded for unit in looked_for)
 
 
-def _why(one: Candidate, text: str, query: Query, looked_for: Sequence[Unit], *, explain: bool) -> tuple[str, ...]:
-    folded = fold(text)
-    words = list(dict.fromkeys(folded[start:end] for (start, end), _ in matches(folded, looked_for)))
+def _why(
+    one: Candidate, folded: str, places: Sequence[tuple[Place, str]], query: Query, *, explain: bool
+) -> tuple[str, ...]:
+    words = list(dict.fromkeys(folded[start:end] for (start, end), _ in places))
     why = ["passes the filters"]
     if query.any_of:
         why = [f"has {', '.join(words[:8])}" if words else "stands next to a match"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herma.recall.match import MANY, Place, Unit, fold
+from herma.recall.match import MANY, Place, Unit
 
 LONGEST = 240
 _BODY = 176
@@ -12,10 +12,8 @@ _BODY = 176
 _MARKS = (">>>", "<<<")
 
 
-def snippet(text: str, units: Sequence[Unit], longest: int = LONGEST) -> str:
+def snippet(text: str, places: Sequence[tuple[Place, str]], longest: int = LONGEST) -> str:
     """The part of the text with the most of what was looked for, on one line, of at most so many characters."""
-    folded = fold(text)
-    places = matches(folded, units)
     start, end = _window(text, [place for place, _ in places], [name for _, name in places], min(_BODY, longest))
     marked = _merged([place for place, _ in places if place[0] >= start and place[1] <= end])
     dots = ("…" if start else "", "…" if end < len(text) else "")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from herma.ports import Edge, TranscriptReader
 from herma.recall.match import Unit, fold
 from herma.recall.snippet import matches
 from herma.safety.noise import without_noise
 from herma.transcript import Transcripts
 from herma.transcript.wire import text_of
-from herma.types import Message, SessionInfo
+from herma.types import Hit, Message, SessionInfo
 
 WINDOW = 5
 """Turns on each side of a match."""
@@ -20,6 +21,7 @@ FULL, BRIEF = 4_000, 1_200
 """Characters of a message in the first hit, and in the others."""
 LEAST = 120
 """Characters that a message keeps however little room there is."""
+_NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +59,50 @@ def around(transcripts: Transcripts, message_id: int, window: int) -> View | Non
     return View(lines, before=place, after=len(messages) - place - 1)
 
 
-def with_bookends(transcripts: Transcripts, view: View, members: Sequence[SessionInfo]) -> View:
-    """Add what user and assistant said first and last in the whole conversation, outside the window."""
-    inside = (view.messages[0].message.id, view.messages[-1].message.id)
-    here = view.messages[0].message.session_id
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A hit in its surroundings, and the sessions of its conversation, oldest first."""
+
+    view: View
+    members: Sequence[SessionInfo] = ()
+
+
+def in_context(reader: TranscriptReader, hits: Sequence[Hit], window: int = WINDOW) -> list[Context]:
+    """For each hit its neighbours, and what user and assistant said first and last in the whole conversation, outside
+    of these. Everything is read at once for all of them.
+    """
+    windows = reader.windows([hit.message_id for hit in hits], window)
+    members = reader.members([hit.conversation for hit in hits])
+    edges: list[Edge] = []
+    for hit in hits:
+        inside = windows.get(hit.message_id)
+        first, last = _ends(hit.session_id, members[hit.conversation])
+        edges.append(Edge(first, before=inside[0].id if inside and first == hit.session_id else _NEVER))
+        edges.append(Edge(last, after=inside[-1].id if inside and last == hit.session_id else -1))
+    ends = reader.edges(edges, BOOKEND)
+    return [
+        Context(
+            _view(
+                hit.message_id, windows.get(hit.message_id, ()), ends.get(2 * place, ()), ends.get(2 * place + 1, ())
+            ),
+            members[hit.conversation],
+        )
+        for place, hit in enumerate(hits)
+    ]
+
+
+def _ends(here: str, members: Sequence[SessionInfo]) -> tuple[str, str]:
+    """The sessions in which a conversation begins and ends; those without messages say nothing."""
     parts = [member.id for member in members if member.message_count or member.id == here] or [here]
-    start, end = transcripts.bookends(here, BOOKEND, outside=inside)
-    if parts[0] != here:
-        start, _ = transcripts.bookends(parts[0], BOOKEND)
-    if parts[-1] != here:
-        first, last = transcripts.bookends(parts[-1], BOOKEND)
-        end = [*first, *last][-BOOKEND:]
-    return replace(view, start=lines(start), end=lines(end))
+    return parts[0], parts[-1]
+
+
+def _view(anchor: int, messages: Sequence[Message], start: Sequence[Message], end: Sequence[Message]) -> View:
+    place = next((at for at, message in enumerate(messages) if message.id == anchor), None)
+    if place is None:
+        return View(())
+    around_it = tuple(_line(message, anchor=message.id == anchor) for message in messages)
+    return View(around_it, lines(start), lines(end), before=place, after=len(messages) - place - 1)
 
 
 def lines(messages: Sequence[Message]) -> tuple[Line, ...]:
@@ -79,8 +113,10 @@ def fit(view: View, units: Sequence[Unit], each: int, total: int) -> View:
     """The view within so many characters a message and in all; the anchor keeps its own room, the rest share."""
     anchor = next((line for line in view.messages if line.anchor), None)
     left = total - min(len(anchor.text), each) if anchor else total
-    others = [line for line in (*view.messages, *view.start, *view.end) if not line.anchor]
-    share = _fair([len(line.text) for line in others], each, left)
+    others = [len(line.text) for line in (*view.messages, *view.start, *view.end) if not line.anchor]
+    if sum(others) <= left and max(others, default=0) <= each and (anchor is None or len(anchor.text) <= each):
+        return view
+    share = _fair(others, each, left)
 
     def cut(line: Line) -> Line:
         return shorten(line, each if line.anchor else share, units if line.anchor else ())

@@ -12,6 +12,9 @@ _TERMINAL = re.compile(
 _ADDRESS = re.compile(r"data:[\w.+/;=-]{0,120};base64,[A-Za-z0-9+/=_%-]*+", re.IGNORECASE)
 _RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{60,}+={0,2}")
 _DUMP = re.compile(r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{2}(?:[0-9A-Fa-f]{2})?+[ :,]{1,2}+){16,}+")
+_BLOCK = 24
+"""Of 47 characters in a row, 24 are a whole block; the shortest run has 60, the shortest dump 48."""
+_OF_DUMPS = "0123456789ABCDEFabcdef :,"
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _SEPARATOR = re.compile(r"[+/_-]")
 _DIGEST = 64
@@ -31,8 +34,21 @@ def without_noise(text: str) -> str:
         text = _TERMINAL.sub(" ", text)
     if ";base64," in text or ";BASE64," in text:
         text = _ADDRESS.sub(" ", text)
+    if not _may_have_runs(text):
+        return text
     text = _RUN.sub(_unless_a_name, text)
     return _DUMP.sub(" ", text)
+
+
+def _may_have_runs(text: str) -> bool:
+    """Whether it is worth looking closer: a run or a dump fills one of these blocks, and prose has spaces and letters
+    in each.
+    """
+    for at in range(0, len(text), _BLOCK):
+        block = text[at : at + _BLOCK]
+        if " " not in block or not block.strip(_OF_DUMPS):
+            return True
+    return False
 
 
 def _unless_a_name(match: re.Match[str]) -> str:

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herma.prompt.fence import neutralize
-from herma.recall.match import Unit, units
-from herma.recall.query import parse
+from herma.recall.match import Unit
 from herma.recall.rules import HIDDEN_SOURCES, live_sessions
 from herma.recall.search import Searcher, Sort
-from herma.recall.window import BRIEF, FULL, WINDOW, View, around, fit, lines, with_bookends
+from herma.recall.window import BRIEF, FULL, WINDOW, Context, View, around, fit, lines
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, unknown, when
 from herma.tools.whole_result import whole_result
@@ -128,12 +127,12 @@ class _Desk:
             sort=_sort(arguments.get("sort")),
             explain=explain,
         )
-        looked_for = units(parse(query, 0.0))
+        looked_for = self._searcher.looked_for(query)
         room = ALL_OTHERS // max(1, len(report.hits) - 1)
         results = []
-        for place, hit in enumerate(report.hits):
+        for place, (hit, found) in enumerate(zip(report.hits, self._searcher.in_context(report.hits), strict=True)):
             each, total = (FULL, FIRST_HIT) if place == 0 else (BRIEF, room)
-            results.append(self._result(hit, looked_for, each, total, explain=explain))
+            results.append(_result(hit, found, looked_for, each, total, explain=explain))
         return {
             "success": True,
             "mode": "discover",
@@ -143,35 +142,6 @@ class _Desk:
             "sessions_searched": report.sessions,
             **story(report, explain=explain),
         }
-
-    def _result(self, hit: Hit, looked_for: Sequence[Unit], each: int, total: int, *, explain: bool) -> Json:
-        members = self._transcripts.conversation(hit.session_id)
-        session = hit.session or members[-1]
-        view = around(self._transcripts, hit.message_id, WINDOW) or View(())
-        if view.messages:
-            view = fit(with_bookends(self._transcripts, view, members), looked_for, each, total)
-        result: Json = {
-            "session_id": hit.session_id,
-            "when": when(hit.timestamp),
-            "source": session.source,
-            "model": session.model,
-            "title": session.title or next((one.title for one in reversed(members) if one.title), None),
-            "matched_role": hit.role,
-            "match_message_id": hit.message_id,
-            "snippet": neutralize(hit.snippet),
-            "bookend_start": [shape(line) for line in view.start],
-            "messages": [shape(line) for line in view.messages],
-            "bookend_end": [shape(line) for line in view.end],
-            "messages_before": view.before,
-            "messages_after": view.after,
-        }
-        if session.conversation != hit.session_id:
-            result["parent_session_id"] = session.conversation
-        if view.shortened:
-            result["expand"] = call(hit.session_id, hit.message_id)
-        if explain:
-            result |= {"why": list(hit.why), "score": hit.score}
-        return result
 
     # ── scroll ──
 
@@ -280,6 +250,36 @@ class _Desk:
 
     def _is_live(self, message: Message, session: SessionInfo, context: ToolContext) -> bool:
         return message.hidden != "compacted" and session.id in self._live(context, session)
+
+
+# ── one result ──
+
+
+def _result(hit: Hit, found: Context, looked_for: Sequence[Unit], each: int, total: int, *, explain: bool) -> Json:
+    session = hit.session or found.members[-1]
+    view = fit(found.view, looked_for, each, total)
+    result: Json = {
+        "session_id": hit.session_id,
+        "when": when(hit.timestamp),
+        "source": session.source,
+        "model": session.model,
+        "title": session.title or next((one.title for one in reversed(found.members) if one.title), None),
+        "matched_role": hit.role,
+        "match_message_id": hit.message_id,
+        "snippet": neutralize(hit.snippet),
+        "bookend_start": [shape(line) for line in view.start],
+        "messages": [shape(line) for line in view.messages],
+        "bookend_end": [shape(line) for line in view.end],
+        "messages_before": view.before,
+        "messages_after": view.after,
+    }
+    if session.conversation != hit.session_id:
+        result["parent_session_id"] = session.conversation
+    if view.shortened:
+        result["expand"] = call(hit.session_id, hit.message_id)
+    if explain:
+        result |= {"why": list(hit.why), "score": hit.score}
+    return result
 
 
 # ── reading arguments ──

@@ -45,3 +45,5 @@ class SearchReport:
     notes: tuple[str, ...] = ()
     lag: int = 0
     took_ms: float = 0.0
+    widened: bool = False
+    """Whether nothing was found as asked, and the hits are those of a wider search."""

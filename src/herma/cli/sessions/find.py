@@ -17,8 +17,6 @@ from herma.types import Dropped, Hit, SearchReport
 _DASHED = "\ue000"
 _MATCH = re.compile(r">>>((?:(?!>>>|<<<).)+)<<<")
 _MARKED, _BOLD, _DIM, _PLAIN = "\x1b[1;33m", "\x1b[1m", "\x1b[2m", "\x1b[0m"
-_NOTHING = ("All matches were left out", "No message contains", "There is nothing to look for")
-"""How the report begins to say that nothing was found, before it looks further."""
 _REMEDIES = {
     "archived": "Add --all.",
     "date": "Leave out the date, or name a longer time.",
@@ -128,13 +126,8 @@ def search(
         desk.context.print_json(_as_json(report))
     else:
         _write(desk, report, explain=explain)
-    if not report.hits or _widened(report):
+    if not report.hits or report.widened:
         desk.context.exit(1)
-
-
-def _widened(report: SearchReport) -> bool:
-    """Whether nothing was found as asked, and the hits are those of a wider search."""
-    return bool(report.hits) and any(note.startswith(_NOTHING) for note in report.notes)
 
 
 # ── for people ──
@@ -143,15 +136,15 @@ def _widened(report: SearchReport) -> bool:
 def _write(desk: Desk, report: SearchReport, *, explain: bool) -> None:
     """The hits, then an account of the search; what is not as asked is said before the hits."""
     notes = _notes(report)
-    if not report.hits or _widened(report):
+    if not report.hits or report.widened:
         desk.context.line("Nothing found." if not report.hits else "Nothing found as you asked; a wider search found:")
-    if _widened(report):
+    if report.widened:
         for note in notes:
             desk.context.line(note)
         desk.context.line()
     for number, hit in enumerate(report.hits, 1):
         _write_hit(desk, number, hit, explain=explain)
-    _write_account(desk, report, [] if _widened(report) else notes)
+    _write_account(desk, report, [] if report.widened else notes)
 
 
 def _write_hit(desk: Desk, number: int, hit: Hit, *, explain: bool) -> None:
@@ -216,8 +209,8 @@ def _remedy(dropped: Dropped) -> str:
 
 def _as_json(report: SearchReport) -> Json:
     return {
-        "ok": bool(report.hits) and not _widened(report),
-        "widened": _widened(report),
+        "ok": bool(report.hits) and not report.widened,
+        "widened": report.widened,
         "query": report.query,
         "understood": report.understood,
         "searched": report.searched,

@@ -11,22 +11,36 @@ CREATE TABLE docs (
     digest INTEGER NOT NULL
 ) STRICT;
 -- Messages id/32768 = shard are in the FTS5 table shard_<id>. stage: 0 filling, 1 being merged into one segment,
--- 2 being weighed, 3 weighed (then checksum is that of its words). weighed_to: the last term done.
+-- 2 being weighed, 3 weighed (then checksum is that of its words, lists_checksum that of its rows in the tables below).
+-- version: how often it has changed.
 CREATE TABLE shards (
-    id         INTEGER PRIMARY KEY,
-    messages   INTEGER NOT NULL DEFAULT 0,
-    stage      INTEGER NOT NULL DEFAULT 0,
-    weighed_to TEXT NOT NULL DEFAULT '',
-    checksum   INTEGER NOT NULL DEFAULT 0
+    id             INTEGER PRIMARY KEY,
+    messages       INTEGER NOT NULL DEFAULT 0,
+    stage          INTEGER NOT NULL DEFAULT 0,
+    version        INTEGER NOT NULL DEFAULT 0,
+    checksum       INTEGER NOT NULL DEFAULT 0,
+    lists_checksum INTEGER NOT NULL DEFAULT 0
 ) STRICT;
--- Of a shard that is no longer filling: the messages that have a frequent word, the ones it weighs most in first.
-CREATE TABLE weights (
+-- Of a shard that is no longer filling: the words that are frequent in it, and in how many messages they are.
+CREATE TABLE frequent (
     shard    INTEGER NOT NULL,
     term     TEXT NOT NULL,
     messages INTEGER NOT NULL,
-    strong   BLOB NOT NULL,
+    list     INTEGER NOT NULL,
     PRIMARY KEY (shard, term)
 ) STRICT, WITHOUT ROWID;
+-- These messages, the ones it weighs most in first: the beginning of the list, and the rest of it. In a table of their
+-- own: SQLite reads whole rows on its way through a tree. id: shard * 1048576 + a number.
+CREATE TABLE lists (
+    id     INTEGER PRIMARY KEY,
+    strong BLOB NOT NULL,
+    rest   BLOB
+) STRICT;
+-- And all other words of it, many to a row. id: shard * 8192 + the row of a word in its shard.
+CREATE TABLE rare (
+    id    INTEGER PRIMARY KEY,
+    words BLOB NOT NULL
+) STRICT;
 
 -- create_shard --
 -- Words of one shard, without the text itself, and two views of them that FTS5 provides.
@@ -55,15 +69,24 @@ SELECT id, digest FROM docs WHERE id IN (SELECT value FROM json_each(?))
 
 -- changed_shard --
 -- After messages came or went: what was weighed no longer holds.
-UPDATE shards SET messages = messages + ?2, stage = 0, weighed_to = '', checksum = 0 WHERE id = ?1
+UPDATE shards SET messages = messages + ?2, stage = 0, version = version + 1, checksum = 0, lists_checksum = 0
+WHERE id = ?1
 
 -- shards --
 SELECT id, messages, stage FROM shards ORDER BY id DESC
 
 -- unfinished --
 -- The oldest shard with work left; the newest one is still filling.
-SELECT id, stage, weighed_to, checksum FROM shards
+SELECT id, stage, version FROM shards
 WHERE stage < 3 AND id < (SELECT max(id) FROM shards) ORDER BY id LIMIT 1
+
+-- forget --
+DELETE FROM frequent WHERE shard = {shard};
+DELETE FROM lists WHERE id >= {shard} * 1048576 AND id < ({shard} + 1) * 1048576;
+DELETE FROM rare WHERE id >= {shard} * 8192 AND id < ({shard} + 1) * 8192;
+
+-- weighed --
+UPDATE shards SET stage = ?, checksum = ?, lists_checksum = ? WHERE id = ?
 
 -- lengths --
 SELECT id, sz FROM shard_{shard}_docsize
@@ -88,13 +111,22 @@ SELECT rowid, score FROM (
 -- count --
 SELECT count(*) FROM shard_{shard} WHERE shard_{shard} MATCH ?
 
--- weighed --
--- In which shards a word is frequent, and how often it occurs there.
-SELECT shards.id, weights.messages FROM shards
-CROSS JOIN weights ON weights.shard = shards.id AND weights.term = ? WHERE shards.stage = 3
+-- lists --
+-- In which shards words are frequent, how often they occur there, and the beginnings of their lists.
+SELECT words.value, shards.id, frequent.messages, lists.strong FROM json_each(?) AS words
+CROSS JOIN shards CROSS JOIN frequent ON frequent.shard = shards.id AND frequent.term = words.value
+CROSS JOIN lists ON lists.id = frequent.list
+WHERE shards.stage = 3
 
--- strong --
-SELECT substr(strong, 1, ?) FROM weights WHERE shard = ? AND term = ?
+-- rare --
+SELECT places.value, shards.id, rare.words FROM json_each(?) AS places
+CROSS JOIN shards CROSS JOIN rare ON rare.id = shards.id * 8192 + places.value WHERE shards.stage = 3
+
+-- whole_list --
+SELECT strong, rest FROM frequent CROSS JOIN lists ON lists.id = frequent.list WHERE shard = ? AND term = ?
+
+-- rare_row --
+SELECT words FROM rare WHERE id = ? * 8192 + ?
 
 -- vocabulary --
 SELECT term, doc FROM (SELECT term, doc FROM shard_{shard}_terms LIMIT ?) WHERE instr(term, ?) > 0

@@ -11,7 +11,8 @@ import apsw
 
 from herma.ports import IndexRow
 from herma.store.sqlite.index_connection import Connections, fetch, meta
-from herma.store.sqlite.index_weights import LAST, SHARD_BITS, WEIGHED
+from herma.store.sqlite.index_rare import BUCKET_BITS, look_up, place
+from herma.store.sqlite.index_weights import LAST, LIST_BITS, MOST_CHECKSUM, SHARD_BITS, WEIGHED, listed, row_checksum
 from herma.store.sqlite.index_words import tokenizer
 from herma.store.sqlite.queries import queries
 
@@ -19,6 +20,7 @@ Rows = Callable[[Sequence[int]], Sequence[IndexRow]]
 _BATCH = 256
 _SAMPLE = 200
 _WORDS = 12
+_LISTS = 4
 
 
 def compare(connections: Connections, rows: Rows) -> str:
@@ -30,6 +32,9 @@ def compare(connections: Connections, rows: Rows) -> str:
         shards = fetch(connection, "SELECT id, messages, stage, checksum FROM shards")
         if fetch(connection, "SELECT count(*) FROM docs")[0][0] != sum(shard[1] for shard in shards):
             return "counts differ"
+    trouble = _compare_lists(connections)
+    if trouble:
+        return trouble
     for shard, _, stage, checksum in shards:
         trouble = _compare_shard(connections, shard, checksum if stage == WEIGHED else None, rows)
         if trouble:
@@ -59,6 +64,21 @@ def _compare_shard(connections: Connections, shard: int, checksum: int | None, r
         return "" if words_checksum(connection, shard) == expected else "words differ"
 
 
+def _compare_lists(connections: Connections) -> str:
+    """The lists of every shard that is weighed, by the checksum taken when they were written; of others, there may be
+    what is about to be deleted.
+    """
+    with connections.reading(afresh=True) as connection:
+        expected = dict(fetch(connection, "SELECT id, lists_checksum FROM shards WHERE stage = ?", (WEIGHED,)))
+        found = dict.fromkeys(expected, 0)
+        for table, bits in (("frequent", 0), ("lists", LIST_BITS), ("rare", BUCKET_BITS)):
+            for row in connection.execute(f"SELECT * FROM {table}"):
+                shard = row[0] >> bits
+                if shard in found:
+                    found[shard] += row_checksum(row)
+    return "" if {shard: total & MOST_CHECKSUM for shard, total in found.items()} == expected else "lists differ"
+
+
 def sample(connections: Connections, rows: Rows) -> str:
     """A few messages anywhere, found by their own words, and one full shard."""
     with connections.reading(afresh=True) as connection:
@@ -69,8 +89,11 @@ def sample(connections: Connections, rows: Rows) -> str:
         given = rows(sorted(ids))
         if {row.id: row.digest for row in given} != stored:
             return "messages differ"
+        weighed = {shard for shard, stage, _ in shards if stage == WEIGHED}
         if not all(_finds(connection, row) for row in given):
             return "words differ"
+        if not all(_lists(connection, row) for row in given if row.id >> SHARD_BITS in weighed):
+            return "lists differ"
         full = [(shard, checksum) for shard, stage, checksum in shards if stage == WEIGHED]
         if full:
             shard, checksum = secrets.choice(full)
@@ -95,6 +118,19 @@ def _finds(connection: apsw.Connection, row: IndexRow) -> bool:
     shard = row.id >> SHARD_BITS
     sql = f"SELECT 1 FROM shard_{shard} WHERE shard_{shard} MATCH ? AND rowid = ?"
     return bool(fetch(connection, sql, (" AND ".join(phrases), row.id & LAST)))
+
+
+def _lists(connection: apsw.Connection, row: IndexRow) -> bool:
+    """Whether the lists of a few of its words have a message."""
+    shard, age = row.id >> SHARD_BITS, LAST - (row.id & LAST)
+    for term in filter(None, dict.fromkeys(tokenizer(connection)(row.text)[:_LISTS])):  # an accent alone has no list
+        stored = fetch(connection, queries("index")["whole_list"], (shard, term))
+        bucket, name = place(term)
+        rare = fetch(connection, queries("index")["rare_row"], (shard, bucket)) if not stored else []
+        ages = listed(*stored[0]) if stored else {one for (words,) in rare for _, one in look_up(words, name)}
+        if age not in ages:
+            return False
+    return True
 
 
 def words_checksum(connection: apsw.Connection, shard: int) -> int:

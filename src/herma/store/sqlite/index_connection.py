@@ -19,7 +19,7 @@ from herma.ports import IndexUnusable
 from herma.store.sqlite.queries import queries
 
 APPLICATION_ID = 0x48524D49  # "HRMI"
-FORMAT = 1
+FORMAT = 2
 """Changes whenever the same messages would be stored differently: an index of another format is built anew."""
 _BUSY_MS = 5_000
 _CACHE_KB = 8_192
@@ -55,12 +55,18 @@ class Connections:
     @contextmanager
     def reading(self, *, afresh: bool = False) -> Iterator[apsw.Connection]:
         """One consistent view of the index. FTS5 checks its structure rightly only on a connection made `afresh`."""
+        with self.glancing(afresh=afresh) as connection:
+            connection.execute("BEGIN")
+            yield connection
+
+    @contextmanager
+    def glancing(self, *, afresh: bool = False) -> Iterator[apsw.Connection]:
+        """For one statement."""
         with guarded(self.path):
             with self._mutex:
                 connection = self._idle.pop() if self._idle and not afresh else None
             connection = connection or _connect(self.path, apsw.SQLITE_OPEN_READWRITE)
             try:
-                connection.execute("BEGIN")
                 yield connection
             finally:
                 self._put_back(connection)

@@ -50,6 +50,7 @@ class _Search:
         words = [word for one in alternatives if (word := self._words.read(one))]
         if not words:
             return Found((), 0, exhausted=True)
+        self._words.prepare(words)
         if sieve.all_of or sieve.none_of:
             scores = self._rank_among(words, self._among(sieve))
             matches = len(scores)
@@ -81,7 +82,7 @@ class _Search:
 
     def _expression(self, alternatives: Iterable[Sought]) -> str:
         words = [word for one in alternatives if (word := self._words.read(one))]
-        return " OR ".join(match for word in words for match in word.matches)
+        return " OR ".join(match.expression for word in words for match in word.matches)
 
     def _rank_among(self, words: Sequence[Word], messages: Sequence[int]) -> Scores:
         shards = {message >> SHARD_BITS for message in messages}
@@ -101,7 +102,7 @@ class _Search:
         alone = len(words) == 1
         for word in selecting:
             self._words.visit_rest(word, self._cap, best=2 * self._limit if alone else 0)
-        scores, cut = self._select(selecting, alone=alone)
+        scores, cut = self._strongest(words[0]) if alone else self._select(selecting)
         only_common = not alone and min(word.messages for word in words) > common
         if not all(word.whole for word in selecting) or (cut and only_common):
             self._notes.append("Not every match was ranked: the words are common. The strongest and the newest were.")
@@ -113,20 +114,39 @@ class _Search:
             self._words.visit_few(word, shards, selecting)
         return self._complete(few, words)
 
-    def _select(self, words: Sequence[Word], *, alone: bool) -> tuple[Scores, list[Word]]:
+    def _strongest(self, word: Word) -> tuple[Scores, list[Word]]:
+        """Of a word that is alone, the top of each list is all there is to know."""
+        scores = {message: word.rarity * weight for message, weight in word.scored.items()}
+        tops: list[tuple[float, int, Sequence[int]]] = []
+        for shard in word.lists:
+            left = self._limit
+            for weight, ages in self._words.strongest(word, shard, self._limit):
+                tops.append((weight, shard, ages[:left]))
+                left -= len(ages)
+                if left <= 0:
+                    break
+        tops.sort(key=lambda top: (top[0], top[1]), reverse=True)
+        left = self._limit
+        for weight, shard, ages in tops:
+            last = shard << SHARD_BITS | LAST
+            scores.update((last - age, word.rarity * weight) for age in ages[:left])
+            left -= len(ages)
+            if left <= 0:
+                break
+        return scores, []
+
+    def _select(self, words: Sequence[Word]) -> tuple[Scores, list[Word]]:
         """Messages with at least one of the words, and the words whose lists were too long to be read in full.
 
-        The rarest words are read first; what they leave of the budget is for the others. Of a word that is alone,
-        the top of each list is all there is to know.
+        The rarest words are read first; what they leave of the budget is for the others.
         """
         scores: Scores = defaultdict(float)
-        cut, budget = [], 0 if alone else READ_MOST
-        least = 2 * self._limit if alone else LEAST_READ
-        for place, word in enumerate(sorted(words, key=lambda word: (word.messages, word.matches))):
+        cut, budget = [], READ_MOST
+        for place, word in enumerate(sorted(words, key=lambda word: (word.messages, word.matches[0].expression))):
             for message, weight in word.scored.items():
                 scores[message] += word.rarity * weight
-            listed, share = sum(word.lists.values()), budget // (len(words) - place)
-            most = max(least, share // len(word.lists)) if listed > share else 0
+            listed, share = sum(found.messages for found in word.lists.values()), budget // (len(words) - place)
+            most = max(LEAST_READ, share // len(word.lists)) if listed > share else 0
             if most:
                 cut.append(word)
             for shard in word.lists:

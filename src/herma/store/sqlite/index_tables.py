@@ -39,10 +39,13 @@ class SqliteIndexTables:
 
     def state(self) -> IndexState:
         with self._connections.reading() as connection:
-            facts = meta(connection)
+            position = _position(meta(connection))
             messages = sum(row[1] for row in fetch(connection, self._sql["shards"]))
-            position = Position(facts["store_id"], facts["epoch"], int(facts["seq"])) if "seq" in facts else None
         return IndexState(position, messages, self.path.stat().st_size if self.path.exists() else 0)
+
+    def position(self) -> Position | None:
+        with self._connections.glancing() as connection:
+            return _position(meta(connection))
 
     def put(self, rows: Sequence[IndexRow], gone: Sequence[int], position: Position) -> None:
         with self._connections.writing() as connection:
@@ -56,19 +59,12 @@ class SqliteIndexTables:
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
 
     def tidy(self) -> bool:
-        with self._connections.writing() as connection:
-            if self._merge_filling(connection):
-                return True
-            for shard, stage, weighed_to, checksum in fetch(connection, self._sql["unfinished"]):
-                if stage in (FILLING, MERGING):
-                    self._merge_full(connection, shard, stage)
-                else:
-                    if self._weigher is None or self._weigher.shard != shard or not weighed_to:  # it may have changed
-                        self._weigher = Weigher(connection, shard)
-                    self._weigher.step(connection, weighed_to, checksum)
-                return True
-            self._weigher = None
-            return False
+        try:
+            with self._connections.writing() as connection:
+                return self._tidy(connection)
+        except BaseException:
+            self._weigher = None  # it is ahead of what was written
+            raise
 
     def find(self, sieve: Sieve, limit: int) -> Found:
         with self._connections.reading() as connection:
@@ -119,8 +115,26 @@ class SqliteIndexTables:
     def _changed(self, connection: apsw.Connection, shard: int, by: int) -> None:
         ((stage,),) = fetch(connection, "SELECT stage FROM shards WHERE id = ?", (shard,))
         if stage >= WEIGHING:
-            connection.execute("DELETE FROM weights WHERE shard = ?", (shard,))
+            connection.execute(self._sql["forget"].format(shard=shard))
         connection.execute(self._sql["changed_shard"], (shard, by))
+
+    def _tidy(self, connection: apsw.Connection) -> bool:
+        if self._merge_filling(connection):
+            return True
+        for shard, stage, version in fetch(connection, self._sql["unfinished"]):
+            self._finish(connection, shard, stage, version)
+            return True
+        self._weigher = None
+        return False
+
+    def _finish(self, connection: apsw.Connection, shard: int, stage: int, version: int) -> None:
+        """One step of the work on a shard that is full, or that has changed since it was."""
+        if stage < WEIGHING:
+            self._merge_full(connection, shard, stage)
+            return
+        if self._weigher is None or (self._weigher.shard, self._weigher.version) != (shard, version):
+            self._weigher = Weigher(connection, shard, version)
+        self._weigher.step(connection)
 
     def _merge_filling(self, connection: apsw.Connection) -> bool:
         newest = fetch(connection, "SELECT max(id) FROM shards")[0][0]
@@ -136,3 +150,7 @@ class SqliteIndexTables:
         before = connection.total_changes()
         connection.execute(self._sql["merge"].format(shard=shard), (pages,))
         return connection.total_changes() - before >= 2
+
+
+def _position(facts: Mapping[str, str]) -> Position | None:
+    return Position(facts["store_id"], facts["epoch"], int(facts["seq"])) if "seq" in facts else None

@@ -1,20 +1,24 @@
 """One word, phrase or beginning of a word in the stored index: where it is, how often, how much it weighs there.
 
-Full shards have lists of the strongest messages (`index_weights`) for frequent words. Everything else is asked of FTS5:
-rare words, phrases, beginnings, and the shards that are still filling.
+Full shards have lists of the messages with each word (`index_weights`). FTS5 is asked for everything else: phrases and
+beginnings, where the lists do not rule them out, and the shards that are still filling.
 """
 
 from __future__ import annotations
 
+import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import apsw
 
 from herma.ports import Sought
 from herma.store.sqlite.index_connection import fetch
-from herma.store.sqlite.index_weights import FREQUENT, SHARD_BITS, WEIGHED, decode
+from herma.store.sqlite.index_rare import look_up, place
+from herma.store.sqlite.index_weights import BEGINNING, LAST, SHARD_BITS, WEIGHED, decode, listed
 from herma.store.sqlite.queries import queries
 
 FILLING_MOST = 4_000
@@ -26,6 +30,8 @@ VISIT_MOST = 4_000
 PHRASE_WORK = 100_000
 """Messages in which the words of a phrase are compared, about; then older shards are left out."""
 _CHEAP = 500
+_STEPS = 180
+"""Room for the steps between the messages of a list."""
 _TOKENIZER = ["unicode61", "remove_diacritics", "2", "categories", "L* M* N* Co"]
 _ENDINGS = ("ations", "ions", "ings", "ments", "nesses", "ities", "ables", "ively", "fully", "ously", "izers", "ers")
 
@@ -37,20 +43,43 @@ class Shard:
     stage: int
 
 
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What FTS5 is asked, the words without which there is no match, and whether one of them is all there is to it."""
+
+    expression: str
+    needs: tuple[str, ...]
+    word: bool = False
+
+
+class List(NamedTuple):
+    """In how many messages of a shard a word is, and which: the beginning of its list, or all where it is rare."""
+
+    messages: int
+    strong: bytes = b""
+    rare: Sequence[tuple[float, int]] = ()
+
+    @property
+    def whole(self) -> bool:
+        return len(self.strong) < BEGINNING
+
+    def ages(self) -> set[int]:
+        return {age for _, age in self.rare} if self.rare else listed(self.strong)
+
+
 @dataclass(slots=True)
 class Word:
-    """One alternative and what is known of it so far. `scored`: message → weight, from FTS5. `lists`: shard → messages
-    in its list. `unvisited`: shard without a list → matches there, too many to be scored before it is known whether
-    that is needed. `whole`: nothing was left out.
+    """One alternative and what is known of it so far. `scored`: message → weight, from FTS5 and from short lists.
+    `lists`: shard → long list. `unvisited`: shard without lists → matches there, too many to be scored before it is
+    known whether that is needed. `whole`: nothing was left out.
     """
 
-    matches: tuple[str, ...]
-    tokens: tuple[str, ...]
+    matches: tuple[Match, ...]
     term: str = ""
     messages: int = 0
     rarity: float = 0.0
     scored: dict[int, float] = field(default_factory=dict)
-    lists: dict[int, int] = field(default_factory=dict)
+    lists: dict[int, List] = field(default_factory=dict)
     unvisited: dict[int, int] = field(default_factory=dict)
     whole: bool = True
 
@@ -65,27 +94,51 @@ class Words:
         rows = fetch(connection, self._sql["shards"])
         self.shards = [Shard(number, messages, stage) for number, messages, stage in rows if messages]
         self.total = sum(shard.messages for shard in self.shards)
+        self._found: dict[str, dict[int, List]] = {}
+        self._weighed = {shard.id for shard in self.shards if shard.stage == WEIGHED}
 
     def read(self, one: Sought) -> Word | None:
         """What FTS5 is asked for it; None when nothing of it is a word."""
         tokens = self._tokens(one.text)
-        if not tokens and not self._tokens(one.name):
+        named = self._tokens(one.name) if one.name else []
+        if not tokens and not named:
             return None
-        matches = [_quoted(text, one.prefix) for text in (one.text, one.name) if text.strip()]
+        matches = [
+            _match(text, words, one.prefix) for text, words in ((one.text, tokens), (one.name, named)) if text.strip()
+        ]
         if one.prefix and len(tokens) == 1:
-            matches += [_quoted(word, begun=False) for word in self._endings(one.text.strip())]
-        single = len(matches) == 1 and len(tokens) == 1 and not one.prefix
-        return Word(tuple(matches), tuple(tokens), tokens[0] if single else "")
+            matches += [_match(word, [stem], begun=False) for stem, word in self._endings(one.text.strip()).items()]
+        single = len(matches) == 1 and matches[0].word
+        return Word(tuple(matches), tokens[0] if single else "")
+
+    def prepare(self, words: Iterable[Word]) -> None:
+        """Read where all of these are among the weighed shards."""
+        needed = dict.fromkeys(token for word in words for match in word.matches for token in match.needs)
+        self._found = found = {token: dict[int, List]() for token in needed}
+        if not found or not self._weighed:
+            return
+        for term, shard, messages, strong in fetch(self._connection, self._sql["lists"], (_json(found),)):
+            found[term][shard] = List(messages, strong)
+        places: dict[int, list[tuple[bytes, dict[int, List]]]] = defaultdict(list)
+        for term, lists in found.items():
+            if len(lists) < len(self._weighed):
+                bucket, name = place(term)
+                places[bucket].append((name, lists))
+        for bucket, shard, row in fetch(self._connection, self._sql["rare"], (_json(places),)) if places else ():
+            for name, lists in places[bucket]:
+                if shard not in lists and (rare := look_up(row, name)):
+                    lists[shard] = List(len(rare), rare=rare)
 
     def look_up(self, word: Word, within: Collection[int] | None) -> None:
         """Find its lists, and score it in the other shards where that is cheap. `within`: only these shards count."""
         shards = [shard for shard in self.shards if within is None or shard.id in within]
         if word.term:
-            lists = self._lists(word.term)
-            word.messages = sum(lists.values())
-            word.lists = {shard.id: lists[shard.id] for shard in shards if shard.id in lists}
+            lists = self._found[word.term]
+            word.messages = sum(found.messages for found in lists.values())
             for shard in shards:
-                if shard.id not in word.lists:
+                if shard.id in lists:
+                    self._take(word, shard.id, lists[shard.id])
+                elif shard.id not in self._weighed:
                     self._visit_or_count(word, shard)
         else:
             self._visit_newest_first(word, shards)
@@ -98,13 +151,13 @@ class Words:
                 if len(word.scored) >= most:
                     word.whole = False
                     return
-                self._visit(word, shard, word.unvisited[shard.id], best)
+                self._visit(word, shard, word.matches, word.unvisited[shard.id], best)
 
     def visit_few(self, word: Word, shards: Collection[int], selecting: Sequence[Word]) -> None:
         """In which of the messages with `selecting` words it occurs, where it was only counted. Not: how often."""
-        any_of = " OR ".join(match for other in selecting for match in other.matches)
+        any_of = " OR ".join(match.expression for other in selecting for match in other.matches)
         for shard in word.unvisited.keys() & shards:
-            rows = self.matching(shard, f"({word.matches[0]}) AND ({any_of})", FILLING_MOST)
+            rows = self.matching(shard, f"({word.matches[0].expression}) AND ({any_of})", FILLING_MOST)
             word.scored.update((shard << SHARD_BITS | row, 1.0) for row in rows)
 
     def matching(self, shard: int, expression: str, most: int) -> list[int]:
@@ -113,60 +166,96 @@ class Words:
 
     def strongest(self, word: Word, shard: int, most: int = 0) -> Iterable[tuple[float, Sequence[int]]]:
         """Weights and messages from the top of a list: at least `most` messages, or all."""
-        size = 2 * most + 256 if most else 1 << 20
-        blobs = fetch(self._connection, self._sql["strong"], (size, shard, word.term))
-        return decode(blobs[0][0]) if blobs else ()
+        found = word.lists[shard]
+        if found.whole or (most and 2 * most + _STEPS <= BEGINNING):
+            return decode(found.strong)
+        rows = fetch(self._connection, self._sql["whole_list"], (shard, word.term))
+        return decode(rows[0][0] + (rows[0][1] or b"")) if rows else ()
 
-    def _endings(self, begun: str) -> list[str]:
-        """Words whose stem is shorter than the beginning that was typed: for `compressio`, `compressions`."""
+    def _endings(self, begun: str) -> dict[str, str]:
+        """Words whose stem is shorter than the beginning that was typed, by stem: for `compressio`, `compressions`."""
         whole = {begun + ending[i:] for ending in _ENDINGS for i in range(1, len(ending)) if begun.endswith(ending[:i])}
         stems = {(self._tokens(word) or [word])[0]: word for word in sorted(whole)}
-        return [word for stem, word in stems.items() if len(stem) < len(begun) and len(stem) > 2]
+        return {stem: word for stem, word in stems.items() if len(stem) < len(begun) and len(stem) > 2}
 
-    def _lists(self, term: str) -> dict[int, int]:
-        return dict(fetch(self._connection, self._sql["weighed"], (term,)))
+    def _take(self, word: Word, shard: int, found: List) -> None:
+        """Short lists are read at once."""
+        if not found.rare:
+            word.lists[shard] = found
+            return
+        last = shard << SHARD_BITS | LAST
+        word.scored.update((last - age, weight) for weight, age in found.rare)
 
     def _count(self, shard: Shard, match: str) -> int:
         return int(fetch(self._connection, self._sql["count"].format(shard=shard.id), (match,))[0][0])
 
     def _visit_or_count(self, word: Word, shard: Shard) -> None:
-        if shard.stage == WEIGHED:  # no list: there are few
-            word.messages += self._visit(word, shard)
-            return
-        count = self._count(shard, word.matches[0])
+        count = self._count(shard, word.matches[0].expression)
         word.messages += count
         if count > _CHEAP:
             word.unvisited[shard.id] = count
         elif count:
-            self._visit(word, shard, count)
+            self._visit(word, shard, word.matches, count)
 
     def _visit_newest_first(self, word: Word, shards: Sequence[Shard]) -> None:
-        frequencies = [self._lists(token) for token in word.tokens]
         work = 0
         for shard in shards:
             if len(word.scored) >= VISIT_MOST or work > PHRASE_WORK:
                 word.whole = False
                 return
-            word.messages += self._visit(word, shard)
-            if shard.stage == WEIGHED:
-                work += min((lists.get(shard.id, FREQUENT) for lists in frequencies), default=0)
+            if shard.id in self._weighed:
+                work += self._visit_weighed(word, shard)
+            elif len(word.matches) == 1 or self._any(shard, word.matches):
+                word.messages += self._visit(word, shard, word.matches)
 
-    def _visit(self, word: Word, shard: Shard, count: int = 0, best: int = 0) -> int:
+    def _visit_weighed(self, word: Word, shard: Shard) -> int:
+        """As far as the lists do not tell. → about how many messages FTS5 had to compare."""
+        before, left, work = len(word.scored), [], 0
+        last = shard.id << SHARD_BITS | LAST
+        for match in word.matches:
+            here = [lists[shard.id] for token in match.needs if shard.id in (lists := self._found[token])]
+            if match.word and here and here[0].rare:
+                for weight, age in here[0].rare:
+                    word.scored[last - age] = max(weight, word.scored.get(last - age, 0.0))
+            elif len(here) == len(match.needs) and _share(here):
+                left.append(match)
+                work += min((found.messages for found in here), default=0)
+        word.messages += len(word.scored) - before
+        word.messages += self._visit(word, shard, left)
+        return work
+
+    def _any(self, shard: Shard, matches: Sequence[Match]) -> bool:
+        """Whether any of several occurs: most rare words do not."""
+        return bool(self.matching(shard.id, " OR ".join(match.expression for match in matches), 1))
+
+    def _visit(self, word: Word, shard: Shard, matches: Sequence[Match], count: int = 0, best: int = 0) -> int:
         """Score with FTS5, and take its rarity out again, which it knows for this shard only. → how many matched."""
         base, scored, before = shard.id << SHARD_BITS, word.scored, len(word.scored)
         sql = self._sql["best" if best else "scored"].format(shard=shard.id)
-        for match in word.matches:
-            rows = fetch(self._connection, sql, (match, ALONE_MOST, best) if best else (match, FILLING_MOST))
+        for match in matches:
+            asked = match.expression
+            rows = fetch(self._connection, sql, (asked, ALONE_MOST, best) if best else (asked, FILLING_MOST))
             if not rows:
                 continue
             most = ALONE_MOST if best else FILLING_MOST
-            matches = count or (self._count(shard, match) if len(rows) == most else len(rows))
-            word.whole = word.whole and matches <= most
-            unit = -1 / max(math.log((shard.messages - matches + 0.5) / (matches + 0.5)), 1e-6)
+            matching = count or (self._count(shard, asked) if len(rows) == most else len(rows))
+            word.whole = word.whole and matching <= most
+            unit = -1 / max(math.log((shard.messages - matching + 0.5) / (matching + 0.5)), 1e-6)
             found = {base | row: score * unit for row, score in rows}
             found.update((message, max(found[message], scored[message])) for message in found.keys() & scored)
             scored.update(found)
         return len(scored) - before
+
+
+def _share(lists: Sequence[List]) -> bool:
+    """Whether all of these words can be in one message, as far as that is quickly seen."""
+    short = [found for found in lists if found.whole]
+    return len(short) < 2 or bool(set.intersection(*(found.ages() for found in short)))
+
+
+def _match(text: str, tokens: Sequence[str], begun: bool) -> Match:
+    needs = tuple(filter(None, tokens[:-1] if begun else tokens))
+    return Match(_quoted(text, begun), needs, word=len(tokens) == len(needs) == 1)
 
 
 def tokenizer(connection: apsw.Connection) -> Callable[[str], list[str]]:
@@ -174,6 +263,10 @@ def tokenizer(connection: apsw.Connection) -> Callable[[str], list[str]]:
     divide = connection.fts5_tokenizer("porter", _TOKENIZER)
     flags = {"include_offsets": False, "include_colocated": False}
     return lambda text: [str(token) for token in divide(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags)]
+
+
+def _json(names: Iterable[object]) -> str:
+    return json.dumps(list(names))
 
 
 def _quoted(text: str, begun: bool) -> str:
