@@ -84,6 +84,9 @@ class Watcher:
 
 
 class Contributor(Protocol):
-    """A part that adds to the system prompt when it is made: at the beginning, and when it is built anew."""
+    """A part that adds to the system prompt when it is made: at the beginning, and when it is built anew.
+
+    The opening of a session waits for it. One that may take long has a `contribution_deadline`, in seconds.
+    """
 
     def contribute(self, occasion: Occasion) -> Contribution: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from herma.ports import Contributor, Observer
@@ -13,9 +14,6 @@ from herma.tools.registry import Tool
 from herma.turn.watchers import guard_of
 from herma.turn.window import memory_of
 from herma.types import Contribution, Occasion, SessionView
-
-CONTRIBUTION_DEADLINE = 2.0
-"""Seconds that the opening of a session waits for a part that adds to its prompt, unless the part says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +72,22 @@ def prompt_with(
 
 
 def gather(contributors: Sequence[Contributor], occasion: Occasion) -> tuple[list[Contribution], list[str]]:
-    """What each part adds, asked at once and each with its deadline; and what went wrong, in words."""
+    """What each part adds, and what went wrong, in words.
+
+    Parts of our own are asked here and now: a thread would cost more than they do. Those that have a
+    `contribution_deadline` are asked at once, and waited for that long.
+    """
     begun = time.monotonic()
     asked = []
     for part in contributors:
-        guard = guard_of(part)
-        asked.append((part, guard, guard.begin("contribute", lambda part=part: part.contribute(occasion))))  # type: ignore[misc]
+        guard, deadline = guard_of(part), getattr(part, "contribution_deadline", None)
+        question = partial(part.contribute, occasion)
+        asked.append((deadline, guard, guard.begin("contribute", question, wait=deadline is not None)))
     found: list[Contribution] = []
     troubles: list[str] = []
-    for part, guard, call in asked:
+    for deadline, guard, call in asked:
         failures = guard.health.failures
-        allowed = getattr(part, "contribution_deadline", CONTRIBUTION_DEADLINE)
-        left = max(allowed - (time.monotonic() - begun), 0.0)
+        left = None if deadline is None else max(deadline - (time.monotonic() - begun), 0.0)
         given = Contribution() if call is None else guard.answer(call, Contribution(), left)
         if isinstance(given, Contribution):
             found.append(given)
