@@ -19,6 +19,7 @@ from herma.models.chat.endpoint import Endpoint, locate
 from herma.models.chat.faults import Fault, retry_after, unreachable
 from herma.models.chat.keys import parse, read_key
 from herma.models.chat.patience import LONGEST, pause
+from herma.prompt.tiers import cache_breakpoints
 from herma.testing import Answer, Asked, tool_call
 from herma.testing.scripted_model_wire import anthropic_events, anthropic_whole, openai_chunks, openai_whole
 from herma.types import Usage
@@ -254,6 +255,20 @@ def test_marks_for_the_cache() -> None:
     assert marked(marks=range(6)) == [2, 3, 4, 5]
     assert sent(messages, long_cache=True)[0][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
     assert "cache_control" not in str(messages)
+
+
+def test_marks_that_a_session_set_are_passed_on() -> None:
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    messages = cache_breakpoints([{"role": role, "content": "x"} for role in ("system", "user")], lifetime="1h")
+    system, turns = sent(messages)
+    assert (system[0]["cache_control"], turns[0]["content"][0]["cache_control"]) == (mark, mark)
+    part = {"type": "text", "text": "r", "cache_control": mark}
+    result = sent([*messages, {"role": "tool", "tool_call_id": "a", "content": [part]}])[1][0]["content"][1]
+    assert result == {"type": "tool_result", "tool_use_id": "a", "cache_control": mark, "content": "r"}
+    own = openai_wire.request(Endpoint("https://api.openai.com/v1", "m"), Wanted(messages), frozenset())
+    assert own["messages"][0]["content"] == [{"type": "text", "text": "x"}]
+    routed = openai_wire.request(Endpoint("https://openrouter.ai/api/v1", "m"), Wanted(messages), frozenset())
+    assert routed["messages"] == messages
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), TEXT), max_size=8), st.integers(0, 8))

@@ -81,7 +81,7 @@ def translate(
 ) -> tuple[list[Block], list[Block]]:
     """The system's blocks and the messages, roles in turn. Marked are the last blocks of these messages.
 
-    Without `marks`: the system prompt, and the end of the conversation.
+    Without `marks`: those that the messages have themselves, else the system prompt and the end of the conversation.
     """
     system: list[Block] = []
     turns: list[Block] = []
@@ -102,7 +102,8 @@ def translate(
         into += blocks
         if blocks:
             ends[at] = blocks[-1]
-    chosen = _usual(messages, ends) if marks is None else marks
+    own = any("cache_control" in block for blocks in (system, *(turn["content"] for turn in turns)) for block in blocks)
+    chosen = (() if own else _usual(messages, ends)) if marks is None else marks
     control = {"type": "ephemeral", "ttl": "1h"} if long_cache else {"type": "ephemeral"}
     for at in sorted({mark for mark in chosen if mark in ends})[-MARKS:]:
         if ends[at].get("type") not in ("thinking", "redacted_thinking"):
@@ -136,13 +137,13 @@ def _parts(content: object) -> Iterator[Block]:
         kind = part.get("type")
         if kind in ("text", "input_text", "output_text"):
             if str(part.get("text") or "").strip():  # an empty one is refused
-                yield _text(part["text"])
+                yield _text(part["text"]) | _mark(part)
         elif kind == "refusal":
             yield _text(str(part.get("refusal") or "(refused)"))
         elif kind == "image_url":
-            yield {"type": "image", "source": _source(part.get("image_url"))}
+            yield {"type": "image", "source": _source(part.get("image_url"))} | _mark(part)
         elif kind == "file" and isinstance(part.get("file"), Mapping):
-            yield {"type": "document", "source": _source(part["file"].get("file_data"))}
+            yield {"type": "document", "source": _source(part["file"].get("file_data"))} | _mark(part)
         elif kind in _OWN_BLOCKS:
             yield dict(part)
         else:
@@ -150,6 +151,11 @@ def _parts(content: object) -> Iterator[Block]:
                 f"A message has a part of the kind {kind!r}, which Anthropic's models do not take.",
                 hint="Take it out, or choose a model that does.",
             )
+
+
+def _mark(part: Mapping[str, Any]) -> Block:
+    """The mark that the caller has set itself, if any."""
+    return {"cache_control": part["cache_control"]} if "cache_control" in part else {}
 
 
 def _text(text: str) -> Block:
@@ -170,6 +176,9 @@ def _result(message: Mapping[str, Any]) -> Block:
     blocks = list(_parts(message.get("content")))
     plain = len(blocks) == 1 and blocks[0]["type"] == "text"
     made: Block = {"type": "tool_result", "tool_use_id": message.get("tool_call_id") or message.get("name") or ""}
+    for block in blocks:  # a mark is the result's, not a part's
+        made |= _mark(block)
+        block.pop("cache_control", None)
     return made | {"content": blocks[0]["text"] if plain else blocks} if blocks else made
 
 

@@ -28,8 +28,10 @@ def request(where: Endpoint, wanted: Wanted, unwanted: frozenset[str]) -> dict[s
     """The body. Messages keep every field that the protocol knows, byte for byte; our own fields stay here."""
     fields = _FIELDS if where.official else (*_FIELDS, *_THOUGHTS)
     messages = [{name: message[name] for name in fields if name in message} for message in wanted.messages]
-    if where.openrouter:
+    if where.openrouter and not any(_has_mark(message) for message in messages):
         messages = _marked(messages, wanted, "1h" if where.long_cache else "5m")
+    if where.official:
+        messages = [_unmarked(message) for message in messages]
     made: dict[str, Any] = {"model": where.name, "messages": messages}
     if wanted.tools:
         made["tools"] = list(wanted.tools)
@@ -52,6 +54,19 @@ def request(where: Endpoint, wanted: Wanted, unwanted: frozenset[str]) -> dict[s
         for name, value in made.items()
         if name in ("max_tokens", "max_completion_tokens") or name not in unwanted
     }
+
+
+def _has_mark(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(isinstance(part, Mapping) and "cache_control" in part for part in content)
+
+
+def _unmarked(message: dict[str, Any]) -> dict[str, Any]:
+    """Without marks, which the maker of the protocol refuses: it keeps every beginning by itself."""
+    if not _has_mark(message):
+        return message
+    parts = [{name: value for name, value in part.items() if name != "cache_control"} for part in message["content"]]
+    return {**message, "content": parts}
 
 
 def _marked(messages: list[dict[str, Any]], wanted: Wanted, ttl: str) -> list[dict[str, Any]]:
