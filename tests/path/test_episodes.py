@@ -364,7 +364,7 @@ def test_what_is_purged_meanwhile_does_not_come_back(h: Herma, rows: SqliteEpiso
     assert one is not None
     h.transcripts.delete(session)
     with pytest.raises(StoreChanged):
-        rows.put(one, "k", "w")
+        rows.put(one, "k", ["w"])
 
 
 # ── all of them ──

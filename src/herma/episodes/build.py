@@ -86,9 +86,10 @@ def _skills(steps: Sequence[Step], tool: str) -> tuple[str, ...]:
 
 
 def words_of(episode: Episode) -> str:
-    """Everything that is looked for in an episode, folded."""
-    parts = (episode.task, episode.result, episode.error, episode.remedy, episode.category, *episode.steps)
-    return folded("\n".join([*parts, *episode.tools, *episode.skills_applied, *episode.skills_created]))[:4_000]
+    """Everything that is looked for in an episode, folded, what matters most first."""
+    parts = (episode.task, episode.error, episode.result, episode.remedy, episode.category)
+    names = (*episode.skills_applied, *episode.skills_created, *episode.tools, *episode.steps)
+    return folded("\n".join([*parts, *names]))[:4_000]
 
 
 def merged(new: Episode, old: Episode | None) -> Episode:

@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from herma.episodes.aside import Aside
-from herma.episodes.build import build, merged, words_of
+from herma.episodes.build import build, merged
+from herma.episodes.finding import Finder
 from herma.episodes.shown import digest, state_text
-from herma.episodes.similar import Language, coverage, fused, ranked, terms_of
+from herma.episodes.similar import Language
 from herma.episodes.state import snapshot
 from herma.episodes.steps import steps_of
 from herma.episodes.task import task_key
-from herma.episodes.value import least_valuable, value, weight_of
+from herma.episodes.value import least_valuable
 from herma.errors import StoreChanged, UsageError
 from herma.ports.episodes import EpisodeFilter, EpisodeLookup, EpisodeRows, Glimpses, StateRows
-from herma.ports.vectors import Nearest, VectorIndex
+from herma.ports.vectors import VectorIndex
 from herma.safety.scan import scan
 from herma.types import Scope, SessionInfo
 from herma.types.episodes import LONGEST_RESULT, Digest, Episode, EpisodeHit, Forgotten, Outcome, SessionState
@@ -29,14 +30,14 @@ from herma.types.episodes import LONGEST_RESULT, Digest, Episode, EpisodeHit, Fo
 Found: TypeAlias = list[Episode]
 Hits: TypeAlias = list[EpisodeHit]
 Digests: TypeAlias = list[Digest]
-KIND = "episode"
-"""What episodes are called in the vector index."""
 FIRST, LAST, AT_MOST = 40, 360, 4_500
 """Messages from the beginning and from the end of a conversation that are read, and characters of each."""
 MOST = 10_000
 DRAIN = 5.0
 """Seconds that a question waits for episodes that are being made."""
 _AT_A_TIME = 200
+_LATEST = 40
+"""Of a project, and of all, that are looked at for the best to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,7 @@ class Episodes:
         self._glimpses = tables.glimpses
         self._profile = profile
         self._most = most
-        self._language = language or Language()
-        self._vectors = vectors
+        self._finder = Finder(self._rows, self._lookup, language or Language(), vectors, profile=profile, clock=clock)
         self._clock = clock
         self._check = alive
         self._aside: Aside[_Ended] = Aside(lambda ended: self._record(*ended), "herma-episodes")
@@ -216,34 +216,9 @@ class Episodes:
         Each path gives twice as many candidates as are wanted. `not_of` leaves a conversation out.
         """
         self._alive()
-        where = Scope(self._profile, user=scope.user if scope else "")
-        terms = terms_of(task, self._language)
-        if limit <= 0 or not task.strip():
-            return []
-        matches = self._lookup.matches(where, terms)
-        covered = coverage(matches, terms, self._lookup.live_count())
-        by_words = ranked(covered, 2 * limit + 1)
-        near = self._near(task, 2 * limit + 1, where)
-        by_meaning = [int(hit.key) for hit in near.hits if hit.key.isdigit()]
-        cosines = {int(hit.key): hit.score for hit in near.hits if hit.key.isdigit()}
-        order = fused(by_words, by_meaning)
-        known = self._rows.get(order)
-        now = self._clock()
-        hits = []
-        for number in order:
-            episode = known.get(number)
-            if episode is None or episode.archived is not None or episode.conversation == not_of:
-                continue
-            if (episode.scope.profile, episode.scope.user) != (where.profile, where.user):
-                continue
-            share = covered.get(number, 0.0)
-            why = [f"{share:.0%} of the words"] if share else []
-            why += [f"meaning {cosines[number]:.2f}"] if number in cosines else []
-            likeness = max(share, 0.5 * cosines.get(number, 0.0))
-            hits.append(EpisodeHit(episode, likeness, value(weight_of(episode), now, likeness), tuple(why)))
-        return hits[:limit]
+        return self._finder.similar(task, limit, scope.user if scope else "", not_of)
 
-    def newest(self, scope: Scope, limit: int = _AT_A_TIME) -> Found:
+    def newest(self, scope: Scope, limit: int = _LATEST) -> Found:
         """The latest live ones of this user that nothing newer stands for: of the project, then of all."""
         self._alive()
         of_project = EpisodeFilter(self._profile, scope.user, scope.project, superseded=False)
@@ -302,7 +277,7 @@ class Episodes:
         self._alive()
         known = self._rows.get(ids)
         away = [one for one in known.values() if one.archived is not None]
-        self._rows.unarchive([one.id for one in away], self._clock())
+        self._rows.unarchive({one.id: self._finder.terms(one) for one in away}, self._clock())
         return list(self._rows.get([one.id for one in away]).values())
 
     def digests(self, *, user: str | None = None) -> Digests:
@@ -327,17 +302,11 @@ class Episodes:
 
     def _put(self, episode: Episode) -> Episode:
         stamped = replace(episode, updated=self._clock())
-        kept = self._rows.put(stamped, task_key(stamped.task), words_of(stamped))
+        kept = self._rows.put(stamped, task_key(stamped.task), self._finder.terms(stamped))
         over = self._lookup.live_count() - self._most
         if over > 0 and over >= max(1, self._most // 100):  # not one by one: the weights of all are read
             self._put_away(least_valuable(self._lookup.weights(), self._most, self._clock()), dry_run=False)
         return kept
-
-    def _near(self, task: str, limit: int, scope: Scope) -> Nearest:
-        vectors = self._vectors()
-        if vectors is None or not vectors.state().ready:
-            return Nearest()
-        return vectors.near(task, limit, kinds=(KIND,), scopes=(scope_key(scope),))
 
     def _due(self, *, everything: bool) -> Sequence[str]:
         found: tuple[str, ...] = ()
@@ -352,11 +321,6 @@ def makes_episodes(first: SessionInfo) -> bool:
     What was delegated is a step of whoever delegated it, and a review is about another conversation.
     """
     return first.reason != "delegation" and first.source not in ("subagent", "review", "background_review")
-
-
-def scope_key(scope: Scope) -> str:
-    """Whose episodes these are, as one text for the vector index."""
-    return f"{scope.profile}\0{scope.user}"
 
 
 def _kept_by_model(made: Episode, known: Episode | None) -> Episode:

@@ -24,8 +24,8 @@ class Language:
     stem: Callable[[str], str] = str
 
 
-def terms_of(text: str, language: Language) -> tuple[str, ...]:
-    """What to look for: the steady beginning of each word that says something, pairs of characters of others."""
+def terms_of(text: str, language: Language, most: int = MOST_TERMS) -> tuple[str, ...]:
+    """What a text is found by: the stem of each word that says something, pairs of characters of other scripts."""
     found: dict[str, None] = {}
     said = folded(text[:4_000])
     for run in _RUN.findall(said):
@@ -33,28 +33,24 @@ def terms_of(text: str, language: Language) -> tuple[str, ...]:
     for word in _WORD.findall(_RUN.sub(" ", said)):
         if word in language.empty or len(word) < 2:
             continue
-        beginning = _shared(word, language.stem(word))
-        found[beginning if len(beginning) >= 3 else word] = None
-    return tuple(found)[:MOST_TERMS]
+        found[language.stem(word[:40])] = None
+    return tuple(found)[:most]
 
 
-def _shared(word: str, stem: str) -> str:
-    """What a word and its stem begin with: the part that stays in all its forms."""
-    same = next((at for at, (one, other) in enumerate(zip(word, stem, strict=False)) if one != other), len(stem))
-    return word[:same]
+def coverage(matches: Sequence[Sequence[int]], total: int) -> dict[int, float]:
+    """Which share of the terms each episode has, rare terms counting for more. Between 0 and 1.
 
-
-def coverage(matches: Sequence[tuple[int, int]], terms: Sequence[str], total: int) -> dict[int, float]:
-    """Which share of the terms each episode has, rare terms counting for more. Between 0 and 1."""
-    if not terms:
-        return {}
-    counts = [sum(bits >> at & 1 for _, bits in matches) for at in range(len(terms))]
-    weights = [math.log(1 + (max(total, 1) - count + 0.5) / (count + 0.5)) if count else 0.0 for count in counts]
-    unknown = math.log(1 + (max(total, 1) + 0.5) / 0.5)  # a term that no episode has is as telling as one can be
-    whole = sum(weight or unknown / 2 for weight in weights)
-    return {
-        number: sum(weight for at, weight in enumerate(weights) if bits >> at & 1) / whole for number, bits in matches
-    }
+    `matches` has, for each term, the episodes that have it. A term that none has is as telling as one can be, and
+    counts for half: the episode may say it in another word.
+    """
+    everything = max(total, 1)
+    weights = [math.log(1 + (max(everything - len(have), 0) + 0.5) / (len(have) + 0.5)) for have in matches]
+    whole = sum(weight if have else weight / 2 for weight, have in zip(weights, matches, strict=True))
+    found: dict[int, float] = {}
+    for weight, have in zip(weights, matches, strict=True):
+        for number in have:
+            found[number] = found.get(number, 0.0) + weight / whole
+    return found
 
 
 def fused(by_words: Sequence[int], by_meaning: Sequence[int]) -> list[int]:
@@ -66,6 +62,6 @@ def fused(by_words: Sequence[int], by_meaning: Sequence[int]) -> list[int]:
     return sorted(places, key=lambda number: -places[number])
 
 
-def ranked(scores: Mapping[int, float], limit: int) -> list[int]:
-    """The best by score; among equals the newest."""
-    return sorted(scores, key=lambda number: (-scores[number], -number))[:limit]
+def ranked(scores: Mapping[int, float]) -> list[int]:
+    """The best by score first; among equals the newest."""
+    return sorted(scores, key=lambda number: (-scores[number], -number))

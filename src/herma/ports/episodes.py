@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,9 +38,9 @@ class Weight:
 class EpisodeRows(Protocol):
     """Episodes, one per conversation. Those of conversations with a deleted session are not there until it is back."""
 
-    def put(self, episode: Episode, task_key: str, words: str) -> Episode:
-        """Keep it in the place of what its conversation had; earlier ones of the same task and scope are superseded
-        by it. → it with its id.
+    def put(self, episode: Episode, task_key: str, terms: Sequence[str]) -> Episode:
+        """Keep it in the place of what its conversation had, found by these terms; earlier ones of the same task and
+        scope are superseded by it. → it with its id. `StoreChanged` when its conversation was deleted meanwhile.
         """
         ...
 
@@ -53,11 +53,13 @@ class EpisodeRows(Protocol):
         ...
 
     def mark(self, ids: Sequence[int], *, used: float | None = None, archived: float | None = None) -> int:
-        """Note that these were used, or put them away. → how many."""
+        """Note that these were used, or put them away, where search does not find them. → how many."""
         ...
 
-    def unarchive(self, ids: Sequence[int], at: float) -> int:
-        """Take these out of the archive; they count as used now, so that they are not put away at once. → how many."""
+    def unarchive(self, terms: Mapping[int, Sequence[str]], at: float) -> int:
+        """Take these out of the archive, found by these terms again; they count as used now, so that they are not put
+        away at once. → how many.
+        """
         ...
 
     def remove(self, conversation: str) -> bool:
@@ -68,10 +70,8 @@ class EpisodeRows(Protocol):
 class EpisodeLookup(Protocol):
     """Looking through many episodes at once."""
 
-    def matches(self, scope: Scope, terms: Sequence[str]) -> Sequence[tuple[int, int]]:
-        """Live episodes of this profile and user whose words contain any of these terms, each with a number whose
-        bit n is set where it contains term n. At most 60 terms.
-        """
+    def with_terms(self, terms: Sequence[str], most: int) -> Sequence[Sequence[int]]:
+        """For each term the live episodes that have it, whoever's they are: the newest `most`."""
         ...
 
     def weights(self) -> Sequence[Weight]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from herma.episodes import Episodes
-from herma.episodes.keeper import KIND, Tables, scope_key
+from herma.episodes.finding import KIND, scope_key
+from herma.episodes.keeper import Tables
 from herma.episodes.similar import Language
 from herma.episodes.watch import EpisodeContributor, EpisodeWatcher
 from herma.ports.episodes import EpisodeFilter

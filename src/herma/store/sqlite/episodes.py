@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -19,8 +19,6 @@ _PLAIN = (
     *("error", "remedy", "first_message", "last_message", "built_by", "updated", "uses", "last_used"),
 )
 """Columns that hold what the episode has under the same name."""
-MOST_TERMS = 60
-"""Bits of a number that SQL can count with."""
 
 
 class SqliteEpisodes:
@@ -33,14 +31,15 @@ class SqliteEpisodes:
 
     # ── episodes ──
 
-    def put(self, episode: Episode, task_key: str, words: str) -> Episode:
-        bindings = {**_bindings(episode), "task_key": task_key, "words": words}
+    def put(self, episode: Episode, task_key: str, terms: Sequence[str]) -> Episode:
+        bindings = {**_bindings(episode), "task_key": task_key}
 
         def work(connection: apsw.Connection) -> int:
             there: Any = connection.execute(self._sql["conversation_there"], bindings).fetchone()
             if not there[0] or there[1]:
                 raise StoreChanged(f"The conversation {episode.conversation} was deleted meanwhile.")
             number = insert_returning_id(connection, self._sql["put"], bindings)
+            self._find_by(connection, number, terms)
             keyed = {**bindings, "id": number}
             connection.execute(self._sql["release"], keyed)
             later: Any = connection.execute(self._sql["superseder"], keyed).fetchone()
@@ -60,49 +59,57 @@ class SqliteEpisodes:
         return found[0] if found else None
 
     def select(self, which: EpisodeFilter, limit: int, offset: int = 0) -> list[Episode]:
-        return self._episodes(
-            "select",
-            profile=which.profile,
-            user=which.user,
-            project=which.project,
-            outcome=which.outcome,
-            category=which.category,
-            archived=which.archived,
-            superseded=which.superseded,
-            limit=limit,
-            offset=offset,
-        )
+        conditions, bindings = _conditions(which)
+        sql = f"{self._sql['columns']} {self._sql['select'].replace('{conditions}', conditions)}"
+        return [_episode(row) for row in self._db.rows(sql, {**bindings, "limit": limit, "offset": offset})]
 
     def mark(self, ids: Sequence[int], *, used: float | None = None, archived: float | None = None) -> int:
-        changed = 0
         if used is not None:
-            changed = self._change("used", ids=json.dumps(list(ids)), at=used)
-        if archived is not None:
-            changed = self._change("archive", ids=json.dumps(list(ids)), at=archived)
-        return changed
+            return self._change("used", ids=json.dumps(list(ids)), at=used)
+        if archived is None:
+            return 0
 
-    def unarchive(self, ids: Sequence[int], at: float) -> int:
-        return self._change("unarchive", ids=json.dumps(list(ids)), at=at)
+        def work(connection: apsw.Connection) -> int:
+            wanted = {"ids": json.dumps(list(ids)), "at": archived}
+            connection.execute(self._sql["drop_terms"], wanted)
+            connection.execute(self._sql["archive"], wanted)
+            return int(connection.changes())
+
+        return self._db.write(work)
+
+    def unarchive(self, terms: Mapping[int, Sequence[str]], at: float) -> int:
+        def work(connection: apsw.Connection) -> int:
+            connection.execute(self._sql["unarchive"], {"ids": json.dumps(list(terms)), "at": at})
+            changed = int(connection.changes())
+            for number, words in terms.items():
+                self._find_by(connection, number, words)
+            return changed
+
+        return self._db.write(work)
 
     def remove(self, conversation: str) -> bool:
         def work(connection: apsw.Connection) -> bool:
             gone: list[Any] = connection.execute(self._sql["remove"], {"conversation": conversation}).fetchall()
             for (number,) in gone:
                 connection.execute(self._sql["release"], {"id": number})
+                self._find_by(connection, number, ())
             return bool(gone)
 
         return self._db.write(work)
 
     # ── looking through ──
 
-    def matches(self, scope: Scope, terms: Sequence[str]) -> list[tuple[int, int]]:
-        wanted = list(terms)[:MOST_TERMS]
-        if not wanted:
-            return []
-        bits = " | ".join(f"((instr(e.words, :t{at}) > 0) << {at})" for at in range(len(wanted)))
-        named = {f"t{at}": term for at, term in enumerate(wanted)}
-        sql = self._sql["matches"].replace("{bits}", f"({bits})")
-        return [(row[0], row[1]) for row in self._db.rows(sql, {**named, "profile": scope.profile, "user": scope.user})]
+    def with_terms(self, terms: Sequence[str], most: int) -> list[list[int]]:
+        sql = self._sql["with_term"]
+
+        def work(connection: apsw.Connection) -> list[list[int]]:
+            found = []
+            for term in terms:
+                rows: Any = connection.execute(sql, {"term": term, "most": most}).fetchall()
+                found.append([row[0] for row in rows])
+            return found
+
+        return self._db.read(work, [[] for _ in terms])
 
     def weights(self) -> list[Weight]:
         return [
@@ -159,6 +166,10 @@ class SqliteEpisodes:
 
     # ── inside ──
 
+    def _find_by(self, connection: apsw.Connection, number: int, terms: Sequence[str]) -> None:
+        connection.execute(self._sql["drop_terms"], {"ids": json.dumps([number])})
+        connection.executemany(self._sql["add_term"], [(term, number) for term in terms])
+
     def _episodes(self, name: str, **bindings: Any) -> list[Episode]:
         return [_episode(row) for row in self._db.rows(f"{self._sql['columns']} {self._sql[name]}", bindings)]
 
@@ -172,6 +183,17 @@ class SqliteEpisodes:
             return int(connection.changes())
 
         return self._db.write(work)
+
+
+def _conditions(which: EpisodeFilter) -> tuple[str, dict[str, Any]]:
+    """What is asked for, in SQL: only that, so that the planner sees which index fits."""
+    named = {name: getattr(which, name) for name in ("profile", "user", "project", "outcome", "category")}
+    asked = {name: value for name, value in named.items() if value is not None}
+    conditions = [f"e.{name} = :{name}" for name in asked]
+    for column, wanted in (("archived", which.archived), ("superseded_by", which.superseded)):
+        if wanted is not None:
+            conditions.append(f"e.{column} IS {'NOT ' if wanted else ''}NULL")
+    return " AND ".join(conditions) or "1", asked
 
 
 def _statement(sql: str) -> str:

@@ -14,10 +14,10 @@ SELECT e.id, e.conversation, e.session_id, e.source, e.profile, e.project, e.use
 INSERT INTO episodes
        (conversation, session_id, source, profile, project, user, started, ended, task, category, steps, tools, outcome,
         why, result, error, remedy, skills_applied, skills_created, first_message, last_message, built_by, updated,
-        uses, last_used, task_key, words)
+        uses, last_used, task_key)
 VALUES (:conversation, :session_id, :source, :profile, :project, :user, :started, :ended, :task, :category, :steps, :tools,
         :outcome, :why, :result, :error, :remedy, :skills_applied, :skills_created, :first_message, :last_message,
-        :built_by, :updated, :uses, :last_used, :task_key, :words)
+        :built_by, :updated, :uses, :last_used, :task_key)
 ON CONFLICT (conversation) DO UPDATE SET
        session_id = excluded.session_id, source = excluded.source, profile = excluded.profile,
        project = excluded.project, user = excluded.user, started = excluded.started, ended = excluded.ended,
@@ -25,7 +25,7 @@ ON CONFLICT (conversation) DO UPDATE SET
        outcome = excluded.outcome, why = excluded.why, result = excluded.result, error = excluded.error,
        remedy = excluded.remedy, skills_applied = excluded.skills_applied, skills_created = excluded.skills_created,
        first_message = excluded.first_message, last_message = excluded.last_message, built_by = excluded.built_by,
-       updated = excluded.updated, task_key = excluded.task_key, words = excluded.words,
+       updated = excluded.updated, task_key = excluded.task_key,
        archived = iif(excluded.last_message > last_message, NULL, archived)
 RETURNING id;
 
@@ -61,34 +61,33 @@ UPDATE episodes SET superseded_by = NULL
  WHERE e.conversation = :conversation AND {visible};
 
 -- select --
- WHERE (:profile IS NULL OR e.profile = :profile) AND (:user IS NULL OR e.user = :user)
-   AND (:project IS NULL OR e.project = :project) AND (:outcome IS NULL OR e.outcome = :outcome)
-   AND (:category IS NULL OR e.category = :category)
-   AND (:archived IS NULL OR (e.archived IS NOT NULL) = :archived)
-   AND (:superseded IS NULL OR (e.superseded_by IS NOT NULL) = :superseded) AND {visible}
- ORDER BY e.ended DESC, e.id DESC
- LIMIT :limit OFFSET :offset;
+-- {conditions} are those that were asked for, so that an index fits them; only the chosen rows are read whole.
+ WHERE e.id IN (SELECT e.id FROM episodes e WHERE {conditions} AND {visible}
+                 ORDER BY e.ended DESC, e.id DESC LIMIT :limit OFFSET :offset)
+ ORDER BY e.ended DESC, e.id DESC;
 
 -- used --
 UPDATE episodes SET uses = uses + 1, last_used = :at WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- archive --
-UPDATE episodes SET archived = :at WHERE id IN (SELECT value FROM json_each(:ids)) AND archived IS NULL;
+UPDATE episodes SET archived = :at, updated = max(updated, :at) WHERE id IN (SELECT value FROM json_each(:ids)) AND archived IS NULL;
 
 -- unarchive --
-UPDATE episodes SET archived = NULL, last_used = :at
+UPDATE episodes SET archived = NULL, last_used = :at, updated = max(updated, :at)
  WHERE id IN (SELECT value FROM json_each(:ids)) AND archived IS NOT NULL;
 
 -- remove --
 DELETE FROM episodes WHERE conversation = :conversation RETURNING id;
 
--- matches --
--- One pass over the live episodes of one person: at most as many as `episodes.max`. {bits} has one term per bit.
-SELECT id, bits FROM (
-    SELECT e.id AS id, {bits} AS bits
-      FROM episodes e
-     WHERE e.profile = :profile AND e.user = :user AND e.archived IS NULL AND {visible}
-) WHERE bits > 0;
+-- with_term --
+-- Live episodes that have a term, the newest first, by the table's own order. A term that very many have tells little.
+SELECT episode FROM episode_terms WHERE term = :term ORDER BY episode DESC LIMIT :most;
+
+-- drop_terms --
+DELETE FROM episode_terms WHERE episode IN (SELECT value FROM json_each(:ids));
+
+-- add_term --
+INSERT OR IGNORE INTO episode_terms (term, episode) VALUES (?, ?);
 
 -- weights --
 SELECT id, ended, outcome, remedy <> '', uses, last_used, superseded_by IS NOT NULL
@@ -110,7 +109,8 @@ SELECT strftime('%Y-%m', e.ended, 'unixepoch') AS month, count(*)
 SELECT count(*) FROM episodes WHERE archived IS NULL;
 
 -- version --
-SELECT count(*), coalesce(max(updated), 0), coalesce(max(id), 0) FROM episodes WHERE archived IS NULL;
+-- Three looks at indexes: what is new has a larger number, what is gone is missing in the count.
+SELECT (SELECT count(*) FROM episodes), (SELECT max(updated) FROM episodes), (SELECT max(id) FROM episodes);
 
 -- put_state --
 INSERT OR REPLACE INTO session_states

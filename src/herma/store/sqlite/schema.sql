@@ -231,13 +231,23 @@ CREATE TABLE episodes (
     last_used      REAL,
     superseded_by  INTEGER,                     -- a later episode of the same task
     archived       REAL,
-    task_key       TEXT NOT NULL,               -- the task folded to its words: who has the same one was after the same thing
-    words          TEXT NOT NULL                -- everything that is looked for in it, folded
+    task_key       TEXT NOT NULL                -- the task folded to its words: who has the same one was after the same thing
 ) STRICT;
 
 CREATE INDEX episodes_live ON episodes (profile, user, ended) WHERE archived IS NULL;
+CREATE INDEX episodes_of_project ON episodes (profile, user, project, ended) WHERE archived IS NULL;
+CREATE INDEX episodes_by_update ON episodes (updated);
 CREATE INDEX episodes_archived ON episodes (ended) WHERE archived IS NOT NULL;
 CREATE INDEX episodes_by_task ON episodes (task_key);
+
+-- By which words live episodes are found: written with an episode, gone with it, and made again by `herma episodes rebuild --all`.
+CREATE TABLE episode_terms (
+    term    TEXT NOT NULL,
+    episode INTEGER NOT NULL,
+    PRIMARY KEY (term, episode)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX episode_terms_by_episode ON episode_terms (episode);
 
 -- Where the work stood when a conversation was last left. finished: whether the last request was answered.
 CREATE TABLE session_states (

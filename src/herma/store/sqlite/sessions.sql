@@ -94,6 +94,10 @@ DELETE FROM payloads
 -- purge_session --
 DELETE FROM sessions WHERE key = :key RETURNING prompt;
 
+-- purge_episode_terms --
+DELETE FROM episode_terms
+ WHERE episode IN (SELECT e.id FROM episodes e JOIN sessions s ON s.conversation = e.conversation WHERE s.key = :key);
+
 -- purge_episode --
 -- What is distilled of a conversation holds its text: it goes with the first slice of any of its sessions.
 DELETE FROM episodes WHERE conversation = (SELECT conversation FROM sessions WHERE key = :key);
