@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 from herma import config
 from herma.errors import HermaWarning, StoreError, UsageError
 from herma.parts import part
-from herma.types import Circumstances, Context, Scope, SearchReport
+from herma.types import Circumstances, Context, Restored, Scope, SearchReport
 from herma.wiring.ground import Ground
 
 if TYPE_CHECKING:
@@ -82,18 +82,18 @@ class Herma:
         return episodes(self._ground, lambda: self.index.vectors)
 
     @part
-    def facts(self) -> Facts:
-        """Exact answers to exact questions, out of curated memory: "my time zone"."""
-        from herma.wiring.facts import facts
-
-        return facts(self._ground, lambda: self.memory)
-
-    @part
     def skills(self) -> SkillLibrary:
         """Written procedures: SKILL.md files, found for a task, and known by how they did."""
         from herma.wiring.skills import skill_library
 
         return skill_library(self._ground, lambda: self.index.vectors)
+
+    @part
+    def facts(self) -> Facts:
+        """Exact answers to exact questions, out of curated memory: "my time zone"."""
+        from herma.wiring.facts import facts
+
+        return facts(self._ground, lambda: self.memory)
 
     @part
     def tools(self) -> Tools:
@@ -229,6 +229,19 @@ class Herma:
             branch=branch_of(place) if place else "",
         )
         return self._opener.resume(resume, wish) if resume else self._opener.new(wish)
+
+    def restore(
+        self, task: str, *, project: str | None = None, user: str | None = None, budget_tokens: int | None = None
+    ) -> Restored:
+        """What is known for a task, as text and as blocks that any agent can use: where the work was left, curated
+        memory, skills that fit, and earlier work on the like. Without a budget, as much as a window gives to memory.
+        """
+        from herma.wiring.restoring import restorer
+
+        self._check_alive()
+        scope = Scope(self.settings.profile, _key(project, "project"), _key(user, "user"))
+        put_together, room = restorer(self._ground, self.memory, self.episodes, lambda: self.skills)
+        return put_together.restore(task, scope, room if budget_tokens is None else budget_tokens)
 
     def search(
         self,

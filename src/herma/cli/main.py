@@ -42,6 +42,7 @@ COMMANDS: dict[str, Lazy] = {
     "sessions": Lazy("herma.cli.sessions:sessions", "See, find, move and clear out past sessions."),
     "episodes": Lazy("herma.cli.episodes:episodes", "See what was done before, how it ended, and what helped."),
     "facts": Lazy("herma.cli.facts:facts", "See what memory states plainly, and ask it exact questions."),
+    "restore": Lazy("herma.cli.restore:restore", "Put together what is known for a task, for any agent to go on with."),
     "cost": Lazy("herma.cli.cost:cost", "See what calls to models took, and what a cache could reuse of them."),
     "context": Lazy("herma.cli.context:context", "See what the model's window holds."),
     "providers": Lazy("herma.cli.providers:providers", "Choose an external memory that takes part in sessions."),
