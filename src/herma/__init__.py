@@ -15,7 +15,9 @@ The map, in the order of a turn:
     prompt       what the model is shown     recall            what was said before, found again
     tools        what the model may call     curated           MEMORY.md and USER.md
     transcript   every message, for good     index             words of all messages, rebuilt at any time
+    turn         the steps of one turn       providers         external memories, as guests
     safety       scans what comes in         store             files and SQLite
+    episodes     what was done before        facts             exact answers to exact questions
     doctor       what is wrong, and how to put it right
 
 Names are loaded when they are first used, so importing the package costs next to nothing.
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     from herma.types import Dropped as Dropped
     from herma.types import Duplicate as Duplicate
     from herma.types import Entry as Entry
+    from herma.types import Episode as Episode
+    from herma.types import EpisodeHit as EpisodeHit
+    from herma.types import Fact as Fact
     from herma.types import Finding as Finding
     from herma.types import Hit as Hit
     from herma.types import MemoryOp as MemoryOp
@@ -56,9 +61,11 @@ if TYPE_CHECKING:
     from herma.types import Pending as Pending
     from herma.types import Remove as Remove
     from herma.types import Replace as Replace
+    from herma.types import Restored as Restored
     from herma.types import Scope as Scope
     from herma.types import SearchReport as SearchReport
     from herma.types import SessionInfo as SessionInfo
+    from herma.types import SessionState as SessionState
     from herma.types import Snapshot as Snapshot
     from herma.types import Staged as Staged
     from herma.types import Suggestion as Suggestion
@@ -86,6 +93,9 @@ _HOMES = {
         "Dropped",
         "Duplicate",
         "Entry",
+        "Episode",
+        "EpisodeHit",
+        "Fact",
         "Finding",
         "Hit",
         "MemoryOp",
@@ -97,9 +107,11 @@ _HOMES = {
         "Pending",
         "Remove",
         "Replace",
+        "Restored",
         "Scope",
         "SearchReport",
         "SessionInfo",
+        "SessionState",
         "Snapshot",
         "Staged",
         "Suggestion",

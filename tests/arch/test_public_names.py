@@ -11,6 +11,7 @@ PUBLIC = [
     *("Add", "Replace", "Remove", "MemoryOp"),
     *("MemoryOutcome", "Applied", "Duplicate", "OverBudget", "NoMatch", "Ambiguous", "Blocked", "Drifted", "Staged"),
     *("Suggestion", "Author", "Who", "Origin", "Scope", "Entry", "Change", "Pending", "Finding", "Snapshot"),
+    *("Episode", "EpisodeHit", "Fact", "Restored", "SessionState"),
 ]
 
 
