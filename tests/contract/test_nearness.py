@@ -176,6 +176,7 @@ def test_a_coarse_index_names_candidates_and_scores_stay_exact(monkeypatch: pyte
     monkeypatch.setattr("herma.index.coarse.COARSE_FROM", 100)
     monkeypatch.setattr("herma.index.coarse.faiss_index", Forgetful)
     monkeypatch.setattr("herma.index.coarse.available", lambda: True)
+    monkeypatch.setattr("herma.index.nearness.ASKED_OFTEN", 1)
     query = some(77, 1)[0]
 
     def best(nearness: Nearness) -> list[tuple[str, float]]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LOAD = 16_384
 """Vectors that are read at a time: nothing that is written has to wait for longer."""
+ASKED_OFTEN = 3
+"""Questions after which it pays to have something coarse: a command that ends at once asks one."""
 
 
 class Nearness:
@@ -31,6 +33,7 @@ class Nearness:
         self._reader = reader
         self._mutex = threading.Lock()
         self._building: threading.Thread | None = None
+        self._asked = 0
         self._begin()
 
     def near(
@@ -43,6 +46,9 @@ class Nearness:
     ) -> list[Near]:
         with self._mutex:
             self._read_on()
+            self._asked += 1
+            if self._asked >= ASKED_OFTEN:
+                self._coarsen()
             found = []
             for kind in kinds:
                 shelf = self._shelves.get(kind)
@@ -99,7 +105,6 @@ class Nearness:
             self._load(1, messages=False)
             self._sessions |= self._reader.sessions(max(self._sessions))
         self._changed = changed
-        self._coarsen()
 
     def _coarsen(self) -> None:
         """Where there are very many, build what makes them quick, aside."""

@@ -166,11 +166,12 @@ class Shelf:
         named, ids = coarse.near(query, max(_NAMED * k, _NAMED_LEAST)), self._ids[: self.rows]
         if self._ordered:
             places = np.searchsorted(ids, named)
-            places = places[places < self.rows]
-            places = places[np.isin(ids[places], named)]
+            there = places < self.rows
+            there[there] = ids[places[there]] == named[there]
+            places = places[there]
         else:
             places = np.flatnonzero(np.isin(ids, named))
-        return np.union1d(places, np.flatnonzero(~self._covered[: self.rows]))
+        return np.concatenate([places, np.flatnonzero(~self._covered[: self.rows])])
 
     def _units(self, rows: NDArray[np.int64]) -> Vector:
         import numpy as np
