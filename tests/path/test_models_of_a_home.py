@@ -164,3 +164,23 @@ def test_trying_a_model_out(server: ScriptedModel, home: Path) -> None:
         assert "no tools here" in found.tools_error
         found = probe(model)
         assert (found.reachable, bool(found.error), bool(found.hint)) == (False, True, True)
+
+
+def test_the_doctor_looks_at_models_without_asking_them(
+    home: Path, server: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(**flags: Any) -> list[tuple[str, str]]:
+        with opened(home, **flags) as h:
+            return [(check.state, check.sentence) for check in h.doctor().checks if check.name == "model"]
+
+    assert found() == []
+    ((state, sentence),) = found(model__url=server.url, model__name="m")
+    assert (state, "is set" in sentence) == ("ok", True)
+    assert [state for state, _ in found(model__url=server.url, model__name="m", auxiliary__name="n")] == ["ok", "ok"]
+    ((state, sentence),) = found(model__url=server.url, model__name="m", model__api_key_env="MY_KEY")
+    assert (state, "MY_KEY" in sentence) == ("warning", True)
+    assert [state for state, _ in found(model__url="nowhere", model__name="m")] == ["problem"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    ((state, sentence),) = found(model__url=server.url, model__name="m")
+    assert (state, "not installed" in sentence) == ("warning", True)
+    assert server.requests == []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from herma import config
-from herma.doctor import database, files, guests
+from herma.doctor import database, files, guests, models
 from herma.doctor.check import Check, State
 from herma.errors import ConfigError, StoreError
 
@@ -53,6 +53,7 @@ def diagnose(
         lambda: files.check_leftovers(home),
         lambda: database.check_database(home, now=now, full=full, busy_timeout=settings.memory.lock_timeout),
         lambda: guests.check_provider(home, settings, now),
+        lambda: models.check_models(settings),
         lambda: files.check_space(home),
         lambda: files.check_backups(home, now),
         lambda: files.check_neighbours(home),

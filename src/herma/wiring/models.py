@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
 
-from herma.errors import ConfigError, UsageError
-from herma.models.chat.endpoint import Endpoint, locate
-from herma.models.chat.keys import read_key
+from herma.errors import UsageError
+from herma.models.chat.choose import Role, endpoint_of
+from herma.models.chat.endpoint import Endpoint
 from herma.models.chat.remote import RemoteModel, Retry
 from herma.parts import part
 from herma.ports import ChatModel
@@ -17,7 +16,6 @@ from herma.store.sqlite.spend import SqliteSpend
 from herma.turn.prices import PriceTable, read_prices
 from herma.wiring.ground import Ground
 
-Role: TypeAlias = Literal["main", "auxiliary"]
 WITHOUT = (
     "Without a model everything is kept and found as usual; with one, `herma chat` answers, long conversations are "
     "summed up in words, and what is worth remembering is learnt from them by itself."
@@ -28,6 +26,7 @@ PURPOSES = (
     *("search_summary", "query_expansion", "eval"),
 )
 """What background work there is."""
+__all__ = ["PURPOSES", "WITHOUT", "Models", "Role"]
 
 
 class Models:
@@ -71,40 +70,8 @@ class Models:
         return f"No model is set ({missing}: empty). {WITHOUT} To set one: {how}."
 
     def endpoint(self, role: Role = "main") -> Endpoint | None:
-        """Where the model of a role is. What the auxiliary section leaves out is as with the main one.
-
-        A server that only the auxiliary section names never gets the main one's key.
-        """
-        if role not in ("main", "auxiliary"):
-            raise UsageError(f"{role!r} is no role of a model.", hint="There are main and auxiliary.")
-        main, other = self._ground.settings.model, self._ground.settings.auxiliary
-        own = role == "auxiliary" and bool(other.url)
-        url = other.url if own else main.url
-        name = (other.name if role == "auxiliary" else "") or main.name
-        if not url.strip() or not name.strip():
-            return None
-        section = "auxiliary" if own else "model"
-        address, kind, usual = locate(url, name, other.kind if own else main.kind)
-        variable = (other.api_key_env if own else main.api_key_env).strip() or usual
-        if "=" in variable or any(mark.isspace() for mark in variable) or variable.startswith(("sk-", "sk_")):
-            raise ConfigError(
-                f"{section}.api_key_env must be the name of a variable, and what stands there is none.",
-                hint="Put the key itself into that variable or into the home's .env file, and its name here.",
-            )
-        return Endpoint(
-            url=address,
-            name=name.strip(),
-            kind=kind,
-            key=read_key(variable, self._ground.home),
-            key_variable=variable,
-            timeout=(other.timeout if role == "auxiliary" else 0) or main.timeout,
-            idle_timeout=main.idle_timeout,
-            retries=main.retries,
-            max_tokens=main.max_tokens,
-            stream=main.stream,
-            section=section,
-            long_cache=self._ground.settings.prices.cache_minutes >= 60,
-        )
+        """Where the model of a role is; `None` if the settings name none."""
+        return endpoint_of(self._ground.settings, role)
 
     @part
     def meter(self) -> Meter:
