@@ -149,7 +149,8 @@ class _Salvage:
             self._db.execute(self._sql[name])
         self._join_pieces()
         self._drop_strays(readings)
-        self._db.execute(self._sql["recount"])
+        for name in ("recount", "homeless_states", "homeless_terms"):
+            self._db.execute(self._sql[name])
         self._identify()
         self._feed_anew(readings)
         self._progress(total, total)
@@ -260,7 +261,8 @@ class _Salvage:
 
     def _drop_strays(self, readings: dict[str, Reading]) -> None:
         """What nothing refers to and no tree led to was deleted, most likely: it must not come back."""
-        for name, query in (("payloads", "unused_stray"), ("sessions", "empty_stray")):
+        strays = (("payloads", "unused_stray"), ("sessions", "empty_stray"), ("episodes", "homeless_stray"))
+        for name, query in strays:
             reading = readings[name]
             for number in sorted(reading.strays & reading.seen - reading.named.keys()):
                 self._db.execute(self._sql[query], (number,))
@@ -284,7 +286,15 @@ class _Salvage:
                 run = []
             run.append(number)
         highest = dict(self._sequence)
-        for name in ("messages", "curated_changes", "curated_inbox", "skill_changes", "skill_inbox"):
+        for name in (
+            "messages",
+            "curated_changes",
+            "curated_inbox",
+            "skill_changes",
+            "skill_inbox",
+            "episodes",
+            "facts",
+        ):
             known = [highest.get(name, 0), *readings[name].named, *readings[name].seen]
             highest[name] = max(number for number in known if number < 2**62)
         for _, first, count in self._feed:

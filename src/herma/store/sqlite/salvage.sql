@@ -51,6 +51,18 @@ DELETE FROM payloads
 -- empty_stray --
 DELETE FROM sessions WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session = sessions.key);
 
+-- homeless_stray --
+-- An episode whose conversation is not here was purged with it.
+DELETE FROM episodes
+ WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = episodes.conversation);
+
+-- homeless_states --
+DELETE FROM session_states
+ WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = session_states.conversation);
+
+-- homeless_terms --
+DELETE FROM episode_terms WHERE episode NOT IN (SELECT id FROM episodes WHERE archived IS NULL);
+
 -- recount --
 UPDATE sessions
    SET message_count = (SELECT count(*) FROM messages m WHERE m.session = sessions.key AND m.hidden = '');
