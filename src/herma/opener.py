@@ -212,6 +212,7 @@ class Opener:
             result_tokens=self._result_tokens,
             written=self._written,
             warnings=made.warnings,
+            outside=tuple(section.text for section in made.sections if section.name.startswith("provider ")),
         )
 
     def _company(self, view: SessionView) -> tuple[Company, Watchers]:

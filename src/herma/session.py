@@ -87,18 +87,14 @@ class Parts:
     written: Callable[[int], None] = lambda _: None
     """Told how many messages were committed, once a turn has got further: the index follows in the background."""
     warnings: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()  # what others say in the prompt
 
 
 class Session:
     """Opened by `Herma.session()`; a context manager. Not for several threads at once: a conversation has one order."""
 
     def __init__(
-        self,
-        parts: Parts,
-        history: Sequence[Message] = (),
-        *,
-        stored: bool = False,
-        after: SessionInfo | None = None,
+        self, parts: Parts, history: Sequence[Message] = (), *, stored: bool = False, after: SessionInfo | None = None
     ) -> None:
         self._history = list(history)
         self._stored = stored
@@ -124,6 +120,8 @@ class Session:
         self._watchers = parts.watchers
         self._warnings = list(parts.warnings)
         self._recalled = said_in(self._history)
+        for text in parts.outside:
+            self._ear.heard.add(text, Origin.TOOL_OUTPUT)
         frame = Frame(self.id, self.system_prompt, self.tools, self.model, parts.counter, parts.cache_lifetime)
         self.prompt_digest, self.tools_digest = frame.prompt_digest, frame.tools_digest
         self._meter = Meter(Account(frame, parts.goes_on_from), parts.calls)

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from herma.prompt.context import is_injection
+from herma.safety.scan import scan
 from herma.types import Add, Content, MemoryOp, MemoryWrite, Message, Remove, SessionView
 
 Json = dict[str, Any]
@@ -85,26 +87,42 @@ def tool_schemas(given: object) -> tuple[list[Json], list[str]]:
             wrong.append(f"it has two tools called {name}")
         else:
             parameters = inner.get("parameters")
-            found[name] = {
+            made = {
                 "name": name,
                 "description": str(inner.get("description", "")),
                 "parameters": dict(parameters) if isinstance(parameters, Mapping) else dict(_NO_PARAMETERS),
             }
+            objection = _objection(made)
+            if objection:
+                wrong.append(f"its tool {name} is refused: {objection}")
+            else:
+                found[name] = made
     return list(found.values()), wrong
 
 
+def _objection(schema: Json) -> str:
+    """Why the model must not be shown a tool: its schema is text from outside, and part of every request."""
+    try:
+        text = json.dumps(schema, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return "its schema is not JSON"
+    if len(text) > LONGEST_SCHEMA:
+        return f"its schema has {len(text):,} characters"
+    rules = dict.fromkeys(finding.rule for finding in scan(text) if is_injection(finding))
+    return f"the scanner objects ({', '.join(rules)})" if rules else ""
+
+
 _NO_PARAMETERS: Json = {"type": "object", "properties": {}}
+LONGEST_SCHEMA = 20_000
+"""Characters that the schema of one tool may have."""
 
 
 def tool_answer(text: object) -> Json:
     """What a tool of a provider said, as our tools answer."""
-    if isinstance(text, str):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = text
-    else:
-        value = text
+    try:
+        value = json.loads(text if isinstance(text, str) else json.dumps(text, default=repr))
+    except (TypeError, ValueError, RecursionError):
+        value = text if isinstance(text, str) else f"an answer that is no text: {type(text).__name__}"
     return value if isinstance(value, dict) else {"result": value}
 
 

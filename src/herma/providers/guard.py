@@ -131,11 +131,15 @@ class Guard:
         """Something about the guest's answer is wrong, although it gave one."""
         self._failed(what, why)
 
-    def take_over(self, health: Health, what: str, *, failed: bool) -> None:
-        """Count what another guard of the same guest has counted, and whether it `failed` at this."""
+    def note(self, what: str, *, failed: bool) -> None:
+        """Another guard of the same guest has seen it fail at this, or not. It is counted there."""
         with self._mutex:
             self._in_a_row[what] = self._in_a_row[what] + 1 if failed else 0
             self._pause_if_due(what)
+
+    def take_over(self, health: Health) -> None:
+        """Count what another guard of the same guest has counted."""
+        with self._mutex:
             self._asked += health.asked
             self._failures += health.failures
             self._timeouts += health.timeouts

@@ -16,7 +16,7 @@ from herma.ports import Watcher
 from herma.providers.discovery import Found, discover, find, load
 from herma.providers.guard import FAILURES, PAUSE, Guard, Health, Trouble
 from herma.providers.seat import Deadlines, Seat
-from herma.types import SessionView
+from herma.types import MOVES, SessionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,9 @@ class Providers:
                 atexit.register(_drain, weakref.ref(self))
             self._seats.append(seat)
         warnings = seat.begin(reserved)
+        self._guard.note("initialize", failed=not seat.begun)
         if seat.failed:
-            self._leave(seat, failed=True)
+            self._leave(seat)
             return None, warnings
         return seat, warnings
 
@@ -163,11 +164,11 @@ class Providers:
             status.waiting,
         )
 
-    def _leave(self, seat: Seat, *, failed: bool = False) -> None:
+    def _leave(self, seat: Seat) -> None:
         with self._mutex:
             if seat in self._seats:
                 self._seats.remove(seat)
-        self._guard.take_over(seat.guard.health, "initialize", failed=failed)
+        self._guard.take_over(seat.guard.health)
 
 
 def _drain(providers: weakref.ref[Providers]) -> None:
@@ -183,9 +184,9 @@ class _Delegations(Watcher):
     def __init__(self, providers: Providers) -> None:
         self._providers = providers
 
-    def closing(self, view: SessionView, reason: str) -> None:  # noqa: ARG002
+    def closing(self, view: SessionView, reason: str) -> None:
         parent = view.info.parent
-        if view.circumstances.context != "subagent" or not parent or not view.messages:
+        if reason in MOVES or view.circumstances.context != "subagent" or not parent or not view.messages:
             return
         seat = self._providers.of_session(parent)
         if seat is not None:

@@ -31,6 +31,8 @@ from herma.types import MOVES, CompletedTurn, Contribution, MemoryWrite, Occasio
 
 LONGEST_BLOCK = 8_000
 """Characters that a provider may add to the system prompt."""
+READ = 200_000
+"""Characters of it that are looked at; the rest would not be shown anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,9 @@ class Seat(Watcher):
     def begin(self, reserved: Sequence[str]) -> tuple[str, ...]:
         """Load and initialise it. → what people should know. One that takes too long takes part once it is there."""
         warnings: list[str] = []
-        call = self.guard.begin("initialize", self._start)
-        given = self.guard.answer(call, None, self.deadlines.recall) if call else None
-        if given is None:
+        unanswered = object()
+        given = self.guard.ask("initialize", self._start, unanswered, within=self.deadlines.recall)
+        if given is unanswered:
             last = self.guard.health.last
             return (f"The memory provider {self.name} takes no part: {last.why if last else 'it is left out'}.",)
         schemas, wrong = tool_schemas(given)
@@ -90,6 +92,11 @@ class Seat(Watcher):
             self.guard.count("get_tool_schemas", why)
             warnings.append(f"The memory provider {self.name}: {why}.")
         return tuple(warnings)
+
+    @property
+    def begun(self) -> bool:
+        """Whether it takes part."""
+        return self._provider is not None
 
     @property
     def failed(self) -> bool:
@@ -118,10 +125,12 @@ class Seat(Watcher):
         if self._provider is None:
             return Contribution()
         block = self._provider.system_prompt_block()
-        if not isinstance(block, str) or not block.strip():
+        if not isinstance(block, str):
+            raise ProviderError(f"Its block is {type(block).__name__}, not text")
+        if not block.strip():
             return Contribution()
         cap = max(200, min(LONGEST_BLOCK, occasion.memory_tokens * 3)) if occasion.memory_tokens else LONGEST_BLOCK
-        shown = show(ContextFile(f"the memory provider {self.name}", block), cap)
+        shown = show(ContextFile(f"the memory provider {self.name}", block[:READ]), cap)
         return Contribution(providers=((self.name, shown.text),), warnings=shown.warnings)
 
     def call_tool(self, name: str, arguments: Json) -> Json:

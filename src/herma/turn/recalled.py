@@ -17,6 +17,8 @@ from herma.types import Message
 
 LARGEST = 12_000
 """Characters that one part may add to a message."""
+_READ = 200_000
+"""Characters that are looked at; more would not be shown anyway."""
 _ITEM = re.compile(r"[-*•] |\d{1,3}[.)] ")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 
@@ -26,7 +28,7 @@ def fit(recalled: Iterable[Recalled], said: set[str]) -> tuple[list[Recalled], l
     kept: list[Recalled] = []
     warnings: list[str] = []
     for one in recalled:
-        shown = show(ContextFile(one.by, one.text), LARGEST)
+        shown = show(ContextFile(one.by, one.text[:_READ]), LARGEST)
         warnings += shown.warnings
         text = unsaid(shown.text, said)
         if text:
