@@ -45,6 +45,7 @@ CREATE INDEX episodes_of_project ON episodes (profile, user, project, ended) WHE
 CREATE INDEX episodes_by_update ON episodes (updated);
 CREATE INDEX episodes_archived ON episodes (ended) WHERE archived IS NOT NULL;
 CREATE INDEX episodes_by_task ON episodes (task_key);
+CREATE INDEX episodes_by_superseder ON episodes (superseded_by) WHERE superseded_by IS NOT NULL;
 
 -- By which words live episodes are found: written with an episode, gone with it, and made again by `herma episodes rebuild --all`.
 CREATE TABLE episode_terms (
