@@ -360,6 +360,20 @@ def test_fields_of_ours_stay_here(scripted_model: MakeModel, connect: Ask) -> No
     assert set(server.requests[0].messages[0]) == {"role", "content"}
 
 
+def test_what_is_kept_for_the_maker_goes_to_nobody_else(
+    scripted_model: MakeModel, connect: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "secret")
+    for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "X-Mine: secret\nAuthorization: Bearer secret\nX-Api-Key: secret")
+    server = scripted_model("x")
+    connect(server).reply(HI)
+    headers = server.requests[0].headers
+    assert "secret" not in str(headers)
+    assert not any(name.startswith("x-stainless") for name in headers)
+
+
 def test_a_missing_library_is_named(connect: Ask, scripted_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -34,7 +34,6 @@ class AnthropicDialect:
             base_url=where.url,
             max_retries=0,
             timeout=line.client.timeout,
-            default_headers=None
             if where.official or not where.key
             else {"x-api-key": where.key},  # as most others read it
             http_client=line.client,

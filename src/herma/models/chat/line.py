@@ -28,6 +28,16 @@ _CONNECT = 10.0
 """Seconds until somebody has to accept a connection."""
 _GRACE = 0.03
 """Seconds that a reading thread whose line was cut gets to end before it is left to itself."""
+_HEADERS = frozenset(
+    {
+        *("host", "connection", "user-agent", "accept", "accept-encoding"),
+        *("content-type", "content-length", "transfer-encoding"),
+        *("anthropic-version", "proxy-authorization"),
+    }
+)
+"""What a server that is not the maker's own is told. The libraries add more: about this machine, and what their users
+keep for the maker in variables of the environment.
+"""
 _AHEAD = 256
 """Events that may wait for a slow caller."""
 
@@ -39,6 +49,7 @@ class Line:
         import httpx2
 
         self._guard = threading.Lock()
+        self._where = where
         self._stream: Any = None
         self._cut = False
         self.client: httpx2.Client = httpx2.Client(
@@ -51,6 +62,13 @@ class Line:
 
     def _watch(self, request: httpx2.Request) -> None:
         request.extensions["trace"] = self._trace
+        if self._where.official:
+            return
+        for name in [name for name in request.headers if name not in _HEADERS]:
+            del request.headers[name]
+        request.headers["authorization"] = f"Bearer {self._where.key or 'none'}"
+        if self._where.key and self._where.kind == "anthropic":
+            request.headers["x-api-key"] = self._where.key  # as most servers of this kind read it
 
     def _trace(self, name: str, info: Mapping[str, Any]) -> None:
         if name.endswith(("connect_tcp.complete", "start_tls.complete")):

@@ -36,8 +36,6 @@ class OpenAIDialect:
             timeout=line.client.timeout,
             http_client=line.client,
         )
-        if not where.official:  # whose account it is concerns nobody else
-            library.organization = library.project = None
         yield from answered(library.chat.completions.create, request)
 
     def collector(self) -> Collector:
