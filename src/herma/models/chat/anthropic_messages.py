@@ -34,8 +34,6 @@ class AnthropicDialect:
             base_url=where.url,
             max_retries=0,
             timeout=line.client.timeout,
-            if where.official or not where.key
-            else {"x-api-key": where.key},  # as most others read it
             http_client=line.client,
         )
         yield from answered(library.messages.create, _as_the_library_has_it(request))
