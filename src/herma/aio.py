@@ -23,7 +23,9 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from herma.app import Herma
 from herma.curated import MemoryStore
+from herma.episodes import Episodes
 from herma.errors import UsageError
+from herma.facts import Facts
 from herma.session import Session
 from herma.tools import Tools
 from herma.tools.registry import Json
@@ -232,6 +234,30 @@ class AsyncTranscripts(_Face):
     undelete = _Threaded(Transcripts.undelete)
 
 
+class AsyncEpisodes(_Face):
+    """`h.episodes`, awaited."""
+
+    list = _Threaded(Episodes.list)
+    get = _Threaded(Episodes.get)
+    state = _Threaded(Episodes.state)
+    search_similar = _Threaded(Episodes.search_similar)
+    forget = _Threaded(Episodes.forget)
+    restore = _Threaded(Episodes.restore)
+    rebuild = _Threaded(Episodes.rebuild)
+    digests = _Threaded(Episodes.digests)
+
+
+class AsyncFacts(_Face):
+    """`h.facts`, awaited."""
+
+    answer = _Threaded(Facts.answer)
+    get = _Threaded(Facts.get)
+    list = _Threaded(Facts.list)
+    history = _Threaded(Facts.history)
+    state = _Threaded(Facts.state)
+    forget = _Threaded(Facts.forget)
+
+
 class AsyncTools(_Face):
     """`h.tools`, awaited."""
 
@@ -253,10 +279,13 @@ class AsyncHerma(_Face):
         self.memory = AsyncMemory(inner.memory, threads)
         self.transcripts = AsyncTranscripts(inner.transcripts, threads)
         self.tools = AsyncTools(inner.tools, threads)
+        self.episodes = AsyncEpisodes(inner.episodes, threads)
+        self.facts = AsyncFacts(inner.facts, threads)
 
     session = _OpensSession(Herma.session)
     branch = _OpensSession(Herma.branch)
     search = _Threaded(Herma.search)
+    restore = _Threaded(Herma.restore)
     cost = _Threaded(Herma.cost)
     working_memory = _Threaded(Herma.working_memory)
     doctor = _Threaded(Herma.doctor)
