@@ -20,6 +20,7 @@ from herma.prompt.context import ContextFile, cap_for
 from herma.prompt.fence import NOTES
 from herma.prompt.ledger import FIVE_MINUTES
 from herma.prompt.tiers import BINDING, Prompt, Tiers, assemble
+from herma.providers.guard import Trouble
 from herma.session import Parts, Session
 from herma.tools import Tools
 from herma.transcript import Transcripts
@@ -88,6 +89,7 @@ class Opener:
         result_tokens: int = 500,
         written: Callable[[int], None] = lambda _: None,
         invite: Invite = alone,
+        troubled: Callable[[Trouble], None] = lambda _: None,
     ) -> None:
         self._memory = memory
         self._transcripts = transcripts
@@ -99,6 +101,7 @@ class Opener:
         self._result_tokens = result_tokens
         self._written = written
         self._invite = invite
+        self._troubled = troubled
 
     def new(self, wish: Wish) -> Session:
         """A fresh session. Its row is written with its first message. A parent's conversation goes on in it."""
@@ -217,7 +220,7 @@ class Opener:
 
     def _company(self, view: SessionView) -> tuple[Company, Watchers]:
         company = self._invite(view, False)
-        return company, Watchers(company.watchers)
+        return company, Watchers(company.watchers, shown=self._troubled)
 
     def _tiers(self, wish: Wish, info: SessionInfo, memory: Snapshot) -> Tiers:
         """What the prompt is made of, besides what others add."""

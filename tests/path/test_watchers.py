@@ -234,6 +234,8 @@ def test_one_that_fails_is_counted_and_named_and_the_others_go_on(home: Path) ->
         with pytest.warns(HermaWarning, match="closing"):
             session.close()
         assert follower.names[-1] == "closing"
+        (said,) = [check for check in h.doctor().checks if check.name == "guests"]
+        assert said.sentence.startswith("the broken one failed 3 times in the last week")
 
 
 def test_one_that_hangs_is_left_out_until_it_comes_back(home: Path) -> None:

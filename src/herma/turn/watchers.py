@@ -26,13 +26,15 @@ class Recalled:
 class Watchers:
     """One per session."""
 
-    def __init__(self, watchers: Sequence[Observer] = ()) -> None:
+    def __init__(self, watchers: Sequence[Observer] = (), *, shown: Callable[[Trouble], None] = lambda _: None) -> None:
         self._guarded = [(watcher, guard_of(watcher)) for watcher in watchers]
         self._known: set[tuple[str, str]] = set()
         self._unsaid: deque[str] = deque()
         self.troubles: list[str] = []
-        for _, guard in self._guarded:
+        for watcher, guard in self._guarded:
             guard.listen(self._note)
+            if guard is not getattr(watcher, "guard", None):  # a guest's own guard has somebody who writes it down
+                guard.listen(shown)
 
     def __bool__(self) -> bool:
         return bool(self._guarded)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from herma.providers.guard import Trouble
 from herma.providers.roster import Providers
 from herma.providers.seat import Deadlines, Seat
-from herma.store.trouble_log import Noted, TroubleLog
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.turn.company import Company, Invite
 from herma.types import SessionView
 from herma.wiring.ground import Ground
+from herma.wiring.troubles import written_down
 
 
 def providers(ground: Ground) -> Providers:
-    options, log = ground.settings.providers, TroubleLog(ground.home)
-
-    def shown(trouble: Trouble) -> None:
-        log.add(Noted(ground.clock(), trouble.guest, trouble.what, trouble.why))
-
+    options = ground.settings.providers
     return Providers(
         ground.home,
         ground.settings.memory.provider,
@@ -27,7 +22,7 @@ def providers(ground: Ground) -> Providers:
         deadlines=Deadlines(options.timeout, options.tool_timeout, options.drain),
         failures=options.failures,
         pause=options.pause,
-        shown=shown,
+        shown=written_down(ground),
         alive=ground.alive,
     )
 

@@ -13,6 +13,7 @@ from herma.transcript import Transcripts
 from herma.turn.company import Invite, alone
 from herma.turn.window import Budget
 from herma.wiring.ground import Ground
+from herma.wiring.troubles import written_down
 
 
 def calls(ground: Ground) -> SqliteCalls:
@@ -42,6 +43,7 @@ def opener(
         result_tokens=settings.context.tool_result_tokens,
         written=written,
         invite=invite,
+        troubled=written_down(ground),
     )
 
 
