@@ -203,6 +203,20 @@ def test_a_rebuild_gives_what_was_followed(herma: Herma, clock: Clock, home: Pat
     again.close()
 
 
+def test_texts_that_are_made_differently_are_embedded_anew(herma: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(herma, "the cat sleeps", "let it")
+    index = vectors(herma, embedder := HashEmbedder())
+    assert index.wait()
+    before = stored(herma.home)
+    embedder.seen.clear()
+    monkeypatch.setattr("herma.index.passages.RECIPE", "2")
+    assert index.wait()
+    assert embedder.seen == ["the cat sleeps", "the cat sleeps\nlet it"]  # the gist is the same text as the second
+    assert {row[:5] for row in stored(herma.home)} == {row[:5] for row in before}
+    assert not {row[5] for row in stored(herma.home)} & {row[5] for row in before}
+    index.close()
+
+
 def test_a_large_change_is_walked_in_parts_newest_first(herma: Herma) -> None:
     index = vectors(herma, HashEmbedder())
     say(herma, "one", "two")

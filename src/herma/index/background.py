@@ -21,9 +21,12 @@ Work = Callable[[Callable[[], bool]], None]
 class Background:
     """Runs `work` after writes, and checks on request. A failure is kept for whoever asks, and ends nothing."""
 
-    def __init__(self, work: Work, check: Work, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, work: Work, check: Work, clock: Callable[[], float] = time.monotonic, *, quiet: float = QUIET
+    ) -> None:
         self._work, self._check = work, check
         self._clock = clock
+        self._quiet = quiet
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._due: float | None = None
@@ -36,7 +39,7 @@ class Background:
         """Messages were written: index them when writing pauses."""
         with self._changed:
             self._behind += messages
-            quiet = self._clock() + QUIET
+            quiet = self._clock() + self._quiet
             self._due = quiet if self._behind < MOST_BEHIND else min(self._due or quiet, self._clock())
             self._start()
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from herma.ports.vectors import EmbedderTrouble
+from herma.ports.vectors import EmbedderTrouble, ModelRow
 
 if TYPE_CHECKING:
     from herma.ports.embedding import Embedder, Vectors
@@ -52,6 +52,10 @@ class Guest:
     def note(self) -> str:
         """What is wrong, in one line for people."""
         return f"the embedder failed ({self.trouble.message})" if self.trouble.message else ""
+
+    def made(self, model: ModelRow) -> bool:
+        """Whether these are its vectors, as far as it is known how long its own are."""
+        return model.name == self.name and self._dimension in (0, model.dimension)
 
     def dimension(self) -> int:
         """0 when it does not say. Where it is known, asking costs nothing."""

@@ -25,8 +25,8 @@ EDGE = 2
 EDGE_TEXT = 320
 _LEAST = PART // 2
 _BREAKS = ("\n\n", "\n", ". ", "。", "! ", "? ", "; ", ", ", "、", " ")
-_RECIPE = b"1"
-"""Changes with everything here that changes what is embedded of the same text."""
+RECIPE = "1"
+"""Changes with everything here that changes what is embedded of the same text; then everything is compared anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Passage:
 
     @property
     def digest(self) -> int:
-        found = blake2b(self.text.encode("utf-8", "surrogatepass"), digest_size=8, key=_RECIPE).digest()
+        found = blake2b(self.text.encode("utf-8", "surrogatepass"), digest_size=8, key=RECIPE.encode()).digest()
         return int.from_bytes(found, "big", signed=True)
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from herma.index.nearness import Nearness
     from herma.ports.vectors import Vector
 
+QUIET = 1.0
+"""Seconds without a write after which embedding begins: later than words, as it takes the processor for longer."""
 SLICE = 0.25
 """Seconds of work after which the next batch is smaller."""
 LEAST, MOST = 4, 64
@@ -70,7 +72,7 @@ class Vectors:
         self._process = os.getpid()
         self._walk = Walk(store, feed, source, clock, sources)
         self._born = time.monotonic()
-        self._background = Background(self.in_slices, lambda _: None)
+        self._background = Background(self.in_slices, lambda _: None, quiet=QUIET)
         self._guest: Guest | None = None
         self._asked_for = False
         self._trouble = ""
@@ -133,7 +135,7 @@ class Vectors:
             return VectorState(trouble=self._trouble)
         name, told = (guest.name, guest.trouble) if guest else ("", EmbedderTrouble())
         models = file.models if file else ()
-        mine = next((row for row in models if row.name == name), None)
+        mine = next((row for row in models if guest is not None and guest.made(row)), None)
         if guest is not None and not told.message and file is not None and file.trouble.model == name:
             told = file.trouble
         appended = file.appended if file else self._feed.message_count()
@@ -148,7 +150,7 @@ class Vectors:
             trouble=told.message or self._trouble or self._background.trouble,
             failures=told.failures,
             retry_at=told.retry_at,
-            others=tuple((row.name, row.vectors) for row in models if row.name != name),
+            others=tuple((row.name, row.vectors) for row in models if row is not mine),
             is_multilingual=guest is not None and guest.is_multilingual,
         )
 
@@ -302,7 +304,7 @@ class Vectors:
         if guest is None:
             return None, None, f"vectors: {self._trouble}" if self._trouble else ""
         try:
-            if not any(row.name == guest.name and row.vectors for row in self._store.file().models):
+            if not any(guest.made(row) and row.vectors for row in self._store.file().models):
                 return None, None, "vectors: nothing is embedded yet."
         except (IndexUnusable, StoreError):
             return None, None, "vectors: nothing is embedded yet."

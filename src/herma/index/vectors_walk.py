@@ -36,6 +36,8 @@ TEXTS = 32
 """Texts that an embedder is given at a time."""
 GIST_AFTER = 8
 """Messages after which the gist of a session is made again in the background; whoever waits gets it after one."""
+_RECIPE = "recipe"
+"""Under this name a model remembers how its texts were made."""
 KEPT_UNUSED = 3_600.0
 """Seconds for which vectors of another model stay after their last use, once this one has everything: another process
 may still use them, and two that want different models must not undo each other's work."""
@@ -121,6 +123,8 @@ class Walk:
         if not dimension:
             raise EmbedderResting
         model = self._tables.model(guest.name, dimension, self._clock())
+        if self._another_recipe(model):
+            return True
         if (
             self._messages(guest, model, file.noticed.seq, batch)
             or self._gists(guest, model, self._tables.gists(model, gist_after, batch))
@@ -134,6 +138,16 @@ class Walk:
         return self._tables.sweep(model, kinds, self._clock() - KEPT_UNUSED)
 
     # ── the steps ──
+
+    def _another_recipe(self, model: ModelRow) -> bool:
+        """Whether it was embedded by another version, which made other texts of the same messages."""
+        if model.versions.get(_RECIPE) == text.RECIPE:
+            return False
+        begun = model.reach.walked > 0
+        if begun:
+            self._tables.check()
+        self._tables.put(model, Step(kind=_RECIPE, version=text.RECIPE))
+        return begun
 
     def _messages(self, guest: Guest, model: ModelRow, end: int, batch: int) -> bool:
         reach = model.reach
