@@ -233,7 +233,29 @@ def test_meaning_is_the_second_path(h: Herma, home: Path, clock: FixedClock) -> 
         assert asked == [("login bug", 7, ("default\0",))]
 
 
+def test_any_session_of_a_conversation_will_do(h: Herma, episodes: Episodes) -> None:
+    first = said(h, "port the parser to rust", "I begin with the lexer.")
+    second = said(h, "now the grammar", "Done, the grammar is ported.", parent=first)
+    made = episodes.record(second)
+    assert made is not None
+    assert made.conversation == first
+    assert episodes.get(second) == episodes.get(first) == made
+    assert episodes.state(second) == episodes.state(first)
+
+
 # ── supersession and improvement ──
+
+
+def test_a_branch_does_not_outdate_what_it_begins_like(h: Herma, episodes: Episodes, clock: FixedClock) -> None:
+    first = episodes.record(said(h, "write the poem on rain", "Written, done."))
+    clock.advance(60)
+    assert first is not None
+    branch = episodes.record(
+        said(h, "write the poem on rain", "Another, done.", parent=first.conversation, reason="branch")
+    )
+    assert branch is not None
+    assert replace_id(episodes, first).superseded_by is None
+    assert len(episodes.list()) == 2
 
 
 def test_a_later_episode_of_the_same_task_stands_for_it(h: Herma, episodes: Episodes, clock: FixedClock) -> None:
@@ -268,6 +290,9 @@ def test_a_model_may_say_it_better(h: Herma, episodes: Episodes, clock: FixedClo
     assert made is not None
     assert (made.task, made.built_by, len(made.result), made.error) == ("Repair the login", "model", 200, "")
     assert made.id == 1
+    odd = episodes.improve(session, lambda one: replace(one, outcome="great", result="a\nb"))  # type: ignore[arg-type]
+    assert odd is not None
+    assert (odd.outcome, odd.result) == ("successful", "a b")
     again = episodes.record(session)
     assert again is not None
     assert (again.task, again.built_by) == ("Repair the login", "model"), "nothing new was said"
@@ -322,6 +347,17 @@ def test_above_the_ceiling_it_happens_by_itself(h: Herma, home: Path, clock: Fix
         assert few.count() == 3
         assert [one.task[-5:].split()[-1] for one in few.list()] == ["five", "four", "three"]
         assert sum(one.count for one in few.digests()) == 2
+
+
+def test_times_that_no_calendar_has(h: Herma, episodes: Episodes) -> None:
+    session = h.transcripts.start("import")
+    for role, text in (("user", "draw the house plan"), ("assistant", "Drawn, done.")):
+        h.transcripts.append(session, [{"role": role, "content": text, "timestamp": 9.0e15}])
+    one = episodes.record(session)
+    assert one is not None
+    assert episodes.forget(ids=[one.id]).digests[0].month == "unknown"
+    (digest,) = episodes.digests()
+    assert (digest.month, digest.count) == ("unknown", 1)
 
 
 def test_one_can_be_put_away_by_its_number(h: Herma, episodes: Episodes) -> None:

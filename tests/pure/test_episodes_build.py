@@ -138,6 +138,8 @@ def test_the_kind_of_work(task: str, tools: list[str], category: str) -> None:
         "ok so far\nexit code: 2",
         '{"output": "' + "x" * 3000 + '\n…\n", "success": false}',
         "错误: 找不到文件",
+        "Failed to open the file",
+        "Error while reading x",
     ],
 )
 def test_outputs_that_failed(output: str) -> None:
@@ -156,6 +158,8 @@ def test_outputs_that_failed(output: str) -> None:
         '{"results": []}',
         "0 failed, 12 passed",
         "def on_error(self): ...",
+        "Error codes of the API\n\n404 means not found.",
+        "Failed states are shown in red",
     ],
 )
 def test_outputs_that_did_not(output: str) -> None:

@@ -248,6 +248,13 @@ def test_who_thanks_leaves_nothing_open() -> None:
     assert not made.unfinished
 
 
+def test_who_thanks_and_goes_on_waits_for_an_answer() -> None:
+    for more in ("great, now add the tests", "太好了，接下来写测试"):
+        made = state(("user", "write it"), ("assistant", "Done, it works."), ("user", more))
+        assert not made.finished
+        assert made.next_step.startswith("answer: ")
+
+
 def test_files_and_folder() -> None:
     made = state(
         ("user", "fix it"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, get_args
 
 from herma.episodes.aside import Aside
 from herma.episodes.build import build, merged
@@ -33,6 +33,7 @@ Digests: TypeAlias = list[Digest]
 FIRST, LAST, AT_MOST = 40, 360, 4_500
 """Messages from the beginning and from the end of a conversation that are read, and characters of each."""
 MOST = 10_000
+_YEAR_10000 = 253_402_300_800.0
 DRAIN = 5.0
 """Seconds that a question waits for episodes that are being made."""
 _AT_A_TIME = 200
@@ -119,6 +120,7 @@ class Episodes:
         sessions = self._glimpses.sessions(conversation)
         if not sessions or not makes_episodes(sessions[0]):
             return None
+        conversation = sessions[0].conversation
         messages = self._glimpses.glimpse(conversation, FIRST, LAST, AT_MOST)
         if not messages:
             self._rows.remove(conversation)
@@ -136,7 +138,8 @@ class Episodes:
             if known is not None:  # everything in it was taken back
                 self._rows.remove(conversation)
             return None
-        return self._put(merged(_kept_by_model(made, known), known))
+        alone = sessions[0].reason == "branch"  # it begins like another, which it does not outdate
+        return self._put(merged(_kept_by_model(made, known), known), alone=alone)
 
     def improve(self, conversation: str, by_model: Callable[[Episode], Episode]) -> Episode | None:
         """Let a model say better what an episode was. Only what is said in words is taken over, and only if it scans
@@ -156,9 +159,10 @@ class Episodes:
             "remedy": proposed.remedy[:300],
             "category": proposed.category[:40],
         }
-        clean = {name: text for name, text in texts.items() if text.strip() and not scan(text)}
-        outcome: Outcome = proposed.outcome
-        why = proposed.why[:200] if not scan(proposed.why) else known.why
+        lines = {name: " ".join(text.split()) for name, text in texts.items()}
+        clean = {name: text for name, text in lines.items() if text and not scan(text)}
+        outcome = proposed.outcome if proposed.outcome in get_args(Outcome) else known.outcome
+        why = known.why if scan(proposed.why) else " ".join(proposed.why[:200].split())
         return self._put(replace(known, outcome=outcome, why=why, built_by="model", **clean))  # type: ignore[arg-type]
 
     def rebuild(
@@ -226,6 +230,13 @@ class Episodes:
         found = [*self._rows.select(of_project, limit), *self._rows.select(of_all, limit)]
         return list({one.id: one for one in found}.values())
 
+    def conversation_of(self, info: SessionInfo) -> str:
+        """Which conversation a session belongs to, also where it has just gone on and nothing of it is stored yet."""
+        self._check()
+        before = info.parent if info.reason in ("resume", "compression") and info.parent else info.id
+        sessions = self._glimpses.sessions(before)
+        return sessions[0].conversation if sessions else info.conversation
+
     def used(self, episodes: Sequence[Episode]) -> None:
         """Note that a model was shown these."""
         if episodes:
@@ -234,7 +245,7 @@ class Episodes:
     # ── states ──
 
     def state(self, conversation: str) -> SessionState | None:
-        """Where the work stood when this conversation, or the one that a session belongs to, was last left."""
+        """Where the work stood when a conversation was last left: by its id, or by that of any of its sessions."""
         self._alive()
         return self._states.state_of(conversation)
 
@@ -300,9 +311,10 @@ class Episodes:
         self._check()
         self._aside.wait(DRAIN)
 
-    def _put(self, episode: Episode) -> Episode:
+    def _put(self, episode: Episode, *, alone: bool = False) -> Episode:
         stamped = replace(episode, updated=self._clock())
-        kept = self._rows.put(stamped, task_key(stamped.task), self._finder.terms(stamped))
+        key = f"{task_key(stamped.task)}\n{stamped.conversation}" if alone else task_key(stamped.task)
+        kept = self._rows.put(stamped, key, self._finder.terms(stamped))
         over = self._lookup.live_count() - self._most
         if over > 0 and over >= max(1, self._most // 100):  # not one by one: the weights of all are read
             self._put_away(least_valuable(self._lookup.weights(), self._most, self._clock()), dry_run=False)
@@ -332,7 +344,8 @@ def _kept_by_model(made: Episode, known: Episode | None) -> Episode:
 
 
 def _month(at: float) -> str:
-    return time.strftime("%Y-%m", time.gmtime(at))
+    """In UTC, as the database has it; an import may say any time."""
+    return time.strftime("%Y-%m", time.gmtime(at)) if 0 <= at < _YEAR_10000 else "unknown"
 
 
 def _by_time(episode: Episode) -> tuple[float, int]:

@@ -37,7 +37,7 @@ def snapshot(
         return None
     steps = steps_of(messages) if steps is None else steps
     content = last_word(messages) == "content"
-    finished = content or _is_finished(messages)  # who thanks waits for no answer
+    finished = _is_finished(messages) or (content and not _AND_NOW.search(text_of(users[-1].content)[:400]))
     last_request = cleaned(text_of(users[-1].content), LONGEST_LINE)
     tasks = _open_tasks(messages, steps)
     settled = content and not tasks
@@ -55,6 +55,14 @@ def snapshot(
         last_request=last_request,
         finished=finished,
     )
+
+
+_AND_NOW = re.compile(
+    r"(?:^|[\s,.!;])(?:now|next|also|then|please|can you|could you|let's|add|do|make|write|run)\s+\w{2,}"
+    r"|接下来|接下來|现在请|然后|然後|再帮|再幫|次に|次は|それと|이제|다음",
+    re.IGNORECASE,
+)
+"""Who thanks waits for no answer, unless they go on: "great, now add the tests"."""
 
 
 def _is_finished(messages: Sequence[Message]) -> bool:

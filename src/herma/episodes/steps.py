@@ -164,12 +164,14 @@ def _edge_lines(text: str) -> tuple[list[str], list[str]]:
 
 
 _ERROR_LINE = re.compile(
-    r"^(?:\[?(?:error|fatal|panic|exception|failed|failure|错误|錯誤|错误|エラー|오류)\b|traceback \(most recent"
+    r"^(?:\[?(?:error|fatal|panic|exception|failed|failure)(?:\s*[:：!\]]|\s*$| (?:while|when|executing|running|reading"
+    r"|writing|calling|opening|code|status|\d)\b)|(?:failed|unable) to |(?:错误|錯誤|エラー|오류)(?:\s*[:：!！\]]|\s*$)"
+    r"|traceback \(most recent"
     r"|\w{1,60}(?:\.\w{1,60}){0,6}(?:error|exception)\b\s*[:(]|error\[|e\s{2,}\w+error"
     r"|={2,}.*\b[1-9]\d{0,5} (?:failed|errors?)\b"
     r"|(?:bash|sh|zsh)[:\w ]{0,20}: .*(?:not found|no such file|denied)|.{0,120}: (?:command not found"
     r"|no such file or directory"
-    r"|permission denied)|npm err!|make: \*\*\*|[1-9]\d{0,5} failed\b|失败|失敗|エラー|오류)",
+    r"|permission denied)|npm err!|make: \*\*\*|[1-9]\d{0,5} failed\b|执行失败|操作失败)",
     re.IGNORECASE,
 )
 

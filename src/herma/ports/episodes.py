@@ -46,7 +46,9 @@ class EpisodeRows(Protocol):
 
     def get(self, ids: Sequence[int]) -> dict[int, Episode]: ...
 
-    def of_conversation(self, conversation: str) -> Episode | None: ...
+    def of_conversation(self, conversation: str) -> Episode | None:
+        """By the conversation, or by any of its sessions."""
+        ...
 
     def select(self, which: EpisodeFilter, limit: int, offset: int = 0) -> Sequence[Episode]:
         """The newest first."""
@@ -96,7 +98,9 @@ class StateRows(Protocol):
 
     def put_state(self, state: SessionState) -> None: ...
 
-    def state_of(self, conversation: str) -> SessionState | None: ...
+    def state_of(self, conversation: str) -> SessionState | None:
+        """By the conversation, or by any of its sessions."""
+        ...
 
     def newest_state(self, scope: Scope, *, not_of: str = "") -> SessionState | None:
         """The newest one of exactly this profile, project and user, other than that of a conversation."""
@@ -107,7 +111,9 @@ class Glimpses(Protocol):
     """Transcripts as an episode is made from them: bounded, however long the conversation is."""
 
     def sessions(self, conversation: str) -> Sequence[SessionInfo]:
-        """Its sessions, oldest first; none when one of them is deleted."""
+        """All sessions of a conversation, or of the one that this session belongs to, oldest first; none when one of
+        them is deleted.
+        """
         ...
 
     def glimpse(self, conversation: str, first: int, last: int, at_most: int) -> Sequence[Message]:

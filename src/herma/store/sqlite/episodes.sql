@@ -58,7 +58,8 @@ UPDATE episodes SET superseded_by = NULL
  WHERE e.id IN (SELECT value FROM json_each(:ids)) AND {visible};
 
 -- of_conversation --
- WHERE e.conversation = :conversation AND {visible};
+ WHERE e.conversation = coalesce((SELECT s.conversation FROM sessions s WHERE s.id = :conversation), :conversation)
+   AND {visible};
 
 -- select --
 -- {conditions} are those that were asked for, so that an index fits them; only the chosen rows are read whole.
@@ -95,14 +96,14 @@ SELECT id, ended, outcome, remedy <> '', uses, last_used, superseded_by IS NOT N
  WHERE archived IS NULL;
 
 -- months --
-SELECT strftime('%Y-%m', e.ended, 'unixepoch') AS month, count(*)
+SELECT iif(e.ended BETWEEN 0 AND 253402300799.999, strftime('%Y-%m', e.ended, 'unixepoch'), 'unknown') AS month, count(*)
   FROM episodes e
  WHERE e.archived IS NOT NULL AND e.profile = :profile AND (:user IS NULL OR e.user = :user) AND {visible}
  GROUP BY month ORDER BY month DESC;
 
 -- archived_in --
  WHERE e.archived IS NOT NULL AND e.profile = :profile AND (:user IS NULL OR e.user = :user)
-   AND strftime('%Y-%m', e.ended, 'unixepoch') = :month AND {visible}
+   AND iif(e.ended BETWEEN 0 AND 253402300799.999, strftime('%Y-%m', e.ended, 'unixepoch'), 'unknown') = :month AND {visible}
  ORDER BY e.ended, e.id;
 
 -- live_count --
@@ -125,14 +126,18 @@ SELECT e.conversation, e.session_id, e.profile, e.project, e.user, e.at, e.folde
   FROM session_states e
 
 -- state_of --
- WHERE e.conversation = :conversation AND {visible};
+ WHERE e.conversation = coalesce((SELECT s.conversation FROM sessions s WHERE s.id = :conversation), :conversation)
+   AND {visible};
 
 -- newest_state --
  WHERE e.profile = :profile AND e.user = :user AND e.project = :project AND e.conversation <> :not_of AND {visible}
  ORDER BY e.at DESC LIMIT 1;
 
 -- sessions --
-SELECT id FROM sessions WHERE conversation = :conversation ORDER BY started, key;
+-- Of a conversation, or of the one that a session belongs to: a session that has just gone on knows only its own id.
+SELECT id FROM sessions
+ WHERE conversation = coalesce((SELECT s.conversation FROM sessions s WHERE s.id = :conversation), :conversation)
+ ORDER BY started, key;
 
 -- without_episode --
 -- Conversations that got messages after their state was noted. Those that were delegated belong to whoever delegated.
