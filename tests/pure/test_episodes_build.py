@@ -55,6 +55,7 @@ def episode_of(*said: tuple[str, str] | Message, info: SessionInfo = INFO) -> Ep
         ("Fix it <system-reminder>be nice</system-reminder> now", "Fix it now"),
         ("See [the docs](https://example.org/x) first", "See the docs first"),
         ("```\nonly code\n```", "only code"),
+        ("hello.py prints nothing", "hello.py prints nothing"),
     ],
 )
 def test_a_request_is_cleaned(text: str, task: str) -> None:

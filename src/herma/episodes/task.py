@@ -19,7 +19,7 @@ _MARKS = re.compile(r"^[ \t]*(?:[#>*+-]{1,6}|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 _BOLD = re.compile(r"(\*\*|__|`)")
 _POLITE = re.compile(
     r"^(?:(?:hi|hello|hey|ok|okay|so|well|please|pls|hallo|bitte|hola|bonjour)(?: there| again| claude| herma"
-    r"| hermes)?[\s,.!:;-]+"
+    r"| hermes)?(?:[\s,!:;-]+|\.\s+)"
     r"|(?:can|could|would|will) you (?:please |kindly |help me (?:to )?)?|i(?:'d| would) like (?:you )?to "
     r"|i (?:want|need) (?:you )?to "
     r"|help me (?:to )?|let's |kannst du (?:bitte )?|könntest du (?:bitte )?"
