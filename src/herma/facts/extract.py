@@ -106,7 +106,8 @@ _NAMING = re.compile(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
 _IS_NOW = re.compile(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
 
 _ZH_OWNED = re.compile(
-    r"^(?:用户|使用者|我)(?:的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?(?:是|为|為|：|:)\s*(?P<value>\S.*)$"
+    r"^(?:用户|使用者|我)(?P<of>的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?(?:是|为|為|："
+    r"|:)\s*(?P<value>\S.*)$"
 )
 _ZH_DOES = re.compile(
     r"^(?:用户|使用者|我)?(?:现在|現在|目前)?(?:(?P<lives>住在|居住在|搬到了?|定居在?)|(?P<named>名叫|叫做|叫)"
@@ -180,6 +181,8 @@ def _labelled(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement 
     label, value = found["attribute"], _value(found["value"])
     words = folded(label).split()
     known = is_known(label)
+    if not known and sum(map(str.isalpha, label)) < 2:
+        return None  # a time of day, the letter of a disk
     if not known and (not alone or not 1 <= len(words) <= 3 or words[0] in _NO_LABELS or len(value.split()) > 8):
         return None
     if set(words) & _NO_LABELS and not known:
@@ -262,14 +265,14 @@ def _east_asian(clause: str, subject: str, stem: _Stem, alone: bool) -> Statemen
             used = _ZH_AS.match(found["value"])
             return Statement(USER, attribute_of(used["attribute"]), _value(used["value"])) if used else None
         return Statement(USER, "location" if found["lives"] else "name", _value(found["value"]))
-    if found := _ZH_OWNED.match(clause):
+    if (found := _ZH_OWNED.match(clause)) and (found["of"] or is_known(found["attribute"])):
         return Statement(USER, attribute_of(found["attribute"]), _value(found["value"]))
-    if found := _JA.match(clause):
+    if (found := _JA.match(clause)) and (not found["attribute"] or is_known(found["attribute"])):
         if found["attribute"]:
             value = re.sub(r"(?:です|だ|である)$", "", found["value"])
             return Statement(USER, attribute_of(found["attribute"]), _value(value))
         return Statement(USER, "location" if found["place"] else "employer", _value(found["place"] or found["firm"]))
-    if found := _KO.match(clause):
+    if (found := _KO.match(clause)) and (found["place"] or is_known(found["attribute"])):
         if found["place"]:
             return Statement(USER, "location", _value(found["place"]))
         return Statement(USER, attribute_of(found["attribute"]), _value(found["value"]))
@@ -280,11 +283,21 @@ def _who(found: re.Match[str]) -> str:
     return folded(found["who"]) if found["who"] and folded(found["who"]) not in ("user", "the", "i", "we") else USER
 
 
+_GOES_ON = re.compile(
+    r"\s*(?:,?\s+(?:but|because|since|so that|although|though|while)\s|,?\s+and\s+(?:i|he|she|they|we|it|his|her"
+    r"|their|the|also|"
+    r"is|has|lives|works|prefers|likes|uses|wants|speaks|would)\s|,\s+(?:an?|who|which|where|so|not)\s|\s\(|，|；"
+    r"|（)",
+    re.IGNORECASE,
+)
+"""Where a sentence turns to something else."""
+
+
 def _value(text: str, *, plain: bool = False) -> str:
-    """The value without what surrounds it; "" when it says nothing. `plain`: up to the next comma or bracket."""
-    value = " ".join(text.split()).strip(" .。;；,，")
+    """The value without what surrounds it; "" when it says nothing. `plain`: it ends at a comma, too."""
+    value = _GOES_ON.split(" ".join(text.split()), maxsplit=1)[0].strip(" .。;；,，")
     if plain:
-        value = re.split(r"\s*(?:,\s+(?![A-Z])|\s\(|，|；| and (?=\w+s )| because | since | so that )", value)[0]
+        value = re.split(r",\s+(?![A-Z])", value)[0]
     value = value.strip("\"'`“”„«»「」 .")
     if not value or len(value) > LONGEST_VALUE or _NEGATED.match(value):
         return ""
