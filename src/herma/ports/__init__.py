@@ -4,7 +4,7 @@ from herma.ports.calls import WHOLE, Call, CallReason, CallRows, CallSum, Counts
 from herma.ports.chat import ChatModel
 from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, NewChange, Place
 from herma.ports.embedding import Embedder
-from herma.ports.engine import CompressionRows, ContextEngine, Tries
+from herma.ports.engine import CompressionRows, ContextEngine, EngineNeeds, EngineOptions, Tries
 from herma.ports.index import (
     Found,
     IndexFiles,
@@ -19,7 +19,7 @@ from herma.ports.index import (
     TextIndex,
 )
 from herma.ports.observer import Contributor, Observer, Watcher
-from herma.ports.search import Edge, Head, TranscriptReader
+from herma.ports.search import Head, Spot, Surroundings, TranscriptReader
 from herma.ports.spend import Reservation, SpendRows, Spent
 from herma.ports.tokens import TokenCounter
 from herma.ports.transcript import (
@@ -48,8 +48,9 @@ __all__ = [
     "CuratedDocuments",
     "CuratedHistory",
     "Document",
-    "Edge",
     "Embedder",
+    "EngineNeeds",
+    "EngineOptions",
     "FeedChange",
     "Found",
     "Head",
@@ -74,6 +75,8 @@ __all__ = [
     "Sought",
     "SpendRows",
     "Spent",
+    "Spot",
+    "Surroundings",
     "Terms",
     "TextIndex",
     "TokenCounter",

@@ -21,12 +21,21 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """One end of a session: its first messages `before` an id, or else its last ones `after` an id."""
+class Spot:
+    """A message, and the sessions in which its conversation begins and ends."""
 
-    session_id: str
-    before: int | None = None
-    after: int | None = None
+    message_id: int
+    first: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A message with its neighbours, and what user and assistant said first and last outside of these."""
+
+    messages: Sequence[Message] = ()
+    start: Sequence[Message] = ()
+    end: Sequence[Message] = ()
 
 
 class TranscriptReader(Protocol):
@@ -45,15 +54,12 @@ class TranscriptReader(Protocol):
         """The messages before and after each in its session, rewound ones passed over."""
         ...
 
-    def windows(self, message_ids: Sequence[int], window: int) -> Mapping[int, Sequence[Message]]:
-        """Each message with so many on either side of it, in order; rewound ones and deleted sessions are left out.
+    def surroundings(self, spots: Sequence[Spot], window: int, ends: int) -> Sequence[Surroundings]:
+        """For each message so many on either side of it, and so many at both ends of its conversation, in order.
 
-        Of messages there is all that is ever shown to a model: neither reasoning nor what was sent instead.
+        Rewound messages and deleted sessions are left out. Of messages there is all that is ever shown to a model:
+        neither reasoning nor what was sent instead.
         """
-        ...
-
-    def edges(self, edges: Sequence[Edge], count: int) -> Mapping[int, Sequence[Message]]:
-        """For the number of each edge the messages of user and assistant with text there: at most so many, in order."""
         ...
 
     def members(self, conversations: Sequence[str]) -> Mapping[str, Sequence[SessionInfo]]:

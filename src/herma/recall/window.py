@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from herma.ports import Edge, TranscriptReader
+from herma.ports import Spot, Surroundings, TranscriptReader
 from herma.recall.match import Unit, fold
 from herma.recall.snippet import matches
 from herma.safety.noise import without_noise
@@ -21,7 +21,6 @@ FULL, BRIEF = 4_000, 1_200
 """Characters of a message in the first hit, and in the others."""
 LEAST = 120
 """Characters that a message keeps however little room there is."""
-_NEVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +70,11 @@ def in_context(reader: TranscriptReader, hits: Sequence[Hit], window: int = WIND
     """For each hit its neighbours, and what user and assistant said first and last in the whole conversation, outside
     of these. Everything is read at once for all of them.
     """
-    windows = reader.windows([hit.message_id for hit in hits], window)
     members = reader.members([hit.conversation for hit in hits])
-    edges: list[Edge] = []
-    for hit in hits:
-        inside = windows.get(hit.message_id)
-        first, last = _ends(hit.session_id, members[hit.conversation])
-        edges.append(Edge(first, before=inside[0].id if inside and first == hit.session_id else _NEVER))
-        edges.append(Edge(last, after=inside[-1].id if inside and last == hit.session_id else -1))
-    ends = reader.edges(edges, BOOKEND)
+    spots = [Spot(hit.message_id, *_ends(hit.session_id, members[hit.conversation])) for hit in hits]
     return [
-        Context(
-            _view(
-                hit.message_id, windows.get(hit.message_id, ()), ends.get(2 * place, ()), ends.get(2 * place + 1, ())
-            ),
-            members[hit.conversation],
-        )
-        for place, hit in enumerate(hits)
+        Context(_view(hit.message_id, found), members[hit.conversation])
+        for hit, found in zip(hits, reader.surroundings(spots, window, BOOKEND), strict=True)
     ]
 
 
@@ -97,12 +84,12 @@ def _ends(here: str, members: Sequence[SessionInfo]) -> tuple[str, str]:
     return parts[0], parts[-1]
 
 
-def _view(anchor: int, messages: Sequence[Message], start: Sequence[Message], end: Sequence[Message]) -> View:
-    place = next((at for at, message in enumerate(messages) if message.id == anchor), None)
+def _view(anchor: int, found: Surroundings) -> View:
+    place = next((at for at, message in enumerate(found.messages) if message.id == anchor), None)
     if place is None:
         return View(())
-    around_it = tuple(_line(message, anchor=message.id == anchor) for message in messages)
-    return View(around_it, lines(start), lines(end), before=place, after=len(messages) - place - 1)
+    messages = tuple(_line(message, anchor=message.id == anchor) for message in found.messages)
+    return View(messages, lines(found.start), lines(found.end), before=place, after=len(messages) - place - 1)
 
 
 def lines(messages: Sequence[Message]) -> tuple[Line, ...]:

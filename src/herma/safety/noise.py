@@ -41,12 +41,12 @@ def without_noise(text: str) -> str:
 
 
 def _may_have_runs(text: str) -> bool:
-    """Whether it is worth looking closer: a run or a dump fills one of these blocks, and prose has spaces and letters
-    in each.
+    """Whether it is worth looking closer: a run or a dump fills one of these blocks, and in prose each has a space and
+    a letter.
     """
-    for at in range(0, len(text), _BLOCK):
+    for at in range(0, len(text) - _BLOCK + 1, _BLOCK):
         block = text[at : at + _BLOCK]
-        if " " not in block or not block.strip(_OF_DUMPS):
+        if (" " not in block and block.isascii()) or not block.strip(_OF_DUMPS):
             return True
     return False
 

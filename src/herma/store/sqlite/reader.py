@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import apsw
 
-from herma.ports import Edge, Head
+from herma.ports import Head, Spot, Surroundings
 from herma.store.searchable import searchable_text
 from herma.store.sqlite.database import Database
+from herma.store.sqlite.index_connection import fetch
 from herma.store.sqlite.payloads import texts
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.sessions import SqliteSessions
 from herma.types import Message, SessionInfo
+
+_SHOWN = ("before", "from", "first_ones", "last_ones")
+_NEVER = 2**62
 
 
 class SqliteReader:
@@ -25,6 +29,8 @@ class SqliteReader:
         self._db = database
         self._sessions = SqliteSessions(database)
         self._sql = queries("reader")
+        self._counted: WeakKeyDictionary[apsw.Connection, tuple[int, int]] = WeakKeyDictionary()
+        self._asked = {name: f"{self._sql['shown']} {self._sql[name]}" for name in _SHOWN}
 
     def heads(self, message_ids: Sequence[int]) -> list[Head]:
         return [Head(*row) for row in self._rows("heads", message_ids)]
@@ -43,12 +49,11 @@ class SqliteReader:
     def neighbours(self, message_ids: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
         return {id_: (before, after) for id_, before, after in self._rows("neighbours", message_ids)}
 
-    def windows(self, message_ids: Sequence[int], window: int) -> dict[int, list[Message]]:
-        return self._shown("windows", {"ids": _array(message_ids), "window": window})
-
-    def edges(self, edges: Sequence[Edge], count: int) -> dict[int, list[Message]]:
-        asked = json.dumps([(edge.session_id, edge.before, edge.after) for edge in edges])
-        return self._shown("edges", {"edges": asked, "count": count})
+    def surroundings(self, spots: Sequence[Spot], window: int, ends: int) -> list[Surroundings]:
+        return self._db.read(
+            lambda connection: [self._around(connection, spot, window, ends) for spot in spots],
+            [Surroundings() for _ in spots],
+        )
 
     def members(self, conversations: Sequence[str]) -> dict[str, list[SessionInfo]]:
         found: dict[str, list[SessionInfo]] = {conversation: [] for conversation in conversations}
@@ -64,27 +69,43 @@ class SqliteReader:
         return self._sessions.get(session_ids, deleted=True)
 
     def titled(self, words: Sequence[str], limit: int) -> list[tuple[SessionInfo, int | None]]:
-        bindings = {"words": json.dumps([word.lower() for word in words]), "limit": limit}
+        words = [word.lower() for word in words]
+        if not words or not self._db.rows(self._sql["any_titled"], {"word": max(words, key=len)}):
+            return []
+        bindings = {"words": json.dumps(words), "limit": limit}
         first = dict(self._db.rows(self._sql["titled"], bindings))
         known = self._sessions.get(list(first)) if first else {}
         return [(known[id_], message) for id_, message in first.items() if id_ in known]
 
     def size(self) -> int:
-        rows = self._db.rows(self._sql["size"])
-        return int(rows[0][0]) if rows else 0
+        return self._db.read(self._count, 0)
 
-    def _shown(self, name: str, bindings: dict[str, Any]) -> dict[int, list[Message]]:
-        """Messages, by what they were asked for."""
+    def _count(self, connection: apsw.Connection) -> int:
+        """Counting visits every session: it is done again only after something was written."""
+        version = int(fetch(connection, "PRAGMA data_version")[0][0])
+        counted = self._counted.get(connection)
+        if counted is None or counted[0] != version:
+            counted = self._counted[connection] = (version, int(fetch(connection, self._sql["size"])[0][0]))
+        return counted[1]
 
-        def work(connection: apsw.Connection) -> dict[int, list[Message]]:
-            found: dict[int, list[Message]] = defaultdict(list)
-            rows: list[Any] = connection.execute(self._sql[name], bindings).fetchall()
-            whole = texts(connection, [value for row in rows for value in row[5:8]])
-            for row in rows:
-                found[row[0]].append(_message(row, whole(row[5]), whole(row[6]), whole(row[7])))
-            return found
+    def _around(self, connection: apsw.Connection, spot: Spot, window: int, ends: int) -> Surroundings:
+        """Four short statements take a third of the time of one for all messages, with its temporary tables."""
+        for key, here in fetch(connection, self._sql["place"], (spot.message_id,)):
+            messages = self._shown(connection, "before", (key, spot.message_id, window), here)[::-1]
+            messages += self._shown(connection, "from", (key, spot.message_id, window + 1), here)
+            before = messages[0].id if spot.first == here else _NEVER
+            after = messages[-1].id if spot.last == here else -1
+            start = self._shown(connection, "first_ones", (spot.first, before, ends), spot.first)
+            end = self._shown(connection, "last_ones", (spot.last, after, ends), spot.last)
+            return Surroundings(messages, start, end[::-1])
+        return Surroundings()
 
-        return self._db.read(work, {})
+    def _shown(self, connection: apsw.Connection, name: str, bindings: Sequence[Any], session_id: str) -> list[Message]:
+        rows = fetch(connection, self._asked[name], bindings)
+        if any(type(value) is bytes for row in rows for value in row[3:6]):
+            whole = texts(connection, [value for row in rows for value in row[3:6]])
+            rows = [(*row[:3], *map(whole, row[3:6]), *row[6:]) for row in rows]
+        return [_message(row, session_id) for row in rows]
 
     def _rows(self, name: str, ids: Sequence[int]) -> list[Any]:
         return self._db.rows(self._sql[name], {"ids": _array(ids)})
@@ -98,17 +119,18 @@ def _searchable(content: str | None, parts: str | None, calls: str | None, tool:
     return searchable_text(said, json.loads(calls) if calls else (), tool)[:at_most]
 
 
-def _message(row: Sequence[Any], content: str | None, parts: str | None, calls: str | None) -> Message:
+def _message(row: Sequence[Any], session_id: str) -> Message:
+    id_, role, timestamp, content, parts, calls, call_id, tool_name, hidden = row
     return Message(
-        id=row[1],
-        session_id=row[2],
-        role=row[3],
-        timestamp=row[4],
+        role=role,
         content=content if parts is None else json.loads(parts),
+        id=id_,
+        session_id=session_id,
+        timestamp=timestamp,
         tool_calls=tuple(json.loads(calls)) if calls else (),
-        tool_call_id=row[8],
-        tool_name=row[9],
-        hidden=row[10],
+        tool_call_id=call_id,
+        tool_name=tool_name,
+        hidden=hidden,
     )
 
 

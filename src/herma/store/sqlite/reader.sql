@@ -19,37 +19,39 @@ SELECT m.id,
   FROM messages m
  WHERE m.id IN (SELECT value FROM json_each(:ids));
 
--- windows --
--- Each message with its neighbours on either side, as far as they are shown.
-SELECT a.id, m.id, s.id, m.role, m.timestamp, m.content, m.parts, m.tool_calls, m.tool_call_id, m.tool_name, m.hidden
-  FROM messages a JOIN sessions s ON s.key = a.session
- CROSS JOIN messages m ON m.id IN (
-       SELECT id FROM (SELECT p.id FROM messages p
-        WHERE p.session = a.session AND p.id < a.id AND p.hidden <> 'rewound' ORDER BY p.id DESC LIMIT :window)
-        UNION ALL
-       SELECT id FROM (SELECT n.id FROM messages n
-        WHERE n.session = a.session AND n.id >= a.id AND n.hidden <> 'rewound' ORDER BY n.id LIMIT :window + 1))
- WHERE a.id IN (SELECT value FROM json_each(:ids)) AND a.hidden <> 'rewound' AND s.deleted IS NULL
- ORDER BY m.id;
+-- place --
+-- Where a message is that may be shown.
+SELECT s.key, s.id FROM messages m JOIN sessions s ON s.key = m.session
+ WHERE m.id = ? AND m.hidden <> 'rewound' AND s.deleted IS NULL;
 
--- edges --
--- For each of [session, before, after]: the first messages before one id, or the last after another.
-SELECT e.key, m.id, s.id, m.role, m.timestamp, m.content, m.parts, m.tool_calls, m.tool_call_id, m.tool_name, m.hidden
-  FROM json_each(:edges) e JOIN sessions s ON s.id = e.value ->> 0 AND s.deleted IS NULL
- CROSS JOIN messages m ON m.id IN (
-       SELECT id FROM (SELECT f.id FROM messages f
-        WHERE f.session = s.key AND f.id < e.value ->> 1 AND f.hidden <> 'rewound'
-          AND f.role IN ('user', 'assistant') AND (f.content <> '' OR f.parts IS NOT NULL)
-        ORDER BY f.id LIMIT :count)
-        UNION ALL
-       SELECT id FROM (SELECT l.id FROM messages l
-        WHERE l.session = s.key AND l.id > e.value ->> 2 AND l.hidden <> 'rewound'
-          AND l.role IN ('user', 'assistant') AND (l.content <> '' OR l.parts IS NOT NULL)
-        ORDER BY l.id DESC LIMIT :count))
- ORDER BY m.id;
+-- shown --
+-- How the following ones read a message.
+SELECT m.id, m.role, m.timestamp, m.content, m.parts, m.tool_calls, m.tool_call_id, m.tool_name, m.hidden
+  FROM messages m
+
+-- before --
+ WHERE m.session = ? AND m.id < ? AND m.hidden <> 'rewound' ORDER BY m.id DESC LIMIT ?;
+
+-- from --
+ WHERE m.session = ? AND m.id >= ? AND m.hidden <> 'rewound' ORDER BY m.id LIMIT ?;
+
+-- first_ones --
+ WHERE m.session = (SELECT key FROM sessions WHERE id = ? AND deleted IS NULL) AND m.id < ? AND m.hidden <> 'rewound'
+   AND m.role IN ('user', 'assistant') AND (m.content <> '' OR m.parts IS NOT NULL)
+ ORDER BY m.id LIMIT ?;
+
+-- last_ones --
+ WHERE m.session = (SELECT key FROM sessions WHERE id = ? AND deleted IS NULL) AND m.id > ? AND m.hidden <> 'rewound'
+   AND m.role IN ('user', 'assistant') AND (m.content <> '' OR m.parts IS NOT NULL)
+ ORDER BY m.id DESC LIMIT ?;
 
 -- newest --
 SELECT id FROM messages ORDER BY id DESC LIMIT :limit;
+
+-- any_titled --
+-- Whether any title contains a word: mostly none does, and then this is all.
+SELECT 1 FROM sessions s INDEXED BY sessions_by_title
+ WHERE s.title IS NOT NULL AND s.deleted IS NULL AND instr(lower(s.title), :word) > 0 LIMIT 1;
 
 -- titled --
 -- Sessions whose title contains every word, and the first message of each. Only titles are looked through, by their index.
