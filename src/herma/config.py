@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from herma import configfile
 from herma.configkey import Option, Value
+from herma.configservers import NAME as SERVERS
+from herma.configservers import McpServer, read_servers
 from herma.errors import ConfigError
 from herma.settings import (
     AuxiliarySettings,
+    ChatSettings,
     CompressionSettings,
     ContextSettings,
     EmbeddingSettings,
@@ -53,15 +56,18 @@ class Problem:
     where: str
     nearest: str | None = None
     forbidden: bool = False
+    why: str = ""
 
     @property
     def pressing(self) -> bool:
         """Whether to say it at every command. A home shared with other software is full of foreign keys."""
-        return self.forbidden or self.nearest is not None
+        return self.forbidden or self.nearest is not None or bool(self.why)
 
     def __str__(self) -> str:
         if self.forbidden:
             return f"{self.key} in {self.where} is ignored: a project's file may not set it."
+        if self.why:
+            return f"{self.key} in {self.where} is ignored: {self.why}."
         if self.nearest == self.key:
             return f"{self.key} in {self.where} is ignored: write it as a section with a key in it."
         ask = f"; did you mean {self.nearest}?" if self.nearest else "."
@@ -88,6 +94,9 @@ class Settings:
     skills: SkillSettings = field(default_factory=SkillSettings)
     compression: CompressionSettings = field(default_factory=CompressionSettings)
     episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
+    chat: ChatSettings = field(default_factory=ChatSettings)
+    mcp_servers: tuple[McpServer, ...] = ()
+    """Servers whose tools the agent in the terminal may call. Of the home's own file only: they are programs."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
 
@@ -146,7 +155,7 @@ def _nearest(key: str) -> str | None:
         return f"{section}.{near[0]}" if near else None
     by_name = {known.partition(".")[2]: known for known in options()}
     if "." not in key:
-        near = get_close_matches(key, sections(), n=1, cutoff=0.75)
+        near = get_close_matches(key, [*sections(), SERVERS], n=1, cutoff=0.75)
         if near:
             return near[0]
         near = get_close_matches(key, [known for known in by_name if "_" in known], n=1, cutoff=0.85)
@@ -192,6 +201,7 @@ def load(
         home=folder,
         profile=_profile(profile, env) or DEFAULT_PROFILE,
         sources=MappingProxyType(sources),
+        mcp_servers=_servers(home_file, problems),
         problems=tuple(problems),
         **made,
     )
@@ -276,7 +286,10 @@ def _from_file(path: Path, problems: list[Problem], *, project: bool = False) ->
     document = configfile.parse(text, path)
     found: dict[str, Value] = {}
     for name, top in document.top.items():
-        if name not in sections():
+        if name == SERVERS:
+            if project:
+                problems.append(Problem(name, f"{path}, line {top.line}", forbidden=True))
+        elif name not in sections():
             problems.append(Problem(name, f"{path}, line {top.line}", _nearest(name)))
         elif name not in document.sections and top.kind == "str" and f"{name}.name" in options() and not project:
             found[f"{name}.name"] = _value_of(options()[f"{name}.name"], top, f"{path}, line {top.line}")
@@ -297,6 +310,13 @@ def _from_file(path: Path, problems: list[Problem], *, project: bool = False) ->
             elif item.kind != "null":
                 found[key] = _value_of(known, item, where)
     return found
+
+
+def _servers(path: Path, problems: list[Problem]) -> tuple[McpServer, ...]:
+    def complain(key: str, line: int, why: str, nearest: str | None) -> None:
+        problems.append(Problem(key, f"{path}, line {line}", nearest, why=why))
+
+    return read_servers(path, complain)
 
 
 def _value_of(known: Option, item: configfile.Item, where: str) -> Value:

@@ -72,7 +72,7 @@ def read(path: Path) -> str | None:
 
 def parse(text: str, path: Path) -> Document:
     """Check the whole text and list its keys. Errors name the file and the line."""
-    root = _compose(text, path)
+    root = compose(text, path)
     if root is None:
         return Document({}, {})
     top: dict[str, Item] = {}
@@ -92,7 +92,7 @@ def _item(key: Node, node: Node) -> Item:
     )
 
 
-def _compose(text: str, path: Path) -> Node | None:
+def compose(text: str, path: Path) -> Node | None:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
@@ -155,7 +155,7 @@ def _check_keys(root: Node, path: Path) -> None:
 def with_value(text: str, path: Path, section: str, key: str, value: str | float) -> str:
     """The text with `section.key` set to `value`, and nothing else changed."""
     body = text.removeprefix(_BOM)
-    root = _compose(body, path)
+    root = compose(body, path)
     header, node = _find(root, section)
     if header is not None and node is not None and _item(header, node).kind not in ("map", "null"):
         line = header.start_mark.line + 1
@@ -174,7 +174,7 @@ def with_value(text: str, path: Path, section: str, key: str, value: str | float
 def without_value(text: str, path: Path, section: str, key: str) -> str:
     """The text without `section.key`; unchanged when it is not there."""
     body = text.removeprefix(_BOM)
-    header, node = _find(_compose(body, path), section)
+    header, node = _find(compose(body, path), section)
     if header is None or node is None or node.id != "mapping" or _find(node, key)[0] is None:
         return text
     try:

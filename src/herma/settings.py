@@ -202,3 +202,18 @@ class SkillSettings:
         "",
         "The tools that agents have, separated by commas; empty: unknown, and no skill is held back for want of one.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """The agent in the terminal."""
+
+    max_steps: int = option(
+        50, "Questions to the model in one turn at most, tools being called between.", low=1, high=10_000
+    )
+    markdown: bool = option(True, "Show answers as formatted text on a terminal.")
+    tool_timeout: float = option(120.0, "Seconds that a tool of an MCP server may take.", low=0.1, high=86_400)
+    connect_timeout: float = option(15.0, "Seconds that an MCP server may take to begin.", low=0.1, high=3600)
+    result_chars: int = option(
+        200_000, "Characters that the result of one tool of an MCP server may have.", low=100, high=10_000_000
+    )

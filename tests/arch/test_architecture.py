@@ -23,7 +23,7 @@ MAX_FUNCTION_LINES = 60
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli"}),
-    frozenset({"mcp", "web", "integrations", "importers", "evals", "testing", "aio"}),
+    frozenset({"mcp", "web", "integrations", "importers", "evals", "testing", "aio", "agent"}),
     frozenset({"app"}),
     frozenset({"wiring"}),
     frozenset({"opener"}),
@@ -37,6 +37,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"ports", "prompt"}),
     frozenset({"safety"}),
     frozenset({"config"}),
+    frozenset({"configservers"}),
     frozenset({"configfile", "settings"}),
     frozenset({"configkey", "parts"}),
     frozenset({"types"}),
