@@ -127,3 +127,20 @@ def test_a_new_database_is_exactly_the_schema(home: Path) -> None:
     wanted = made_by(SCHEMA, VERSION)
     assert [each for each in shape(made) if not each[1].startswith("sqlite_stat")] == shape(wanted)
     made.close()
+
+
+def test_who_only_reads_brings_an_older_home_up_to_date(home: Path) -> None:
+    """The first question to a home of format 1 must not fail because nothing was written yet."""
+    old = apsw.Connection(str(home / "herma.db"))
+    old.execute(FIRST.read_text(encoding="utf-8"))
+    old.execute(f"PRAGMA user_version = 1; PRAGMA application_id = {APPLICATION_ID}")
+    old.execute("INSERT INTO meta VALUES ('store_id', 'a'), ('epoch', 'b')")
+    old.close()
+    with Herma.open(home) as h:
+        assert h.transcripts.list() == []
+        assert h.episodes.list() == []
+        assert h.facts.list() == []
+        assert h.session().warnings == ()
+    made = apsw.Connection(str(home / "herma.db"))
+    assert user_version(made) == VERSION
+    made.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,7 +14,8 @@ import apsw
 from herma.errors import StoreError, UsageError
 from herma.store.sqlite.commits import GroupCommit, Work
 from herma.store.sqlite.errors import translated, translation
-from herma.store.sqlite.opening import open_reader, open_writer
+from herma.store.sqlite.migrate import user_version
+from herma.store.sqlite.opening import VERSION, open_reader, open_writer
 
 T = TypeVar("T")
 Bindings = Sequence[Any] | Mapping[str, Any]
@@ -131,8 +132,18 @@ class Database:
             if now is None:
                 raise self._deleted()
         if handle is None and now is not None and os.path.getsize(self.path):  # noqa: PTH202
-            handle = _Handle(open_reader(self.path, self._busy_timeout), now)
+            handle = _Handle(self._opened_to_read(), now)
         return handle
+
+    def _opened_to_read(self) -> apsw.Connection:
+        """A reading connection. A file of an earlier format is brought up to date first, where it can be written."""
+        connection = open_reader(self.path, self._busy_timeout)
+        if user_version(connection) >= VERSION:
+            return connection
+        connection.close()
+        with suppress(StoreError):  # read-only, or busy: what was there before can still be read
+            self._commits.run(lambda _: None)
+        return open_reader(self.path, self._busy_timeout)
 
     def _give_back(self, handle: _Handle) -> None:
         with self._mutex:
