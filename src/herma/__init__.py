@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from herma.types import NoMatch as NoMatch
     from herma.types import Origin as Origin
     from herma.types import OverBudget as OverBudget
+    from herma.types import Parameter as Parameter
     from herma.types import Pending as Pending
     from herma.types import Remove as Remove
     from herma.types import Replace as Replace
@@ -66,6 +67,18 @@ if TYPE_CHECKING:
     from herma.types import SearchReport as SearchReport
     from herma.types import SessionInfo as SessionInfo
     from herma.types import SessionState as SessionState
+    from herma.types import Skill as Skill
+    from herma.types import SkillChange as SkillChange
+    from herma.types import SkillMatch as SkillMatch
+    from herma.types import SkillMatches as SkillMatches
+    from herma.types import SkillOutcome as SkillOutcome
+    from herma.types import SkillPending as SkillPending
+    from herma.types import SkillRefused as SkillRefused
+    from herma.types import SkillReport as SkillReport
+    from herma.types import SkillStaged as SkillStaged
+    from herma.types import SkillUnchanged as SkillUnchanged
+    from herma.types import SkillUsage as SkillUsage
+    from herma.types import SkillWritten as SkillWritten
     from herma.types import Snapshot as Snapshot
     from herma.types import Staged as Staged
     from herma.types import Suggestion as Suggestion
@@ -104,6 +117,7 @@ _HOMES = {
         "NoMatch",
         "Origin",
         "OverBudget",
+        "Parameter",
         "Pending",
         "Remove",
         "Replace",
@@ -112,6 +126,18 @@ _HOMES = {
         "SearchReport",
         "SessionInfo",
         "SessionState",
+        "Skill",
+        "SkillChange",
+        "SkillMatch",
+        "SkillMatches",
+        "SkillOutcome",
+        "SkillPending",
+        "SkillRefused",
+        "SkillReport",
+        "SkillStaged",
+        "SkillUnchanged",
+        "SkillUsage",
+        "SkillWritten",
         "Snapshot",
         "Staged",
         "Suggestion",

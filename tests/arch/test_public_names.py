@@ -12,6 +12,8 @@ PUBLIC = [
     *("MemoryOutcome", "Applied", "Duplicate", "OverBudget", "NoMatch", "Ambiguous", "Blocked", "Drifted", "Staged"),
     *("Suggestion", "Author", "Who", "Origin", "Scope", "Entry", "Change", "Pending", "Finding", "Snapshot"),
     *("Episode", "EpisodeHit", "Fact", "Restored", "SessionState"),
+    *("Skill", "Parameter", "SkillMatch", "SkillMatches", "SkillUsage", "SkillChange", "SkillPending", "SkillReport"),
+    *("SkillOutcome", "SkillWritten", "SkillUnchanged", "SkillStaged", "SkillRefused"),
 ]
 
 

@@ -12,7 +12,7 @@ from ruamel.yaml.error import YAMLError
 
 from herma.skills.compose import category_problem, compose, content_problem, file_problem, name_problem
 from herma.skills.document import MOST_BYTES, MOST_TEXT, headings, parse, read_skill
-from herma.skills.frontmatter import BadFrontMatter, _quick, read, split
+from herma.skills.frontmatter import _quick, split
 from herma.types import Parameter, Skill, UnreadableSkill
 
 PLAIN = "---\nname: tidy\ndescription: Tidy a folder up.\n---\n\n# Tidy\n\n1. Look.\n"
@@ -123,17 +123,12 @@ def test_what_cannot_be_a_skill_is_refused_with_the_reason(data: bytes, reason: 
     assert refused.reason
 
 
-def test_anchors_do_not_make_a_small_head_large() -> None:
-    layers = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))
-    head, _ = _read_or_nothing(f"name: bomb\ndescription: d\na0: &a0 [x, x]\n{layers}")
-    assert len(str(head)) < 10_000
-
-
-def _read_or_nothing(head: str) -> tuple[dict[str, object], str]:
-    try:
-        return read(head)
-    except BadFrontMatter:
-        return {}, ""
+def test_a_small_head_that_stands_for_a_huge_one_costs_nothing() -> None:
+    layers = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))
+    head = f"name: bomb\ndescription: d\na0: &a0 [x, x]\n{layers}\ntags: *a29\nmetadata: {{herma: {{triggers: *a29}}}}"
+    skill = skill_of(f"---\n{head}\n---\nBody\n")
+    assert skill.name == "bomb"
+    assert len(repr(skill)) < 2_000
 
 
 @given(st.text(max_size=300))

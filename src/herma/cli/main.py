@@ -40,6 +40,9 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "search": Lazy("herma.cli.search:search", "Find what was said in past sessions, in any language."),
     "sessions": Lazy("herma.cli.sessions:sessions", "See, find, move and clear out past sessions."),
+    "skills": Lazy(
+        "herma.cli.skills:skills", "See and change what agents learnt to do: SKILL.md files, one folder each."
+    ),
     "episodes": Lazy("herma.cli.episodes:episodes", "See what was done before, how it ended, and what helped."),
     "facts": Lazy("herma.cli.facts:facts", "See what memory states plainly, and ask it exact questions."),
     "restore": Lazy("herma.cli.restore:restore", "Put together what is known for a task, for any agent to go on with."),

@@ -37,6 +37,17 @@ class ArchivedSkill:
 
 
 @dataclass(frozen=True, slots=True)
+class Incoming:
+    """A skill from outside, as files in memory: (path, bytes, executable). `odd`: what could not be taken as a file, a
+    link that leads out for one."""
+
+    source: str
+    folder: str
+    files: Sequence[tuple[str, bytes, bool]]
+    odd: Sequence[SkillFile] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NewSkillChange:
     """A change about to be made, as the history will keep it."""
 

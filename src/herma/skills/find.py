@@ -56,7 +56,7 @@ class SkillFinder:
         if not found:
             return SkillMatches(task, abstained="no skill shares a word with the task", notes=notes)
         ranked = _ranked(index, found, usage)
-        if bar_missed := _too_far(ranked[:limit], found):
+        if bar_missed := _too_far(ranked[:limit], found, index.share_with_triggers):
             return SkillMatches(task, abstained=bar_missed, nearest=tuple(ranked[:limit]), notes=notes)
         near = [match for match in ranked[:limit] if match.similarity >= _WORTH * ranked[0].similarity]
         return SkillMatches(task, matches=tuple(near), notes=notes)
@@ -96,14 +96,14 @@ def _ranked(index: WordIndex, found: Mapping[int, Evidence], usage: Mapping[str,
     return sorted(matches, key=lambda match: (-match.score, -match.similarity, match.skill.path))
 
 
-def _too_far(ranked: Sequence[SkillMatch], found: Mapping[int, Evidence]) -> str:
+def _too_far(ranked: Sequence[SkillMatch], found: Mapping[int, Evidence], share: float) -> str:
     """Why nothing is offered; empty when something is near enough."""
     informed = any(evidence.meaning is not None for evidence in found.values())
     bar = WITH_MEANING if informed else WORDS_ONLY
-    if any(match.similarity >= bar.of(match.skill) for match in ranked):
+    if any(match.similarity >= bar.of(match.skill, share) for match in ranked):
         return ""
     best = ranked[0]
     return (
         f"no skill is near enough: {best.name} comes nearest with {best.similarity:.2f}, "
-        f"and {bar.of(best.skill):.2f} is needed"
+        f"and {bar.of(best.skill, share):.2f} is needed"
     )

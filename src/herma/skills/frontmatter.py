@@ -79,11 +79,11 @@ def read(head: str) -> tuple[dict[str, Value], str]:
 
 
 def _thorough(head: str) -> Value:
+    """What YAML says. Aliases share what they name, and nobody here walks through all of it, so that a small head that
+    stands for a huge one costs nothing."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    if re.search(r"(?m)(?:^|[\s\[{,:-])[&*][A-Za-z0-9_]", head):  # anchors make small texts large
-        head = re.sub(r"(?m)((?:^|[\[{,:-])\s*)([&*][^\s,\]}]+[^\n]*)$", r"\1'\2'", head)
     try:
         loader: Any = YAML(typ="safe", pure=True)
         return loader.load(head)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from herma.ports.skills import Incoming
 from herma.skills.compose import category_problem, file_problem, name_problem
 from herma.skills.document import read_skill
 from herma.types import Skill, SkillFile, SkillRefused, UnreadableSkill
@@ -12,18 +12,9 @@ from herma.types import Skill, SkillFile, SkillRefused, UnreadableSkill
 DOCUMENT = "SKILL.md"
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
-    """`files`: (path, bytes, executable). `odd`: what could not be taken as a file, a link that leads out for one."""
-
-    source: str
-    folder: str
-    files: Sequence[tuple[str, bytes, bool]]
-    odd: Sequence[SkillFile] = ()
-
-    def described(self) -> list[SkillFile]:
-        """The files as the scanner reads them."""
-        return [*(_described(*file) for file in self.files), *self.odd]
+def described(incoming: Incoming) -> list[SkillFile]:
+    """The files as the scanner reads them."""
+    return [*(_described(*file) for file in incoming.files), *incoming.odd]
 
 
 def read_incoming(incoming: Incoming, category: str = "", name: str = "") -> Skill | SkillRefused:
@@ -43,9 +34,7 @@ def read_incoming(incoming: Incoming, category: str = "", name: str = "") -> Ski
     if problem:
         return refused(problem)
     for path, _, _ in incoming.files:
-        if path != DOCUMENT and "/" not in path:
-            continue  # LICENSE and the like beside it
-        if path != DOCUMENT and (reason := file_problem(path)) and path.split("/")[0] in ("..", "", "."):
+        if reason := _misplaced(path):
             return refused(reason)
     folded = [path.casefold() for path, _, _ in incoming.files]
     if len(set(folded)) != len(folded):
@@ -61,3 +50,24 @@ def _described(path: str, data: bytes, executable: bool) -> SkillFile:
     if text is not None and "\x00" in text:
         text = None
     return SkillFile(path, len(data), text, executable)
+
+
+def _misplaced(path: str) -> str:
+    """Files beside SKILL.md may have any name, LICENSE for one; nothing may lead out."""
+    if path == DOCUMENT or not file_problem(path):
+        return ""
+    parts = path.split("/")
+    strange = any(part in ("", ".", "..") or part.startswith(".") for part in parts) or "\\" in path or ":" in path
+    return f"{path!r} is no path inside a skill." if strange or len(parts) > 8 else ""
+
+
+def renamed(document: bytes, name: str) -> bytes:
+    """A SKILL.md whose front matter gives another name; everything else to the byte."""
+    lines = document.split(b"\n")
+    for at, line in enumerate(lines[1:], 1):
+        if line.rstrip() == b"---":
+            break
+        if line.startswith(b"name:"):
+            end = b"\r" if line.endswith(b"\r") else b""
+            return b"\n".join([*lines[:at], b"name: " + name.encode() + end, *lines[at + 1 :]])
+    return b"\n".join([lines[0], b"name: " + name.encode(), *lines[1:]])

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from herma.errors import StoreError, UsageError
-from herma.ports.skills import ArchivedSkill, Counted, Shelf, SkillHistory, SkillInbox, SkillUsageRows, SkillWriting
+from herma.ports.skills import (
+    ArchivedSkill,
+    Counted,
+    Incoming,
+    SkillHistory,
+    SkillInbox,
+    SkillUsageRows,
+    SkillWriting,
+)
 from herma.skills.catalogue import Catalogue
 from herma.skills.compose import compose
-from herma.skills.fill import Filled, MissingParameters, fill
 from herma.skills.find import SkillFinder
-from herma.skills.guard import decide, inspect
+from herma.skills.guard import inspect
 from herma.skills.inbox import SkillApprovals
-from herma.skills.incoming import Incoming, read_incoming
+from herma.skills.incoming import described
+from herma.skills.installing import Installed, InstallWish, take_in
+from herma.skills.reading import SkillReading, SkillView
 from herma.skills.undo import Undoing
 from herma.skills.writer import SkillWriter
 from herma.types import (
@@ -27,8 +37,6 @@ from herma.types import (
     Skill,
     SkillChange,
     SkillFile,
-    SkillMatches,
-    SkillOffer,
     SkillOp,
     SkillOutcome,
     SkillPending,
@@ -37,32 +45,16 @@ from herma.types import (
     SkillState,
     SkillUsage,
     Trust,
-    UnreadableSkill,
     Who,
     WriteSkillFile,
 )
 
+__all__ = ["SkillLibrary", "SkillView"]
+
 BY_USER = Author()
 
 
-@dataclass(frozen=True, slots=True)
-class SkillView:
-    """A skill as it is read: its whole SKILL.md, its files, how it is offered, and what the scanner says of it.
-
-    `withheld` says why its text must not reach a model; the text is empty then.
-    """
-
-    skill: Skill
-    text: str
-    files: tuple[SkillFile, ...]
-    offer: SkillOffer
-    report: SkillReport
-    usage: SkillUsage
-    where: str
-    withheld: str = ""
-
-
-class SkillLibrary:
+class SkillLibrary(SkillReading):
     """The skills of one home, and of the folders that it reads besides."""
 
     def __init__(
@@ -77,100 +69,18 @@ class SkillLibrary:
         clock: Callable[[], float],
         write_approval: bool = False,
         inbox_days: float = 30,
+        read: Callable[[Path], Sequence[Incoming]] = lambda _: (),
         alive: Callable[[], None] = lambda: None,
     ) -> None:
-        self._catalogue = catalogue
+        super().__init__(catalogue, finder, alive)
         self._history = history
         self._usage = usage
-        self._finder = finder
         self._clock = clock
         self._write_approval = write_approval
-        self._alive = alive
+        self._read = read
         self._writer = SkillWriter(catalogue, writing, usage, clock)
         self._approvals = SkillApprovals(inbox, self._writer, days=inbox_days, clock=clock)
         self._undoing = Undoing(catalogue, history, self._writer)
-
-    # ── reading ──
-
-    def list(
-        self, category: str | None = None, *, everything: bool = False, tools: Collection[str] | None = None
-    ) -> list[Skill]:
-        """The skills that can be used here, by category and name; `everything` lists the others too."""
-        self._alive()
-        skills = [s for s in self._catalogue.shelf().skills if everything or self._catalogue.offer(s, tools).offered]
-        wanted = [s for s in skills if category is None or s.category == category]
-        return sorted(wanted, key=lambda skill: (skill.category, skill.name, skill.path))
-
-    def shelf(self) -> Shelf:
-        """Everything that was found, refused files included."""
-        self._alive()
-        return self._catalogue.shelf()
-
-    def refused(self) -> Sequence[UnreadableSkill]:
-        """Files that are no skills, and why."""
-        return self.shelf().refused
-
-    def resolve(self, name: str) -> Skill | SkillRefused:
-        """The skill of this name or path, or why there is not exactly one."""
-        self._alive()
-        return self._catalogue.resolve(name)
-
-    def get(self, name: str) -> Skill:
-        """The skill of this name or path; an error when there is not exactly one."""
-        found = self.resolve(name)
-        if isinstance(found, SkillRefused):
-            raise UsageError(found.message, hint="`herma skills list` shows them.")
-        return found
-
-    def view(self, name: str) -> SkillView:
-        """A skill with everything that belongs to it. Counts nothing; see `record`."""
-        skill = self.get(name)
-        data = self._catalogue.folders.read(skill, "SKILL.md") or b""
-        text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-        report = self._catalogue.report(skill, text)
-        usage = self._catalogue.usage_of(skill)
-        withheld = ""
-        if report.verdict == "dangerous" and usage.vouched != skill.hash:
-            first = report.findings[0]
-            withheld = f"the scanner calls it dangerous (rule {first.rule}, line {first.line}: it {first.why})"
-        return SkillView(
-            skill,
-            "" if withheld else text,
-            tuple(self._catalogue.folders.files(skill, texts=False)),
-            self._catalogue.offer(skill),
-            report,
-            usage,
-            self._catalogue.folders.where(skill),
-            withheld,
-        )
-
-    def read_file(self, name: str, file: str) -> bytes | None:
-        """One file of a skill; None when there is none."""
-        return self._catalogue.folders.read(self.get(name), file)
-
-    def files(self, name: str) -> Sequence[SkillFile]:
-        """The files of a skill with their texts, as the scanner reads them."""
-        return self._catalogue.folders.files(self.get(name))
-
-    def offer(self, skill: Skill, tools: Collection[str] | None = None) -> SkillOffer:
-        """Whether it can be used here, and if not, why."""
-        return self._catalogue.offer(skill, tools)
-
-    def find(self, task: str, limit: int = 5, *, tools: Sequence[str] | None = None) -> SkillMatches:
-        """The skills that fit a task, best first, with reasons; or none, with the reason for that."""
-        self._alive()
-        return self._finder.find(task, limit=limit, tools=tools)
-
-    def fill(self, name: str, **values: object) -> Filled:
-        """A skill's code template with its parameters put in. Nothing is run."""
-        skill = self.get(name)
-        if not skill.template:
-            raise UsageError(f"{skill.name} has no template.", hint=f"`herma skills show {skill.name}` shows it.")
-        filled = fill(skill.template, skill.parameters, values)
-        if isinstance(filled, MissingParameters):
-            names = ", ".join(filled.names)
-            raise UsageError(f"The template of {skill.name} needs a value for {names}.", hint=f"Give: {names}.")
-        return filled
 
     # ── writing ──
 
@@ -185,6 +95,11 @@ class SkillLibrary:
         if not author.origin.trusted or (self._write_approval and author.who is not Who.USER):
             return self._approvals.stage(op, author, reason)
         return self._writer.write(op, author, reason, trust=trust)
+
+    def rehearse(self, op: SkillOp, *, author: Author = BY_USER) -> SkillRefused | None:
+        """Why an operation could not be carried out now, if so. Writes nothing."""
+        self._alive()
+        return self._writer.rehearse(op, author)
 
     def create(
         self,
@@ -268,36 +183,36 @@ class SkillLibrary:
 
     # ── from outside ──
 
-    def scan(self, files: Sequence[SkillFile]) -> SkillReport:
-        """What the scanner says of these files."""
-        return inspect(files)
+    def scan(self, source: str | Path | Incoming | Sequence[SkillFile]) -> SkillReport:
+        """What the scanner says of a skill: of a folder or archive that holds one, or of files."""
+        self._alive()
+        if isinstance(source, str | Path):
+            found = self.incoming(source)
+            return inspect([file for each in found for file in described(each)])
+        return inspect(described(source) if isinstance(source, Incoming) else source)
+
+    def incoming(self, path: str | Path) -> Sequence[Incoming]:
+        """The skills in a folder or an archive, read into memory."""
+        return self._read(Path(path))
 
     def install(
         self,
-        incoming: Incoming,
+        source: str | Path | Incoming,
         *,
         trust: Trust = "community",
         category: str = "",
         name: str = "",
         force: bool = False,
+        rehearsal: bool = False,
         author: Author = BY_USER,
-    ) -> tuple[SkillOutcome, SkillReport]:
-        """Take a skill in from outside, if the policy for its origin lets it."""
+    ) -> Sequence[Installed]:
+        """Take in every skill of a folder or an archive, each if the policy for its origin lets it."""
         self._alive()
-        report = inspect(incoming.described())
-        skill = read_incoming(incoming, category, name)
-        if isinstance(skill, SkillRefused):
-            return skill, report
-        decision = decide(report.verdict, trust, force=force)
-        if decision != "allow":
-            message = f"{skill.name} is not installed: the scanner says {report.verdict}, and it comes from {trust}."
-            return SkillRefused(name=skill.name, kind="blocked", message=message), report
-        taken = next((s.path for s in self.shelf().skills if s.name.casefold() == skill.name.casefold()), None)
-        if taken is not None:
-            message = f"A skill of this name is there already ({taken}); archive it first, or give another name."
-            return SkillRefused(name=skill.name, kind="exists", message=message, matches=(taken,)), report
-        reason = f"from {incoming.source}; scanner: {report.verdict}"
-        return self._writer.take_in(skill, incoming.files, author, reason, incoming.source), report
+        found = [source] if isinstance(source, Incoming) else self.incoming(source)
+        if name and len(found) > 1:
+            raise UsageError(f"{source} holds {len(found)} skills; one name cannot be for all.")
+        wish = InstallWish(trust, category, name, force, rehearsal)
+        return [take_in(each, wish, self._catalogue, self._writer, author) for each in found]
 
     # ── history and decisions ──
 
@@ -316,6 +231,12 @@ class SkillLibrary:
         self._alive()
         self.settle()
         return self._undoing.undo(change_id, name, author)
+
+    def undoable(self, change_id: int | None = None, *, name: str | None = None) -> SkillChange:
+        """What `undo` would take back."""
+        self._alive()
+        self.settle()
+        return self._undoing.undoable(change_id, name)
 
     def settle(self) -> None:
         """Record edits by hand where the home can be written; a read-only home has a history all the same."""

@@ -1,7 +1,7 @@
 """Which skills fit a task, and whether any does. Pure, over skills as values.
 
 Words: how much of the task's weight a skill's words cover (rare words weigh more; name, triggers and description more
-than headings and body), and how much of one of its triggers the task says. Meaning: the cosine of an embedder, where
+than headings), and how much of one of its triggers the task says. Meaning: the cosine of an embedder, where
 there is one. Both are numbers from 0 to 1; docs/explanation/skills.md has the measurements behind the constants.
 """
 
@@ -17,12 +17,16 @@ from herma.skills.document import headings
 from herma.skills.terms import Terms
 from herma.types import Skill
 
-_WEIGHTS = {"name": 3.0, "triggers": 3.0, "description": 2.0, "tags": 1.0, "headings": 0.6, "body": 0.1}
-_LENGTH = {"name": 0.3, "triggers": 0.2, "description": 0.6, "tags": 0.3, "headings": 0.6, "body": 0.75}
+_WEIGHTS = {"name": 3.0, "triggers": 3.0, "description": 2.0, "tags": 1.0, "headings": 0.6}
+_LENGTH = {"name": 0.3, "triggers": 0.2, "description": 0.6, "tags": 0.3, "headings": 0.6}
 """How much a longer field dilutes its words."""
 _SATURATION = 1.2
 _COUNTED = 8
 """The weightiest words of a task that a skill has to cover; a long task need not be covered whole."""
+_AT_LEAST = 1.5
+"""Unknown words that a task counts as having at least: one word in common is little, however short the task is."""
+_OTHERS = 25
+"""Skills that are thought of as there besides: on a shelf of two, a word of both is still not a common word."""
 _TRIGGER = 0.5
 _MOST_TERMS = 200
 _UNRELATED, _SAME = 0.76, 0.90
@@ -56,7 +60,7 @@ class WordIndex:
         self._known: Counter[str] = Counter()
         self._weights: dict[str, dict[int, float]] = {}
         for at, each in enumerate(fields):
-            self._known.update({term for name in _WEIGHTS if name != "body" for term in each[name]})
+            self._known.update({term for name in _WEIGHTS for term in each[name]})
             for term, weight in _weighted(each, average).items():
                 self._weights.setdefault(term, {})[at] = weight
         self._triggers = [[(text, frozenset(terms.of(text))) for text in skill.triggers] for skill in self._skills]
@@ -66,9 +70,9 @@ class WordIndex:
         spelt = dict(reversed(self._terms.with_words(task)))
         said = list(dict.fromkeys(self._terms.of(task)))[:_MOST_TERMS]
         rarity = {term: self._rarity(term) for term in said}
-        whole = sum(sorted(rarity.values(), reverse=True)[:_COUNTED])
-        if whole <= 0:
+        if not said:
             return {}
+        whole = max(sum(sorted(rarity.values(), reverse=True)[:_COUNTED]), _AT_LEAST * self._rarity(""))
         parts: dict[int, list[tuple[float, str]]] = {}
         for term in said:
             for at, weight in self._weights.get(term, {}).items():
@@ -76,6 +80,10 @@ class WordIndex:
         return {at: self._evidence(at, sorted(each, reverse=True), whole, set(said)) for at, each in parts.items()}
 
     @cached_property
+    def share_with_triggers(self) -> float:
+        return sum(bool(skill.triggers) for skill in self._skills) / max(len(self._skills), 1)
+
+    @property
     def skills(self) -> tuple[Skill, ...]:
         return self._skills
 
@@ -95,7 +103,7 @@ class WordIndex:
 
     def _rarity(self, term: str) -> float:
         known = self._known[term]
-        return math.log(1 + (len(self._skills) - known + 0.5) / (known + 0.5))
+        return math.log(1 + (_OTHERS + len(self._skills) - known + 0.5) / (known + 0.5))
 
     def _fields(self, skill: Skill) -> dict[str, list[str]]:
         of = self._terms.of
@@ -105,7 +113,6 @@ class WordIndex:
             "description": of(skill.description),
             "tags": of("\n".join(skill.tags)),
             "headings": of("\n".join(headings(skill.body))),
-            "body": of(skill.body),
         }
 
 
@@ -154,18 +161,24 @@ def calibrated(cosine: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How good the best has to be for anything to be offered. A skill that names its triggers is held to them."""
+    """How good the best has to be for anything to be offered. A skill that names its triggers is held to them; one
+    that does not, to more on a shelf whose skills do (`without`) than on one whose skills do not (`bare`)."""
 
     with_triggers: float
     without: float
+    bare: float
 
-    def of(self, skill: Skill) -> float:
-        return self.with_triggers if skill.triggers else self.without
+    def of(self, skill: Skill, share: float) -> float:
+        """`share`: the part of the shelf's skills that name triggers."""
+        if skill.triggers:
+            return self.with_triggers
+        return self.bare + (self.without - self.bare) * min(1.0, share / _MANY_TRIGGERS)
 
 
-WORDS_ONLY = Bar(with_triggers=0.45, without=0.25)
-WITH_MEANING = Bar(with_triggers=0.45, without=0.3)
-_MEANING_SHARE = 0.5
+WORDS_ONLY = Bar(with_triggers=0.40, without=0.29, bare=0.18)
+WITH_MEANING = Bar(with_triggers=0.37, without=0.28, bare=0.18)
+_MANY_TRIGGERS = 0.15
+_MEANING_SHARE = 0.25
 
 
 def similarity(evidence: Evidence) -> float:

@@ -26,12 +26,14 @@ class Terms:
     def with_words(self, text: str) -> list[tuple[str, str]]:
         """Each term with the word it stands for."""
         found: list[tuple[str, str]] = []
-        for match in _WORD.finditer(_CAMEL.sub(" ", text[:_MOST])):
-            word = match[0].casefold().replace("’", "'")
-            if _CJK.search(word):
-                found += [(pair, pair) for pair in _pairs(word)]
-            elif word not in self.stop_words and (len(word) > 1 or word.isdigit()):
-                found.append((self._stemmed(word.removesuffix("'s")), match[0]))
+        for match in _WORD.finditer(text[:_MOST]):
+            parts = _CAMEL.split(match[0])
+            for part in [match[0], *parts] if len(parts) > 1 else parts:  # `SkillOpt` is `skillopt` to some
+                word = part.casefold().replace("’", "'")
+                if _CJK.search(word):
+                    found += [(pair, pair) for pair in _pairs(word)]
+                elif word not in self.stop_words and (len(word) > 1 or word.isdigit()):
+                    found.append((self._stemmed(word.removesuffix("'s")), part))
         return found
 
     def _stemmed(self, word: str) -> str:

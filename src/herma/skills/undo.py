@@ -21,6 +21,13 @@ class Undoing:
         self._writer = writer
 
     def undo(self, change_id: int | None, name: str | None, author: Author) -> SkillOutcome:
+        change = self.undoable(change_id, name)
+        if change.file and not (change.before is None and change.file == "SKILL.md"):
+            return self._writer.put_back(change, author)
+        return self._move_back(change, author)
+
+    def undoable(self, change_id: int | None, name: str | None) -> SkillChange:
+        """What `undo` would take back; an error when there is no such thing."""
         change = self._newest_standing(name) if change_id is None else self._history.change(change_id)
         if change is None:
             what = "There is nothing to undo." if change_id is None else f"There is no change {change_id}."
@@ -32,9 +39,7 @@ class Undoing:
             raise UsageError(
                 f"Change {change.id} only notes a file that was there already.", hint="Archive the skill instead."
             )
-        if change.file and not (change.before is None and change.file == "SKILL.md"):
-            return self._writer.put_back(change, author)
-        return self._move_back(change, author)
+        return change
 
     def _move_back(self, change: SkillChange, author: Author) -> SkillOutcome:
         """A skill that was made, installed or restored goes to the archive; an archived one comes back."""

@@ -132,7 +132,10 @@ class SkillFileWriting:
             raise StoreError(f"{end} could not be written: {exc.strerror or exc}.") from exc
         finally:
             shutil.rmtree(stage.parent, ignore_errors=True)
-        self._record_hand_edits(path, take_in=True, action="installed")
+        for file, data, _ in files:
+            if len(data) <= _MOST_BYTES:
+                taken = NewSkillChange(change.author, change.skill, "installed", change.reason)
+                self._rows.intend(path, file, taken, self._clock(), after=data, done=True)
         return change_id
 
     # ── settling ──
@@ -153,7 +156,7 @@ class SkillFileWriting:
         found = hash_of(_bytes(self._root / change.path / change.file))
         return found == change.after_hash or found != change.before_hash  # a hand edit on top of it is recorded next
 
-    def _record_hand_edits(self, path: str, *, take_in: bool, action: str = "found") -> None:
+    def _record_hand_edits(self, path: str, *, take_in: bool) -> None:
         """Rows for what was done to a skill without us. What the history does not know yet is taken in if asked."""
         known = self._rows.known(path)
         folder = self._root / path
@@ -168,7 +171,7 @@ class SkillFileWriting:
             data = _bytes(folder / file, at_most=_MOST_BYTES) if not (folder / file).is_symlink() else None
             if data is None or (file in known and hash_of(data) == known[file].hash):
                 continue
-            self._record(path, file, skill, known.get(file), data, "edited by hand" if file in known else action)
+            self._record(path, file, skill, known.get(file), data, "edited by hand" if file in known else "found")
         for file, each in known.items():
             if file not in files and each.hash:
                 self._record(path, file, skill, each, None, "removed by hand")

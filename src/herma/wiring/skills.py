@@ -19,6 +19,7 @@ from herma.skills.prompt_index import prompt_index
 from herma.skills.route import Meanings, text_for_meaning
 from herma.skills.terms import Terms
 from herma.store.skill_files import SkillFiles
+from herma.store.skill_incoming import read_incoming
 from herma.store.skill_writing import SkillFileWriting
 from herma.store.sqlite.skills import SkillRows, SqliteSkillInbox, SqliteSkillUsage
 from herma.turn.company import Company, Invite
@@ -45,6 +46,7 @@ def skill_library(ground: Ground, vectors: Callable[[], VectorIndex | None] = la
         clock=ground.clock,
         write_approval=settings.skills.write_approval,
         inbox_days=settings.memory.inbox_days,
+        read=read_incoming,
         alive=ground.alive,
     )
 

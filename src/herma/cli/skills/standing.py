@@ -1,0 +1,157 @@
+"""`herma skills archive`, `restore`, `pin`, `unpin`, `trust` and `usage`: how skills stand, and where."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from herma.cli.memory.wording import iso, when
+from herma.cli.person import for_people_only
+from herma.cli.skills.desk import Desk, dry_run_option, name_argument, reason_option, skills, with_skills
+from herma.errors import UsageError
+from herma.types import SkillUsage
+
+
+@skills.command(short_help="Move a skill to the archive")
+@click.argument("name", required=False)
+@click.option("--list", "listing", is_flag=True, help="List what is in the archive.")
+@reason_option
+@dry_run_option
+@with_skills
+def archive(desk: Desk, name: str | None, listing: bool, reason: str, dry_run: bool) -> None:
+    """Move a skill to the archive, from where `restore` brings it back; or list what is there.
+
+    \b
+    Examples:
+      herma skills archive old-release
+      herma skills archive --list
+    """
+    if listing:
+        kept = desk.library.archived()
+        if desk.context.json:
+            listed = [{"name": k.name, "folder": k.folder, "path": k.path, "at": iso(k.at)} for k in kept]
+            desk.context.print_json({"ok": True, "archived": listed})
+            return
+        if kept:
+            desk.context.table(
+                ["skill", "since", "was at", "is at"], [(k.name, when(k.at), k.path, k.folder) for k in kept]
+            )
+        else:
+            desk.context.line("The archive is empty.")
+        return
+    if not name:
+        raise UsageError("Which skill?", hint="`herma skills list` shows them; --list shows the archive.")
+    desk.for_people_under_approval("archiving skills")
+    if dry_run:
+        skill = desk.library.get(name)
+        if desk.context.json:
+            desk.context.print_json({"ok": True, "dry_run": True, "name": skill.name, "path": skill.path})
+        desk.context.line(f"{skill.name} ({skill.path}) would go to the archive. Nothing was changed.")
+        return
+    desk.report(desk.library.archive(name, author=desk.author, reason=reason))
+
+
+@skills.command(short_help="Bring a skill back from the archive")
+@name_argument
+@reason_option
+@with_skills
+def restore(desk: Desk, name: str, reason: str) -> None:
+    """Bring a skill back from the archive, to where it was.
+
+    \b
+    Examples:
+      herma skills restore old-release
+    """
+    desk.for_people_under_approval("restoring skills")
+    desk.report(desk.library.restore(name, author=desk.author, reason=reason))
+
+
+@skills.command(short_help="Protect a skill from agents and the curator")
+@name_argument
+@with_skills
+def pin(desk: Desk, name: str) -> None:
+    """Protect a skill: agents cannot change it, and the curator leaves it where it is.
+
+    \b
+    Examples:
+      herma skills pin release
+    """
+    _say(desk, desk.library.pin(name), f"{name} is pinned.")
+
+
+@skills.command(short_help="Lift the protection of a skill")
+@name_argument
+@with_skills
+def unpin(desk: Desk, name: str) -> None:
+    """Lift the protection of a skill.
+
+    \b
+    Examples:
+      herma skills unpin release
+    """
+    for_people_only("Lifting the protection of a skill")
+    _say(desk, desk.library.unpin(name), f"{name} is no longer pinned.")
+
+
+@skills.command(short_help="Vouch for a skill that the scanner calls dangerous")
+@name_argument
+@with_skills
+def trust(desk: Desk, name: str) -> None:
+    """Vouch for a skill as it is now, although the scanner calls it dangerous; any change ends that.
+
+    \b
+    Examples:
+      herma skills scan release
+      herma skills trust release
+    """
+    for_people_only("Vouching for a skill")
+    _say(desk, desk.library.vouch(name), f"{name} is trusted as it is now.")
+
+
+def _say(desk: Desk, usage: SkillUsage, sentence: str) -> None:
+    if desk.context.json:
+        desk.context.print_json({"ok": True, **usage_json(usage)})
+    desk.context.line(sentence)
+
+
+@skills.command(short_help="See how skills are used and how they did")
+@click.argument("name", required=False)
+@with_skills
+def usage(desk: Desk, name: str | None) -> None:
+    """See how skills are used and how they did: of all that were, or of one.
+
+    \b
+    Examples:
+      herma skills usage
+      herma skills usage release --json
+    """
+    known = sorted(desk.library.usage(name).values(), key=lambda each: (-each.uses, each.name))
+    if desk.context.json:
+        desk.context.print_json({"ok": True, "usage": [usage_json(each) for each in known]})
+        return
+    if not known:
+        desk.context.line("No skill was used yet.")
+        return
+    columns = ["skill", "state", "uses", "views", "successes", "failures", "patches", "last used", "made by"]
+    rows = [
+        (
+            each.name,
+            each.state + (", pinned" if each.pinned else ""),
+            each.uses,
+            each.views,
+            each.successes,
+            each.failures,
+            each.patches,
+            when(each.last_used),
+            each.origin,
+        )
+        for each in known
+    ]
+    desk.context.table(columns, rows)
+
+
+def usage_json(usage: SkillUsage) -> dict[str, object]:
+    times = ("created", "last_used", "last_viewed", "last_patched", "archived_at")
+    value = asdict(usage) | {name: iso(getattr(usage, name)) for name in times}
+    return value | {"success_rate": round(usage.success_rate, 4)}
