@@ -131,6 +131,7 @@ class Herma:
     @part
     def _opener(self) -> Opener:
         from herma.wiring.company import together
+        from herma.wiring.compression import with_compression
         from herma.wiring.episodes import with_episodes
         from herma.wiring.providers import with_provider
         from herma.wiring.sessions import opener
@@ -147,6 +148,7 @@ class Herma:
                 with_skills(self._ground, lambda: self.skills),
                 with_episodes(self._ground, lambda: self.episodes),
                 with_provider(self._ground, lambda: self.providers, self.tools.names),
+                with_compression(self._ground, self.transcripts, lambda: self.models),
             ),
         )
 

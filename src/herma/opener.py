@@ -29,6 +29,7 @@ from herma.transcript.replay import sendable
 from herma.transcript.wire import text_of
 from herma.turn.account import before
 from herma.turn.company import Company, Invite, alone, prompt_with
+from herma.turn.compressing import Room
 from herma.turn.handed import tells_of_changes
 from herma.turn.watchers import Watchers
 from herma.turn.window import Budget, hold
@@ -207,6 +208,7 @@ class Opener:
             watchers=watchers,
             circumstances=wish.circumstances,
             folder=wish.folder,
+            room=company.room or Room(),
             calls=self._metering.calls,
             counter=self._metering.counter(info.model),
             budget=self._metering.budget,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from herma.curated.live import LiveMemory
@@ -20,7 +19,6 @@ from herma.ports import CallRows, TokenCounter
 from herma.prompt.budget import Plan
 from herma.prompt.fence import fence
 from herma.prompt.ledger import FIVE_MINUTES, ONE_HOUR
-from herma.prompt.results import compress_result, digest
 from herma.prompt.tiers import cache_breakpoints
 from herma.tools import Tools
 from herma.tools.registry import Json, ToolContext, Turn
@@ -28,10 +26,11 @@ from herma.transcript import Transcripts
 from herma.transcript.replay import is_complete, with_addition
 from herma.transcript.wire import all_from_wire, text_of
 from herma.turn.account import Account, Before, Frame, before
+from herma.turn.compressing import Room
 from herma.turn.ear import Ear
-from herma.turn.handed import cleaned, handed_out, replies_of, tells_of_changes, user_content
+from herma.turn.handed import as_kept, handed_out, replies_of, tells_of_changes, user_content
 from herma.turn.meter import Meter
-from herma.turn.moving import cut_off, last_turn, lies_in, spoken_in, stand_in, start_session
+from herma.turn.moving import cut_off, last_turn, lies_in, spoken_in, stand_in, start_session, turn_begins
 from herma.turn.recalled import fit, said_in
 from herma.turn.watchers import Watchers
 from herma.turn.window import Budget, hold
@@ -39,6 +38,7 @@ from herma.types import (
     NOWHERE,
     Author,
     Circumstances,
+    Compression,
     Content,
     MemoryWrite,
     Message,
@@ -54,8 +54,7 @@ from herma.types import (
 CacheMarks: TypeAlias = Literal["5m", "1h"]
 """How long a provider that wants to be told should keep the prefix."""
 _LIVES: Mapping[str, float] = {"5m": FIVE_MINUTES, "1h": ONE_HOUR}
-_REMEMBERED = 1_000
-"""Messages of a resumed conversation that are looked at for words from outside."""
+_REMEMBERED = 1_000  # messages of a resumed conversation that are looked at for words from outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,7 @@ class Parts:
     calls: CallRows
     counter: TokenCounter
     watchers: Watchers = field(default_factory=Watchers)
+    room: Room = field(default_factory=Room)
     circumstances: Circumstances = NOWHERE
     folder: str = ""
     shown: str | None = None
@@ -149,6 +149,8 @@ class Session:
             self._begin_turn(user_content(text), recall)
         elif not self._history:
             raise UsageError("There is nothing to send yet.", hint="Begin with before_model(text).")
+        else:
+            self._parts.room.see_to(self)
         self._meter.called(self._history, self._parts.clock(), _LIVES.get(cache_marks or ""))
         request: list[Json] = [{"role": "system", "content": self.system_prompt}, *map(handed_out, self._history)]
         return cache_breakpoints(request, lifetime=cache_marks) if cache_marks else request
@@ -166,8 +168,9 @@ class Session:
         `usage` is what the provider measured: `input` without what was read from or written to its cache.
         """
         self._check_open()
-        given = replies_of(reply)
-        replies = self._append([self._shortened(message) for message in all_from_wire(given, self._parts.clock())])
+        came = all_from_wire(replies_of(reply), self._parts.clock())
+        self._parts.room.answered(usage, self.tokens)
+        replies = self._append([as_kept(message, self._parts.result_tokens, self._seen) for message in came])
         if not self._meter.answered(replies, usage) and usage is not None:
             self._parts.transcripts.record_usage(self.id, usage)
         self._parts.written(len(replies) + 1)
@@ -186,6 +189,16 @@ class Session:
         """The model was shown text from outside: what it repeats of it waits for a person's decision."""
         self._ear.told(text, origin)
 
+    @property
+    def tokens(self) -> int:
+        """What a request takes as the conversation stands."""
+        return self._meter.account.tokens
+
+    @property
+    def last_compression(self) -> Compression | None:
+        """What came of the last try to make room, by itself or not."""
+        return self._parts.room.last
+
     def working_memory(self) -> Plan:
         """The model's window as it stands: what each part of it holds, and what went elsewhere."""
         parts = self._parts
@@ -201,7 +214,7 @@ class Session:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What people should know about this session: text that was withheld, parts that failed."""
-        return (*self._warnings, *self._watchers.troubles)
+        return (*self._warnings, *self._parts.room.said, *self._watchers.troubles)
 
     # ── moving about ──
 
@@ -227,10 +240,7 @@ class Session:
     def rewind(self, turns: int = 1) -> str:
         """Take back the last turns. → the text of the first one taken back, to be edited. Nothing is deleted."""
         self._check_open()
-        begins = [index for index, message in enumerate(self._history) if message.role == "user"]
-        if not 1 <= turns <= len(begins):
-            raise UsageError(f"There are {len(begins)} turns; {turns} cannot be taken back.")
-        first = begins[-turns]
+        first = turn_begins(self._history, turns)
         message = self._history[first]
         for session_id, target in spoken_in(self._history[first:], self.id).items():
             self._parts.transcripts.rewind(session_id, target)
@@ -251,7 +261,15 @@ class Session:
         """
         self._check_open()
         self.interrupt()
-        self._go_on("reload", self._parts.rebuilt(self.info, "resume" if self._stored else None))
+        self._go_on("reload", lambda: self._parts.rebuilt(self.info, "resume" if self._stored else None))
+
+    def compress(self, topic: str = "", *, force: bool = True) -> Compression:
+        """Make room now, as it happens by itself when the window fills: go on with a summary, see `continue_with`.
+
+        For a person who asks for it, and after `ModelOverflow`. `topic` gets more room in the summary.
+        """
+        self._check_open()
+        return self._parts.room.make(self, topic=topic, force=force)
 
     def before_compression(self) -> str:
         """What external memories want a summary not to miss. It is text from outside: material, not instructions."""
@@ -268,11 +286,9 @@ class Session:
         stored = self.info if self._stored else self._goes_on_from
         if stored is None or not messages:
             raise UsageError("There is no conversation yet that these messages could stand for.")
-        if in_place and self._stored and lies_in(self._history, self.id):
-            parts = replace(self._parts, shown=self._told_at_start)
-        else:
-            parts = self._parts.rebuilt(stored, "compression")
-        self._go_on("compression", parts, messages)
+        stays = in_place and self._stored and lies_in(self._history, self.id)
+        same = replace(self._parts, shown=self._told_at_start)
+        self._go_on("compression", lambda: same if stays else self._parts.rebuilt(stored, "compression"), messages)
 
     def reset(self) -> Session:
         """End this conversation and begin another in the same place. → the new one, with memory as it is now."""
@@ -295,15 +311,14 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close("error" if exc is not None else "closed")
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close("error" if kind is not None else "closed")
 
     # ── steps ──
 
     def _begin_turn(self, clean: Content, recall: str) -> None:
         self.interrupt()
+        self._parts.room.see_to(self, clean)
         self._context = replace(self._context, turn=Turn())
         additions = [fence(self._recall(clean, recall), kind="recall"), self._memory_update()]
         sent = with_addition(clean, "\n\n".join(filter(None, additions)))
@@ -320,19 +335,18 @@ class Session:
         found = self._watchers.recall(self.view(), text_of(clean)) if self._watchers else []
         kept, warnings = fit(found, self._recalled)
         self._warnings += (warning for warning in warnings if warning not in self._warnings)
-        for text in [given, *(one.text for one in kept if one.outside)]:
-            if text:
-                self._ear.heard.add(text, Origin.TOOL_OUTPUT)
-        return "\n\n".join(filter(None, [given, *(one.text for one in kept)]))
+        return self._ear.recalled(given, kept)
 
     def _wrote(self, write: MemoryWrite) -> None:
         self._watchers.written(self.view(), write)
 
-    def _go_on(self, how: Move, parts: Parts, instead: Sequence[Message] = ()) -> None:
+    def _go_on(self, how: Move, made: Callable[[], Parts], instead: Sequence[Message] = ()) -> None:
         """The one way in which a conversation gets another prompt or other messages: these are on disk first."""
-        old, new = self.view(), parts.info.id != self.id
+        old = self.view()
         self._meter.answered(())
         self._watchers.closing(old, how)
+        parts = made()  # after that: who adds to the prompt knows all that was said
+        new = parts.info.id != self.id
         if instead:
             told = parts.memory.told if parts.shown is None else parts.shown
             kept, last = stand_in(
@@ -380,16 +394,6 @@ class Session:
         self._ear.listen(stored)
         account.add(stored)
         return stored
-
-    def _shortened(self, message: Message) -> Message:
-        """A tool's result as the model gets it again and again: short. The whole of it is in the transcript."""
-        if message.role != "tool" or not isinstance(message.content, str) or message.sent is not None:
-            return replace(message, content=cleaned(message.content)) if message.role == "assistant" else message
-        limit, call_id = self._parts.result_tokens, message.tool_call_id
-        short = compress_result(message.content, limit_tokens=limit, reference=call_id, seen=self._seen)
-        if call_id:
-            self._seen.setdefault(digest(message.content), call_id)
-        return replace(message, sent=short.text) if short.text != message.content else message
 
     def _check_open(self) -> None:
         if not self._open:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.counting import counter_for
-from herma.ports import Tries
-from herma.reflect.compress.engine import Compressor, Options
+from herma.ports import EngineOptions, Tries
+from herma.reflect.compress.engine import Compressor
 from herma.reflect.compress.extract import last_request, plain_text
 from herma.reflect.compress.summary import is_summary
 from herma.types import Condensed, LeftAlone, Message, Usage
@@ -37,7 +37,7 @@ class Rows:
 
 def compressor(window: int = 2_000, **options: object) -> tuple[Compressor, Rows]:
     rows = Rows()
-    made = Compressor("c", window, counter_for(None), rows, options=Options(**options), clock=lambda: 0.0)  # type: ignore[arg-type]
+    made = Compressor("c", window, counter_for(None), rows, options=EngineOptions(**options), clock=lambda: 0.0)  # type: ignore[arg-type]
     return made, rows
 
 

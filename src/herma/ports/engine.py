@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
+from herma.ports.chat import ChatModel
+from herma.ports.tokens import TokenCounter
 from herma.types import Compression, Message, Usage
 
 
 class ContextEngine(Protocol):
     """One per session. It is asked from one thread at a time and keeps no message that is not in its answer.
 
-    What it answers replaces nothing by itself: the session commits it, and every message stays in the transcript.
+    What it answers replaces nothing by itself: the session commits it, and every message stays in the transcript. It
+    may have a `held_back`, a sentence for people: why `should_compress` says no although the window fills.
     """
 
     @property
@@ -72,3 +75,34 @@ class CompressionRows(Protocol):
     def tries(self, conversation: str) -> Tries: ...
 
     def remember(self, conversation: str, tries: Tries) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """`compression.*` of the configuration."""
+
+    enabled: bool = True
+    threshold: float = 0.75
+    tail: float = 0.3
+    """Of the threshold: what stays as it is at the end."""
+    head: int = 2
+    on_failure: Literal["extract", "abort"] = "extract"
+    deadline: float = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNeeds:
+    """What an engine is made of: a class that `context.engine` names is called with this one value, once a session."""
+
+    conversation: str
+    """The same for all sessions that go on with one conversation."""
+    window: int
+    """Tokens that fit into the model's window; a guess where `window_known` is false."""
+    window_known: bool
+    counter: TokenCounter
+    rows: CompressionRows
+    """Keeps what was tried for a conversation across processes."""
+    clock: Callable[[], float]
+    models: Callable[[], Sequence[ChatModel]] = tuple
+    """Who may be asked for a summary, in this order; each call is metered as background work."""
+    options: EngineOptions = field(default_factory=EngineOptions)

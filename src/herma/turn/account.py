@@ -123,6 +123,12 @@ class Account:
     # ── calls ──
 
     @property
+    def tokens(self) -> int:
+        """What the whole request takes as it stands: tools, prompt and messages."""
+        self._weigh()
+        return self._tools + self._system + self._sums[-1]
+
+    @property
     def last(self) -> Call | None:
         return self._last
 
@@ -131,9 +137,8 @@ class Account:
 
         `lifetime`: how many seconds a cache keeps this request, if not as long as usual.
         """
-        self._weigh()
+        total = self.tokens
         length = len(self._sums) - 1
-        total = self._tools + self._system + self._sums[-1]
         reason, reusable, place = self._compared()
         idle = None if self._last is None else now - self._last.at
         expired = idle is not None and idle > self._lifetime

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from herma.ports import Contributor, Observer
 from herma.prompt.tiers import Prompt, Tiers, assemble
 from herma.tools.registry import Tool
+from herma.turn.compressing import Room
 from herma.turn.watchers import guard_of
 from herma.turn.window import memory_of
 from herma.types import Contribution, Occasion, SessionView
@@ -24,6 +25,8 @@ class Company:
     contributors: Sequence[Contributor] = ()
     tools: Sequence[Tool] = ()
     warnings: tuple[str, ...] = ()
+    room: Room | None = None
+    """How the session is shortened. It is one of the watchers too."""
 
 
 Invite: TypeAlias = Callable[[SessionView, bool], Company]

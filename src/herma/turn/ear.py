@@ -9,6 +9,7 @@ from herma.curated.trust import Heard
 from herma.errors import UsageError
 from herma.reflect.compress.summary import is_summary
 from herma.transcript.wire import text_of
+from herma.turn.watchers import Recalled
 from herma.types import Message, Origin
 
 
@@ -29,6 +30,13 @@ class Ear:
                 self.heard.add(text, Origin.USER_SAID)
             elif message.role == "tool" and self._asked.get(message.tool_call_id or "") != "memory":
                 self.heard.add(text, Origin.TOOL_OUTPUT)
+
+    def recalled(self, given: str, found: Sequence[Recalled]) -> str:
+        """What the caller and others recall for a turn, as one text; what is others' words is heard as such."""
+        for text in [given, *(one.text for one in found if one.outside)]:
+            if text:
+                self.heard.add(text, Origin.TOOL_OUTPUT)
+        return "\n\n".join(filter(None, [given, *(one.text for one in found)]))
 
     def told(self, text: object, origin: Origin) -> None:
         """Somebody says that the model was shown this."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from herma.errors import UsageError
 from herma.prompt.fence import NOTES, sanitize
+from herma.prompt.results import compress_result, digest
 from herma.transcript.replay import as_sent, with_addition
 from herma.transcript.wire import text_of
 from herma.turn.account import recalled_in
@@ -35,6 +36,20 @@ def user_content(given: object) -> Content:
     if not isinstance(given, list) or not all(isinstance(part, dict) for part in given):
         raise UsageError("A user's message is text, or a list of parts.", hint='For example: "Why?"')
     return cleaned(given)
+
+
+def as_kept(message: Message, limit: int, seen: dict[str, str]) -> Message:
+    """What came back as it is kept: of a tool's result, the model gets the short form again and again.
+
+    The whole of it is in the transcript. `seen` are results that came before, by their digests; it grows.
+    """
+    if message.role != "tool" or not isinstance(message.content, str) or message.sent is not None:
+        return replace(message, content=cleaned(message.content)) if message.role == "assistant" else message
+    call_id = message.tool_call_id
+    short = compress_result(message.content, limit_tokens=limit, reference=call_id, seen=seen)
+    if call_id:
+        seen.setdefault(digest(message.content), call_id)
+    return replace(message, sent=short.text) if short.text != message.content else message
 
 
 def handed_out(message: Message) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from herma.errors import UsageError
 from herma.prompt.fence import sanitize
 from herma.transcript import Transcripts
 from herma.transcript.replay import INTERRUPTED, sendable, unanswered
@@ -29,6 +30,14 @@ def cut_off(history: Sequence[Message], partial: str) -> list[Message]:
     missing = [Message("tool", _NOT_RUN, tool_call_id=call_id) for call_id in unanswered(history)]
     text = sanitize(partial).strip()
     return [*missing, Message("assistant", f"{text}\n\n{_CUT_OFF}".lstrip(), finish_reason=INTERRUPTED)]
+
+
+def turn_begins(history: Sequence[Message], turns: int) -> int:
+    """Where the last so many turns begin."""
+    begins = [at for at, message in enumerate(history) if message.role == "user"]
+    if not 1 <= turns <= len(begins):
+        raise UsageError(f"There are {len(begins)} turns; {turns} cannot be taken back.")
+    return begins[-turns]
 
 
 def spoken_in(history: Sequence[Message], session_id: str) -> dict[str, int]:

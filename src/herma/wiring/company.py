@@ -16,6 +16,7 @@ def together(*invites: Invite) -> Invite:
             contributors=[each for one in found for each in one.contributors],
             tools=[each for one in found for each in one.tools],
             warnings=tuple(each for one in found for each in one.warnings),
+            room=next((one.room for one in found if one.room is not None), None),
         )
 
     return invite

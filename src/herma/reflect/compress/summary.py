@@ -33,7 +33,7 @@ REQUEST = "The user's last request, word for word"
 OPENING = (
     "This conversation was longer than fits. Its earlier part is summarised here as background; it asks for nothing by "
     "itself, and what the user says after it counts more. Numbers such as [#12-18] name the original messages: "
-    "session_search reads them again."
+    "session_search with around_message_id=12 shows them, and with a query it looks through all of them."
 )
 _LINE = re.compile(r"^\s*+(?:[-*+•]|\d{1,3}[.)])\s++(?P<text>\S[^\n]*)$")
 _SOURCES = re.compile(r"\s*+\[(?P<sources>#?\d++(?:\s?[-–,]\s?#?\d++)*+)\]\s*+$")
@@ -48,7 +48,7 @@ class Line:
     sources: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"- {self.text} [{ranges(self.sources)}]" if self.sources else f"- {self.text}"
+        return f"- {self.text} [{ranges(self.sources, _SHOWN_RUNS)}]" if self.sources else f"- {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,8 @@ def _line(said: str, known: Callable[[int], bool]) -> Line:
 
 
 _MOST_SOURCES = 10_000
+_SHOWN_RUNS = 8
+"""Runs of numbers that one line names: what comes up all the time is found by the first place and the newest."""
 
 
 def numbers(text: str) -> list[int]:
@@ -137,14 +139,16 @@ def numbers(text: str) -> list[int]:
     return sorted(set(found))[:_MOST_SOURCES]
 
 
-def ranges(sources: Iterable[int]) -> str:
-    """12, 13, 14, 20 → `#12-14, 20`."""
+def ranges(sources: Iterable[int], most: int = 0) -> str:
+    """12, 13, 14, 20 → `#12-14, 20`. With a limit, the first of so many runs and the newest ones."""
     runs: list[list[int]] = []
     for number in sorted(set(sources)):
         if runs and runs[-1][1] == number - 1:
             runs[-1][1] = number
         else:
             runs.append([number, number])
+    if 0 < most < len(runs):
+        runs[1 : len(runs) - most + 1] = []
     return "#" + ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) if runs else ""
 
 

@@ -1,0 +1,135 @@
+"""How sessions are shortened: the engine that the settings name, its models and its lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Literal
+
+from herma.counting import counter_for
+from herma.errors import ConfigError
+from herma.ports import ChatModel, ContextEngine, EngineNeeds, EngineOptions
+from herma.prompt.families import window_of
+from herma.providers.guard import Guard, Trouble
+from herma.reflect.compress.engine import Compressor
+from herma.settings import CompressionSettings
+from herma.store.sqlite.compression import SqliteCompression
+from herma.store.turns import alone
+from herma.transcript import Transcripts
+from herma.turn.company import Company, Invite
+from herma.turn.compressing import Room
+from herma.types import SessionView
+from herma.wiring.ground import Ground
+from herma.wiring.models import Models
+from herma.wiring.troubles import written_down
+
+OWN = "compressor"
+"""The engine that is part of Herma, as `context.engine` calls it."""
+_ON_FAILURE: dict[str, Literal["extract", "abort"]] = {"extract": "extract", "abort": "abort"}
+
+
+def with_compression(ground: Ground, kept: Transcripts, models: Callable[[], Models]) -> Invite:
+    """In every session: what makes room when its window fills."""
+    settings = ground.settings
+    options = engine_options(settings.compression)
+
+    def invite(view: SessionView, rehearsal: bool) -> Company:
+        if rehearsal:
+            return Company()
+        window = window_of(view.model or settings.model.name, settings.context.window)
+        counter = counter_for(view.model or None)
+        needs = EngineNeeds(
+            conversation=view.info.conversation,
+            window=window.tokens,
+            window_known=window.known,
+            counter=counter,
+            rows=SqliteCompression(ground.database),
+            clock=ground.clock,
+            models=lambda: summarisers(models()),
+            options=options,
+        )
+        engine, why_not = made_engine(settings.context.engine, needs, written_down(ground))
+        room = Room(
+            engine,
+            hold=_hold(ground),
+            gone_on=lambda session_id: _gone_on(kept, session_id),
+            count=counter.count,
+            in_place=settings.compression.in_place,
+            automatic=window.known and view.circumstances.context != "review",
+            why_not=why_not,
+            guessed=not window.known and options.enabled,
+        )
+        return Company(watchers=[room], room=room)
+
+    return invite
+
+
+def engine_options(settings: CompressionSettings) -> EngineOptions:
+    """`compression.*`, checked."""
+    on_failure = _ON_FAILURE.get(settings.on_failure)
+    if on_failure is None:
+        raise ConfigError(
+            f"compression.on_failure cannot be {settings.on_failure!r}.", hint=f"It is {' or '.join(_ON_FAILURE)}."
+        )
+    return EngineOptions(
+        enabled=settings.enabled,
+        threshold=settings.threshold,
+        tail=settings.tail,
+        head=settings.protect_first,
+        on_failure=on_failure,
+        deadline=settings.deadline,
+    )
+
+
+def made_engine(
+    name: str, needs: EngineNeeds, shown: Callable[[Trouble], None] = lambda _: None
+) -> tuple[ContextEngine | None, str]:
+    """The engine of a session; or none, and why. A user's that cannot be made never keeps a session from opening."""
+    if name.strip() in ("", OWN):
+        return Compressor.of(needs), ""
+    guard = Guard(f"the context engine {name}", shown=shown)
+    made = guard.ask("making it", lambda: _users(name)(needs), None)
+    last = guard.health.last
+    if made is None:
+        why = last.why if last else "it made nothing"
+        return None, f"context.engine is {name}, and that cannot be used ({why}); nothing is shortened."
+    missing = [
+        part
+        for part in ("name", "should_compress", "compress", "update_from_response", *_TOLD)
+        if not hasattr(made, part)
+    ]
+    if missing:
+        guard.count("making it", f"it has no {missing[0]}")
+        return None, f"context.engine is {name}, and that has no {', '.join(missing)}; nothing is shortened."
+    return made, ""
+
+
+_TOLD = ("on_session_start", "on_session_end", "on_reset")
+
+
+def _users(name: str) -> Callable[[EngineNeeds], ContextEngine]:
+    """The class that `package.module:Class` names."""
+    from importlib import import_module
+
+    module, colon, attribute = name.strip().partition(":")
+    if not module or not colon or not attribute:
+        raise ConfigError("it must be compressor, or a class as in package.module:Class")
+    made: Callable[[EngineNeeds], ContextEngine] = getattr(import_module(module), attribute)
+    return made
+
+
+def summarisers(models: Models) -> list[ChatModel]:
+    """Who may be asked for a summary: the auxiliary model, then the main one if that is another."""
+    auxiliary, main = models.endpoint("auxiliary"), models.endpoint("main")
+    asked = [models.get("auxiliary", purpose="compress")] if auxiliary else []
+    if main is not None and (auxiliary is None or (main.url, main.name) != (auxiliary.url, auxiliary.name)):
+        asked.append(models.get("main", purpose="compress"))
+    return [model for model in asked if model is not None]
+
+
+def _hold(ground: Ground) -> Callable[[str], AbstractContextManager[bool]]:
+    return lambda conversation: alone(ground.home, f"compress {conversation}")
+
+
+def _gone_on(kept: Transcripts, session_id: str) -> bool:
+    return kept.get(session_id) is not None and kept.resume_target(session_id) != session_id
