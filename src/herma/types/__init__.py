@@ -42,6 +42,7 @@ from herma.types.memory import (
     Suggestion,
     Target,
 )
+from herma.types.review import Review, ReviewAction, ReviewKind, ReviewState
 from herma.types.search import Dropped, Hit, SearchReport
 from herma.types.session import (
     MOVES,
@@ -167,6 +168,10 @@ __all__ = [
     "Reply",
     "Restored",
     "RestoredBlock",
+    "Review",
+    "ReviewAction",
+    "ReviewKind",
+    "ReviewState",
     "Scope",
     "SearchReport",
     "SessionFilter",
@@ -202,8 +207,8 @@ __all__ = [
     "Trust",
     "UnreadableSkill",
     "Usage",
-    "Whereabouts",
     "Verdict",
+    "Whereabouts",
     "Who",
     "WriteSkillFile",
 ]

@@ -149,7 +149,7 @@ class _Salvage:
             self._db.execute(self._sql[name])
         self._join_pieces()
         self._drop_strays(readings)
-        for name in ("recount", "homeless_states", "homeless_terms"):
+        for name in ("recount", "homeless_states", "homeless_reviews", "homeless_terms"):
             self._db.execute(self._sql[name])
         self._identify()
         self._feed_anew(readings)

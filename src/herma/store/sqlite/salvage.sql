@@ -60,6 +60,10 @@ DELETE FROM episodes
 DELETE FROM session_states
  WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = session_states.conversation);
 
+-- homeless_reviews --
+-- What was noted about a conversation that is gone went with it.
+DELETE FROM reviews WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = reviews.conversation);
+
 -- homeless_terms --
 DELETE FROM episode_terms WHERE episode NOT IN (SELECT id FROM episodes WHERE archived IS NULL);
 

@@ -405,3 +405,34 @@ CREATE TABLE compression_tries (
     not_before   REAL NOT NULL,                 -- when a model may be asked again
     ineffective  INTEGER NOT NULL               -- compressions in a row after which the context was as full as before
 ) STRICT, WITHOUT ROWID;
+
+-- Looking back at conversations: when, why, at which messages, and what came of it. While one runs it holds a lease, so that no other process
+-- looks back at the same conversation; a process that dies leaves it to run out. A row that is due waits for somebody with a model.
+CREATE TABLE reviews (
+    id            INTEGER PRIMARY KEY,
+    conversation  TEXT NOT NULL,
+    session_id    TEXT NOT NULL,
+    kind          TEXT NOT NULL CHECK (kind IN ('turn', 'remember', 'boundary', 'end')),
+    why           TEXT NOT NULL,
+    first_message INTEGER NOT NULL,
+    last_message  INTEGER NOT NULL,
+    at            REAL NOT NULL,
+    state         TEXT NOT NULL CHECK (state IN ('due', 'running', 'done', 'cancelled', 'failed', 'refused')),
+    tries         INTEGER NOT NULL,
+    lease         REAL NOT NULL,             -- until when it may run
+    begun         REAL,
+    ended         REAL,
+    model         TEXT NOT NULL,
+    steps         INTEGER NOT NULL,
+    input         INTEGER NOT NULL,
+    output        INTEGER NOT NULL,
+    cache_read    INTEGER NOT NULL,
+    cache_write   INTEGER NOT NULL,
+    reasoning     INTEGER NOT NULL,
+    usd           REAL,
+    actions       TEXT NOT NULL,             -- JSON: what was written, and what was refused and why
+    notice        TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX reviews_by_conversation ON reviews (conversation, kind, last_message);
+CREATE INDEX reviews_unfinished ON reviews (id) WHERE state IN ('due', 'running');

@@ -152,7 +152,7 @@ class SqliteSessions:
         key: Any = connection.execute(self._sql["key_of_deleted"], {"id": session_id}).fetchone()
         if key is None:
             return None
-        for distilled in ("purge_episode_terms", "purge_episode", "purge_state", "purge_facts"):
+        for distilled in ("purge_episode_terms", "purge_episode", "purge_state", "purge_facts", "purge_reviews"):
             connection.execute(self._sql[distilled], {"key": key[0], "id": session_id})
         where = {"key": key[0], "limit": PURGE_SLICE}
         ids = [row[0] for row in _all(connection, self._sql["purge_slice"], where)]

@@ -109,6 +109,10 @@ DELETE FROM session_states WHERE conversation = (SELECT conversation FROM sessio
 -- Facts of curated memory stay with the entry that says so; what a review took from the session goes.
 DELETE FROM facts WHERE session_id = :id AND source = 'review';
 
+-- purge_reviews --
+-- What a look back at the conversation noted holds its text too.
+DELETE FROM reviews WHERE conversation = (SELECT conversation FROM sessions WHERE key = :key);
+
 -- key_of_deleted --
 SELECT key FROM sessions WHERE id = :id AND deleted IS NOT NULL;
 

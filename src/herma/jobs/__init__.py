@@ -1,0 +1,1 @@
+"""Background work, in process: one worker per opened memory."""

@@ -1,0 +1,63 @@
+-- running --
+-- Another review of the conversation that has not ended, and whose process may still be at it.
+SELECT 1 FROM reviews WHERE conversation = :conversation AND state = 'running' AND lease > :now AND id <> :id LIMIT 1;
+
+-- looked_at --
+-- A review of this kind that began with these messages at hand: it is not repeated, whatever came of it.
+SELECT 1 FROM reviews
+ WHERE conversation = :conversation AND kind = :kind AND last_message >= :last_message AND state <> 'due' AND id <> :id
+ LIMIT 1;
+
+-- insert --
+INSERT INTO reviews
+       (conversation, session_id, kind, why, first_message, last_message, at, state, tries, lease, begun, ended, model,
+        steps, input, output, cache_read, cache_write, reasoning, usd, actions, notice)
+VALUES (:conversation, :session_id, :kind, :why, :first_message, :last_message, :at, :state, :tries, :lease, :begun,
+        NULL, '', 0, 0, 0, 0, 0, 0, NULL, '[]', '')
+RETURNING id;
+
+-- begin --
+UPDATE reviews SET state = 'running', tries = tries + 1, begun = :now, lease = :lease
+ WHERE id = :id AND (state = 'due' OR (state = 'running' AND lease <= :now))
+RETURNING tries;
+
+-- due_of --
+SELECT id FROM reviews WHERE conversation = :conversation AND kind = :kind AND state = 'due' ORDER BY id LIMIT 1;
+
+-- extend --
+UPDATE reviews SET last_message = max(last_message, :last_message), session_id = :session_id, at = :at, why = :why
+ WHERE id = :id;
+
+-- end --
+UPDATE reviews
+   SET state = :state, ended = :ended, lease = 0, model = :model, steps = :steps, input = :input, output = :output,
+       cache_read = :cache_read, cache_write = :cache_write, reasoning = :reasoning, usd = :usd, actions = :actions,
+       notice = :notice
+ WHERE id = :id;
+
+-- give_up --
+-- A process that was killed leaves a review running: its lease runs out. After enough tries it is over.
+UPDATE reviews SET state = 'failed', ended = :now, lease = 0,
+       notice = CASE notice WHEN '' THEN 'The program ended while it ran.' ELSE notice END
+ WHERE state IN ('due', 'running') AND lease <= :now AND (tries >= :most OR (state = 'running' AND kind IN ('turn', 'remember')));
+
+-- owed --
+SELECT id FROM reviews WHERE state IN ('due', 'running') AND lease <= :now ORDER BY id LIMIT :limit;
+
+-- covered --
+SELECT coalesce(max(last_message), 0) FROM reviews WHERE conversation = :conversation AND kind IN ('boundary', 'end');
+
+-- newest --
+SELECT id FROM reviews WHERE state <> 'due' OR tries > 0 ORDER BY id DESC LIMIT :limit;
+
+-- newest_of --
+SELECT id FROM reviews
+ WHERE conversation = :conversation AND (state <> 'due' OR tries > 0)
+ ORDER BY id DESC LIMIT :limit;
+
+-- by_id --
+SELECT id, conversation, session_id, kind, why, first_message, last_message, at, state, tries, begun, ended, model,
+       steps, input, output, cache_read, cache_write, reasoning, usd, actions, notice
+  FROM reviews
+ WHERE id IN (SELECT value FROM json_each(:ids))
+ ORDER BY id;
