@@ -197,7 +197,8 @@ def test_every_row_that_was_not_hit_comes_back(filled: Path, hurt: Path, kind: A
         assert kind is flip  # inside a text nothing tells
         return
     assert not diagnosis.healthy
-    assert any(check.name == "herma.db" and "doctor --repair" in check.next for check in diagnosis.of("problem"))
+    # a reading connection's integrity check looks at no CHECK: such a hit may show in the hash of a stored text only
+    assert any("doctor --repair" in check.next for check in diagnosis.of("problem"))
     assert path.read_bytes() == raw, "looking changes nothing"
     made = repair(hurt)
     assert made.kept is not None

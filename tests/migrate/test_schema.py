@@ -141,6 +141,7 @@ def test_who_only_reads_brings_an_older_home_up_to_date(home: Path) -> None:
         assert h.episodes.list() == []
         assert h.facts.list() == []
         assert h.session().warnings == ()
+        assert [check for check in h.doctor().checks if check.state == "problem"] == []
     made = apsw.Connection(str(home / "herma.db"))
     assert user_version(made) == VERSION
     made.close()

@@ -150,16 +150,26 @@ def _facts(connection: apsw.Connection, found: Examination) -> None:
     if found.version == VERSION:
         ours = our_schema()
         wanted = {(kind, name): text for kind, name, text in _rows(ours, sql["schema"])}
-        ours.close()
         there = {(kind, name): text for kind, name, text in _rows(connection, sql["schema"])}
         found.schema = [f"{k} {n} is missing" for k, n in sorted(wanted.keys() - there.keys())]
         found.schema += [f"{k} {n} is not ours" for k, n in sorted(there.keys() - wanted.keys())]
         found.schema += [
-            f"{k} {n} differs" for k, n in sorted(wanted) if there.get((k, n), wanted[k, n]) != wanted[k, n]
+            f"{k} {n} differs"
+            for k, n in sorted(wanted)
+            if there.get((k, n), wanted[k, n]) != wanted[k, n] and not _same_columns(connection, ours, k, n)
         ]
+        ours.close()
     found.orphans = [f"{table} {row}" for table, row, *_ in _rows(connection, "PRAGMA foreign_key_check")[:20]]
     ((found.store_id, found.epoch, found.seq),) = _rows(connection, sql["identity"])
     ((found.sessions, found.messages, found.changes, _),) = _rows(connection, sql["counts"])
+
+
+def _same_columns(one: apsw.Connection, other: apsw.Connection, kind: str, name: str) -> bool:
+    """Whether a table has the same columns: a migration adds them at the end, and writes the table's SQL otherwise."""
+    if kind != "table":
+        return False
+    sql = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY name'
+    return _rows(one, sql, (name,)) == _rows(other, sql, (name,))
 
 
 def _links(connection: apsw.Connection, found: Examination, now: float) -> None:
