@@ -163,6 +163,10 @@ class RetentionSettings:
 class SearchSettings:
     """Search over past sessions."""
 
+    mode: str = option("hybrid", "hybrid (by words and by meaning), words or vectors; without a model, by words.")
+    model_wait: float = option(
+        1.0, "Seconds that a search waits for its question to be embedded, and for a reranker.", low=0.01, high=60
+    )
     common_cap: int = option(20_000, "How many matches of very common words are ranked.", low=100, high=100_000_000)
 
 
@@ -209,7 +213,7 @@ class ChatSettings:
     """The agent in the terminal."""
 
     max_steps: int = option(
-        50, "Questions to the model in one turn at most, tools being called between.", low=1, high=10_000
+        50, "Steps with tools in one turn at most; then the model has to answer.", low=1, high=10_000
     )
     markdown: bool = option(True, "Show answers as formatted text on a terminal.")
     tool_timeout: float = option(120.0, "Seconds that a tool of an MCP server may take.", low=0.1, high=86_400)
