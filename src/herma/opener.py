@@ -23,6 +23,7 @@ from herma.prompt.tiers import BINDING, Prompt, Tiers, assemble
 from herma.providers.guard import Trouble
 from herma.session import Parts, Session
 from herma.tools import Tools
+from herma.tools.registry import Tool
 from herma.transcript import Transcripts
 from herma.transcript.log import new_session_id
 from herma.transcript.replay import sendable
@@ -72,6 +73,8 @@ class Wish:
     provider: str = ""
     folder: str = ""
     branch: str = ""
+    tools: Sequence[Tool] | None = ()
+    """What the model may call besides our own tools; `None`: nothing at all."""
 
 
 class Opener:
@@ -189,9 +192,9 @@ class Opener:
         live = self._memory.follow(info.scope)
         view = self._view(wish, info, history)
         company, watchers = along or self._company(view)
-        tools = self._tools.including(company.tools)
+        tools = Tools([]) if wish.tools is None else self._tools.including([*company.tools, *wish.tools])
         made = (
-            self._prompt(self._tiers(wish, info, live.snapshot), company, view)
+            self._prompt(self._tiers(wish, info, live.snapshot), company, view, tools=wish.tools is not None)
             if prompt is None
             else Prompt(prompt, "", (), (*live.snapshot.warnings, *company.warnings))
         )
@@ -227,10 +230,11 @@ class Opener:
     def _tiers(self, wish: Wish, info: SessionInfo, memory: Snapshot) -> Tiers:
         """What the prompt is made of, besides what others add."""
         files = wish.files()
+        known = () if wish.tools is None else self._tools.names()
         return Tiers(
             identity=files.identity,
             system_message=wish.system_message,
-            guidance=tuple(topic for topic in ("memory", "session_search") if topic in self._tools.names()),
+            guidance=tuple(topic for topic in ("memory", "session_search") if topic in known),
             project=tuple(ContextFile(name, text) for name, text in files.project),
             memory=memory,
             date=datetime.date.fromtimestamp(info.started),  # noqa: DTZ012  the user's own day
@@ -239,10 +243,12 @@ class Opener:
             cap=cap_for(self._metering.budget.of(info.model).window),
         )
 
-    def _prompt(self, tiers: Tiers, company: Company, view: SessionView, *, rehearsal: bool = False) -> Prompt:
+    def _prompt(
+        self, tiers: Tiers, company: Company, view: SessionView, *, tools: bool = True, rehearsal: bool = False
+    ) -> Prompt:
         model = view.info.model
         plan = self._metering.budget.of(model).with_usage({})
-        room = plan["system"].room, plan["memory"].room
+        room = plan["system"].room if tools else 0, plan["memory"].room  # a skill that cannot be read is no help
         count = self._metering.counter(model).count
         return prompt_with(tiers, company, view, room=room, count=count, rehearsal=rehearsal)
 
