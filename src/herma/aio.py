@@ -27,6 +27,7 @@ from herma.episodes import Episodes
 from herma.errors import UsageError
 from herma.facts import Facts
 from herma.session import Session
+from herma.skills import SkillLibrary
 from herma.tools import Tools
 from herma.tools.registry import Json
 from herma.transcript import Transcripts
@@ -247,6 +248,26 @@ class AsyncEpisodes(_Face):
     digests = _Threaded(Episodes.digests)
 
 
+class AsyncSkills(_Face):
+    """`h.skills`, awaited."""
+
+    list = _Threaded(SkillLibrary.list)
+    get = _Threaded(SkillLibrary.get)
+    view = _Threaded(SkillLibrary.view)
+    find = _Threaded(SkillLibrary.find)
+    fill = _Threaded(SkillLibrary.fill)
+    apply = _Threaded(SkillLibrary.apply)
+    create = _Threaded(SkillLibrary.create)
+    patch = _Threaded(SkillLibrary.patch)
+    edit = _Threaded(SkillLibrary.edit)
+    delete = _Threaded(SkillLibrary.delete)
+    restore = _Threaded(SkillLibrary.restore)
+    record = _Threaded(SkillLibrary.record)
+    usage = _Threaded(SkillLibrary.usage)
+    history = _Threaded(SkillLibrary.history)
+    undo = _Threaded(SkillLibrary.undo)
+
+
 class AsyncFacts(_Face):
     """`h.facts`, awaited."""
 
@@ -281,6 +302,7 @@ class AsyncHerma(_Face):
         self.tools = AsyncTools(inner.tools, threads)
         self.episodes = AsyncEpisodes(inner.episodes, threads)
         self.facts = AsyncFacts(inner.facts, threads)
+        self.skills = AsyncSkills(inner.skills, threads)
 
     session = _OpensSession(Herma.session)
     branch = _OpensSession(Herma.branch)

@@ -162,6 +162,12 @@ class SkillFiles:
 _Hash = type(sha256())
 
 
+def external_folders(home: Path, named: str) -> list[Path]:
+    """The folders that a setting names, separated by commas; `~` and variables are understood."""
+    parts = [part.strip() for part in named.split(",") if part.strip()]
+    return [home / Path(os.path.expandvars(part)).expanduser() for part in parts]
+
+
 # ── paths ──
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from herma.ports.vectors import Embeddable, VectorIndex
 from herma.recall.stem import stem
@@ -18,7 +16,7 @@ from herma.skills.find import Nearest, SkillFinder
 from herma.skills.prompt_index import prompt_index
 from herma.skills.route import Meanings, text_for_meaning
 from herma.skills.terms import Terms
-from herma.store.skill_files import SkillFiles
+from herma.store.skill_files import SkillFiles, external_folders
 from herma.store.skill_incoming import read_incoming
 from herma.store.skill_writing import SkillFileWriting
 from herma.store.sqlite.skills import SkillRows, SqliteSkillInbox, SqliteSkillUsage
@@ -99,9 +97,9 @@ class SkillTexts:
 
 
 def _folders(ground: Ground, rows: SkillRows) -> SkillFiles:
-    named = [part.strip() for part in ground.settings.skills.external_dirs.split(",") if part.strip()]
-    external = [Path(os.path.expandvars(part)).expanduser() for part in named]
-    return SkillFiles(ground.home, rows, read_skill, [ground.home / path for path in external])
+    return SkillFiles(
+        ground.home, rows, read_skill, external_folders(ground.home, ground.settings.skills.external_dirs)
+    )
 
 
 def _surroundings(tools: str) -> Surroundings:

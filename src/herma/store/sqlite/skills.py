@@ -148,7 +148,8 @@ class SkillRows:
     def _changes(self, which: str, bindings: Mapping[str, Any]) -> list[SkillChange]:
         rows = self._db.rows(f"{self._sql['columns']}\n {self._sql[which]}", bindings)
         standing: dict[int, int] = {}
-        for change_id, undo_id in reversed(self._db.rows(self._sql["undos"]) if rows else []):
+        undos = self._db.rows(self._sql["undos"]) if rows else []
+        for change_id, undo_id in sorted(undos, key=lambda pair: -pair[1]):  # an undo may be undone: the newest first
             if undo_id not in standing:
                 standing.setdefault(change_id, undo_id)
         return [_change(row, standing) for row in rows]

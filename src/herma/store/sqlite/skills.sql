@@ -49,7 +49,7 @@ SELECT id, at, skill, path, file, who, origin, session_id, message_id, action, r
  WHERE profile = :profile AND id = :id AND state <> 'void';
 
 -- undos --
-SELECT undoes, id FROM skill_changes WHERE undoes IS NOT NULL AND state <> 'void' ORDER BY id;
+SELECT undoes, id FROM skill_changes INDEXED BY skill_changes_by_undone WHERE undoes IS NOT NULL AND state <> 'void';
 
 -- archived_from --
 -- Where what lies in the archive came from: folder there → folder before, newest last.
