@@ -11,7 +11,6 @@ from herma import config
 from herma.doctor import database, distilled, files, guests, models
 from herma.doctor.check import Check, State
 from herma.doctor.skills import check_skills
-from herma.doctor.skills import check_skills
 from herma.errors import ConfigError, StoreError
 
 __all__ = ["Check", "Diagnosis", "State", "diagnose"]
@@ -52,7 +51,6 @@ def diagnose(
         lambda: files.check_permissions(home),
         lambda: iter(trouble) if trouble else files.check_config(settings),
         lambda: files.check_curated(home, settings),
-        lambda: check_skills(home, settings, now=now, full=full),
         lambda: check_skills(home, settings, now=now, full=full),
         lambda: files.check_leftovers(home),
         lambda: database.check_database(home, now=now, full=full, busy_timeout=settings.memory.lock_timeout),
