@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 from herma import config
 from herma.errors import HermaWarning, StoreError, UsageError
 from herma.parts import part
-from herma.types import Circumstances, Context, Restored, Scope, SearchReport
+from herma.types import Circumstances, Context, Expansion, Restored, Scope, SearchReport
 from herma.wiring.ground import Ground
 
 if TYPE_CHECKING:
@@ -278,6 +278,14 @@ class Herma:
             include_archived=include_archived,
             explain=explain,
         )
+
+    def expand(self, line: str, *, session: str | None = None) -> Expansion:
+        """The original messages behind a line of a summary: the line as it stands, its numbers (`#12-18`) or, with the
+        session that it stands in, words of it.
+        """
+        from herma.wiring.transcripts import expanded
+
+        return expanded(self._ground, self.transcripts, line, session)
 
     def branch(self, session_id: str, *, after: int | None = None, source: str = "library") -> Session:
         """A conversation of its own that begins like another, up to and including the message `after`."""

@@ -2,7 +2,7 @@
 
 {}                                   browse: the latest conversations
 {query}                              discover: the best matches, each in its surroundings
-{session_id, around_message_id}      scroll: more of a conversation around a message
+{session_id, around_message_id}      scroll: more of a conversation around a message; without session_id, of this one
 {session_id}                         read: a whole session
 {tool_call_id}                       result: what a tool of this conversation returned, in full
 """
@@ -35,8 +35,8 @@ Search everything that was said in earlier sessions; nothing is summarised and n
 user refers to something from before, when you need a decision, a command or a fact that was settled once, or before \
 asking what the user may have told you already.
 No arguments: the latest conversations. query: the best matches, one for each conversation, with the turns around \
-them and how the conversation began and ended. session_id with around_message_id: more around a message. session_id \
-alone: the whole session.
+them and how the conversation began and ended. session_id with around_message_id: more around a message; without \
+session_id, a message of this conversation that a summary names, as 12 in [#12-18]. session_id alone: the whole session.
 A query is words (any of them; more and rarer ones rank higher), "exact phrases", AND, OR, -without, begin*, and \
 filters: role:user, source:cli, project:NAME, since:2026-03, before:7d, on:yesterday. Dates like "last week" are \
 understood.
@@ -47,7 +47,7 @@ _PROPERTIES = {
     "limit": ("integer", f"Conversations to return, 1 to {MOST_RESULTS}; {USUAL_RESULTS} if left out."),
     "sort": ("string", "By time instead of by relevance."),
     "session_id": ("string", "A session to read, or to scroll in."),
-    "around_message_id": ("integer", "With session_id: the message whose surroundings to show."),
+    "around_message_id": ("integer", "The message whose surroundings to show, as numbered in a result or a summary."),
     "window": ("integer", f"Messages on each side of it, 1 to {WIDEST}; {WINDOW} if left out."),
     "tool_call_id": ("string", "A tool call of this conversation whose shortened result you need in full."),
     "offset": ("integer", "With tool_call_id: where to go on in a long result."),
@@ -83,12 +83,13 @@ class _Desk:
                 return unknown(session_id)
             offset = _number(arguments.get("offset")) or 0
             return whole_result(self._transcripts, named.id if named else context.author.session, call_id, offset)
-        if session_id and anchor not in (None, ""):
-            return self._scroll(session_id, _number(anchor), arguments, context)
+        if anchor not in (None, ""):  # without a session: a message of this conversation that a summary names
+            named_session = session_id or context.author.session
+            if named_session is None:
+                return error("around_message_id needs session_id: give both, as a search result names them.")
+            return self._scroll(named_session, _number(anchor), arguments, context)
         if session_id:
             return self._read(session_id, context)
-        if anchor not in (None, ""):
-            return error("around_message_id needs session_id: give both, as a search result names them.")
         query = _text(arguments.get("query"))
         if not query:
             return self._browse(arguments, context)

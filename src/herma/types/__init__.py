@@ -2,7 +2,7 @@
 
 from herma.types.chat import Finish, Reply, ToolCall
 from herma.types.common import Author, Finding, Origin, Scope, Who
-from herma.types.compression import Compression, Condensed, How, LeftAlone
+from herma.types.compression import Compression, Condensed, Expansion, How, LeftAlone
 from herma.types.episodes import (
     BuiltBy,
     Digest,
@@ -139,6 +139,7 @@ __all__ = [
     "Entry",
     "Episode",
     "EpisodeHit",
+    "Expansion",
     "Fact",
     "FactSource",
     "Finding",

@@ -38,3 +38,13 @@ class LeftAlone:
 
 
 Compression: TypeAlias = Condensed | LeftAlone
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A line of a summary, and the original messages that it was made from."""
+
+    line: str
+    messages: tuple[Message, ...]
+    missing: tuple[int, ...] = ()
+    """Numbers that it names and that are not there: deleted since, or of another conversation."""
