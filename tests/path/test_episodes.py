@@ -419,6 +419,25 @@ def test_episodes_are_made_for_what_has_none(h: Herma, episodes: Episodes, clock
     assert episodes.rebuild().looked_at == 1
     assert episodes.rebuild(everything=True).looked_at == 2
     assert episodes.rebuild([first]).made == 1
+    delegated = said(h, "find the font in use", "It is Inter.", parent=first, reason="delegation")
+    review = said(h, "look back at this now", "Nothing.", source="review")
+    silent = h.transcripts.start("cli")
+    h.transcripts.append(silent, [{"role": "assistant", "content": "Welcome!"}])
+    assert delegated
+    assert review
+    assert episodes.rebuild().looked_at == 1, "only what could have one is looked at"
+    assert episodes.rebuild().looked_at == 0
+
+
+def test_doctor_says_what_has_none(h: Herma) -> None:
+    assert not [check for check in h.doctor().checks if check.name == "episodes"]
+    said(h, "fix the login bug", "Fixed it now.")
+    (check,) = [check for check in h.doctor().checks if check.name == "episodes"]
+    assert (check.state, check.next) == ("note", "herma episodes rebuild")
+    assert "1 conversations have none yet" in check.sentence
+    h.episodes.rebuild()
+    (check,) = [check for check in h.doctor().checks if check.name == "episodes"]
+    assert (check.state, check.sentence[:9]) == ("ok", "1 at hand")
 
 
 # ── states ──

@@ -27,7 +27,5 @@ def check_episodes(home: Path, *, busy_timeout: float) -> Iterator[Check]:
         yield Check("episodes", "ok", f"{live:,} at hand; every conversation was looked at.")
         return
     many = f"at least {without:,}" if without == _MANY else f"{without:,}"
-    said = f"{live:,} at hand; of {many} conversations none was made since they went on."
-    yield Check(
-        "episodes", "note", f"{said} Sessions that are open get theirs when they end.", "herma episodes rebuild"
-    )
+    said = f"{live:,} at hand; {many} conversations have none yet, or went on since: those that are open, or broke off."
+    yield Check("episodes", "note", said, "herma episodes rebuild")

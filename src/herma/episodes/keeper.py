@@ -21,7 +21,14 @@ from herma.episodes.steps import steps_of
 from herma.episodes.task import task_key
 from herma.episodes.value import least_valuable
 from herma.errors import StoreChanged, UsageError
-from herma.ports.episodes import EpisodeFilter, EpisodeLookup, EpisodeRows, Glimpses, StateRows
+from herma.ports.episodes import (
+    SOURCES_WITHOUT,
+    EpisodeFilter,
+    EpisodeLookup,
+    EpisodeRows,
+    Glimpses,
+    StateRows,
+)
 from herma.ports.vectors import VectorIndex
 from herma.safety.scan import scan
 from herma.types import Scope, SessionInfo
@@ -130,8 +137,7 @@ class Episodes:
         now = max(self._clock(), last.last_active)
         steps = steps_of(messages)
         state = snapshot(messages, info, at=now, folder=folder or last.folder, branch=last.branch, steps=steps)
-        if state is not None:
-            self._states.put_state(state)
+        self._states.put_state(state or SessionState(conversation, last.id, last.scope, now))  # looked at, once
         made = build(messages, info, steps)
         known = self._rows.of_conversation(conversation)
         if made is None:
@@ -332,7 +338,7 @@ def makes_episodes(first: SessionInfo) -> bool:
 
     What was delegated is a step of whoever delegated it, and a review is about another conversation.
     """
-    return first.reason != "delegation" and first.source not in ("subagent", "review", "background_review")
+    return first.reason != "delegation" and first.source not in SOURCES_WITHOUT
 
 
 def _kept_by_model(made: Episode, known: Episode | None) -> Episode:

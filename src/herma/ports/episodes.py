@@ -8,6 +8,9 @@ from typing import Protocol
 
 from herma.types import Episode, Message, Outcome, Scope, SessionInfo, SessionState
 
+SOURCES_WITHOUT = ("subagent", "review", "background_review")
+"""Sources whose sessions make no episodes: their work is a step of another's, or is about another's."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFilter:
@@ -121,5 +124,7 @@ class Glimpses(Protocol):
         ...
 
     def without_episode(self, limit: int, after: str, everything: bool) -> Sequence[str]:
-        """Conversations that were active after their state was noted, or have none, ordered by id; or all there are."""
+        """Conversations that were active after their state was noted, or have none, ordered by id; or all that
+        make episodes.
+        """
         ...

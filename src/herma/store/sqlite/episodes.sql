@@ -140,10 +140,14 @@ SELECT id FROM sessions
  ORDER BY started, key;
 
 -- without_episode --
--- Conversations that got messages after their state was noted. Those that were delegated belong to whoever delegated.
+-- Conversations that got messages after their state was noted. Those that were delegated belong to whoever delegated,
+-- and reviews to what they looked back at.
 SELECT s.conversation
   FROM sessions s
  WHERE s.conversation > :after AND s.message_count > 0
+   AND NOT EXISTS (SELECT 1 FROM sessions f
+                    WHERE f.id = s.conversation
+                      AND (f.reason = 'delegation' OR f.source IN (SELECT value FROM json_each(:others))))
  GROUP BY s.conversation
 HAVING count(s.deleted) = 0
    AND (:everything

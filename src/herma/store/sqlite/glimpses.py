@@ -8,6 +8,7 @@ from typing import Any
 
 import apsw
 
+from herma.ports.episodes import SOURCES_WITHOUT
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.payloads import texts
 from herma.store.sqlite.queries import queries
@@ -41,7 +42,8 @@ class SqliteGlimpses:
         return self._db.read(work, [])
 
     def without_episode(self, limit: int, after: str, everything: bool) -> list[str]:
-        bindings = {"limit": limit, "after": after, "everything": everything}
+        others = json.dumps(SOURCES_WITHOUT)
+        bindings = {"limit": limit, "after": after, "everything": everything, "others": others}
         rows = self._db.rows(self._sql["without_episode"], bindings)
         return [row[0] for row in rows]
 
