@@ -20,6 +20,7 @@ from herma.prompt.budget import Plan
 from herma.prompt.fence import fence
 from herma.prompt.ledger import FIVE_MINUTES, ONE_HOUR
 from herma.prompt.tiers import cache_breakpoints
+from herma.reflect.ear import Ear
 from herma.tools import Tools
 from herma.tools.registry import Json, ToolContext, Turn
 from herma.transcript import Transcripts
@@ -27,7 +28,6 @@ from herma.transcript.replay import is_complete, with_addition
 from herma.transcript.wire import all_from_wire, text_of
 from herma.turn.account import Account, Before, Frame, before
 from herma.turn.compressing import Room
-from herma.turn.ear import Ear
 from herma.turn.handed import as_kept, handed_out, replies_of, tells_of_changes, user_content
 from herma.turn.meter import Meter
 from herma.turn.moving import cut_off, last_turn, lies_in, spoken_in, stand_in, start_session, turn_begins
