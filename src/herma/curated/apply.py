@@ -88,7 +88,7 @@ def _step(now: list[str], op: MemoryOp, limit: int, target: Target, heirs: dict[
             now.append(content)
         return None
     old_text = clean(op.old_text)
-    hits = locate(now, old_text) if old_text else []
+    hits = _whole(now, old_text) if _is_whole(op) else locate(now, old_text) if old_text else []
     if not hits:
         what = f"No entry contains {_quote(old_text)}." if old_text else "old_text is empty, so it locates no entry."
         return NoMatch(message=what, entries=tuple(now), **size)
@@ -102,6 +102,15 @@ def _step(now: list[str], op: MemoryOp, limit: int, target: Target, heirs: dict[
         now.insert(hits[0], content)
         heirs[content] = ancestor
     return None
+
+
+def _is_whole(op: Replace | Remove) -> bool:
+    """Whether `old_text` is the entry and not a part of it."""
+    return op.reworded if isinstance(op, Replace) else bool(op.kept)
+
+
+def _whole(entries: Sequence[str], old_text: str) -> list[int]:
+    return [i for i, entry in enumerate(entries) if entry == old_text][:1]
 
 
 def _over_budget(

@@ -14,6 +14,7 @@ from herma.types import (
     Blocked,
     MemoryOp,
     MemoryOutcome,
+    OverBudget,
     Pending,
     Staged,
     Who,
@@ -31,12 +32,20 @@ class ApprovalQueue:
         self._days = days
         self._clock = clock
 
-    def stage(self, place: Place, ops: Sequence[MemoryOp], author: Author, reason: str = "") -> MemoryOutcome:
+    def stage(
+        self,
+        place: Place,
+        ops: Sequence[MemoryOp],
+        author: Author,
+        reason: str = "",
+        *,
+        although_full: bool = False,
+    ) -> MemoryOutcome:
         """Keep a write for later if it could be made now; the same proposal is kept once, and not again after
-        it was rejected.
+        it was rejected. `although_full` keeps it where only room is missing, which a person can make.
         """
         rehearsed = self._writer.rehearse(place, ops)
-        if not isinstance(rehearsed, Applied):
+        if not isinstance(rehearsed, Applied) and not (although_full and isinstance(rehearsed, OverBudget)):
             return rehearsed
         now = self._clock()
         kept = self._inbox.put(
@@ -47,6 +56,8 @@ class ApprovalQueue:
             day = time.strftime("%Y-%m-%d", time.localtime(kept.at))
             return Blocked(message=f"A person rejected this proposal of {day}; it is not proposed again.", **sizes)
         why = "it needs a person's approval" if author.origin.trusted else f"it comes from outside ({author.origin})"
+        if isinstance(rehearsed, OverBudget):
+            why = f"there is no room for it ({rehearsed.needed:,} of {rehearsed.limit:,} characters)"
         return Staged(message=f"Kept in the inbox as {kept.id}: {why}.", pending=kept.id, **sizes)
 
     def list(self) -> Sequence[Pending]:

@@ -7,7 +7,7 @@ one costs a stat per file and turn; a file is read only when that differs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from herma.curated.shown import Presenter
@@ -44,6 +44,8 @@ class LiveMemory:
         self._history = history
         self._presenter = presenter
         self._settle = settle
+        self.still_kept: Callable[[Place, Collection[str]], set[str]] = lambda _place, _texts: set()
+        """Which entries only moved to the long tail. They are true as before, so nothing need be said of them."""
         self._known: dict[Place, _Known] = {}
         found = []
         for place in places:
@@ -94,6 +96,9 @@ class LiveMemory:
         known.text, known.version = document.text, document.version
         gone = [entry for entry in before if entry not in after]
         new = [entry for entry in after if entry not in before]
+        if gone:
+            moved = self.still_kept(place, gone)
+            gone = [entry for entry in gone if entry not in moved]
         if not gone and not new:
             return ""
         return "\n".join([f"{_title(place)}:", *map(_removed, gone), *map(_added, new)])

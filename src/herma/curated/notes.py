@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from herma.curated.apply import Result
 from herma.curated.entries import clean
-from herma.types import Author, Entry, MemoryOp, Remove
+from herma.types import Author, Entry, MemoryOp, Remove, Replace
 
 _SAME_ENTRY = 60.0
 """How alike (0 to 100) an entry before and one after a hand edit must be to count as the same one, reworded."""
@@ -41,6 +41,9 @@ def notes_after(
             notes[text] = replace(
                 before, category=category, tags=tags, confirmed=now, vouched=vouched or before.vouched
             )
+            continue
+        if before and isinstance(op, Replace) and op.reworded:  # nobody said it anew
+            notes[text] = replace(before, text=text, category=category, tags=tags, vouched=False, change=None)
             continue
         notes[text] = Entry(
             text=text,

@@ -14,6 +14,7 @@ from herma.curated.entries import parse, unique
 from herma.curated.inbox import ApprovalQueue
 from herma.curated.live import LiveMemory
 from herma.curated.shown import Presenter
+from herma.curated.tail import Tail, TailParts
 from herma.curated.writer import Writer
 from herma.errors import StoreError, UsageError
 from herma.ports import CuratedDocuments, CuratedHistory, Inbox, Place
@@ -56,6 +57,7 @@ class MemoryStore:
         profile: str = "",
         clock: Callable[[], float] = time.time,
         alive: Callable[[], None] = lambda: None,
+        tail: TailParts | None = None,
     ) -> None:
         self._documents = documents
         self._history = history
@@ -65,8 +67,30 @@ class MemoryStore:
         self._profile = profile
         self._alive = alive
         self._presenter = Presenter(documents, history, self._limits)
-        self._writer = Writer(documents, history, self._limits, clock)
+        self._writer = Writer(documents, history, self._limits, clock, tail.terms if tail else lambda _: ())
         self._inbox = ApprovalQueue(inbox, self._writer, days=inbox_days, clock=clock)
+        self._tail_rows = tail.rows if tail else None
+        self._tail = (
+            None
+            if tail is None
+            else Tail(
+                tail,
+                own=self._places,
+                shown=lambda scope: self._shown(self._scoped(scope)),
+                apply=self.apply,
+                annotate=history.annotate,
+                notes=history.notes,
+                clock=clock,
+                alive=alive,
+            )
+        )
+
+    @property
+    def tail(self) -> Tail:
+        """What was taken out of the files and is still kept."""
+        if self._tail is None:
+            raise UsageError("This store has no long tail.", hint="Open it with Herma.open().")
+        return self._tail
 
     # ── writing ──
 
@@ -182,7 +206,10 @@ class MemoryStore:
         """What a session of this scope is shown, and from then on what it has not been told yet."""
         self._alive()
         places = self._shown(self._scoped(scope))
-        return LiveMemory(places, self._documents, self._history, self._presenter, settle=self._writer.settle)
+        live = LiveMemory(places, self._documents, self._history, self._presenter, settle=self._writer.settle)
+        if self._tail_rows is not None:
+            live.still_kept = self._tail_rows.kept
+        return live
 
     def history(
         self, target: Target | None = None, *, scope: Scope | None = None, limit: int | None = None

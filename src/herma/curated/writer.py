@@ -9,11 +9,11 @@ from dataclasses import replace
 from herma.curated import adopt
 from herma.curated.advice import suggest
 from herma.curated.apply import Result, Sizes, apply, sizes
-from herma.curated.entries import join, parse, unique, used
+from herma.curated.entries import clean, join, parse, unique, used
 from herma.curated.notes import carried_over, inherited, notes_after
 from herma.curated.revert import Overtaken, revert
 from herma.errors import StoreChanged
-from herma.ports import CuratedDocuments, CuratedHistory, Document, NewChange, Place
+from herma.ports import CuratedDocuments, CuratedHistory, Document, Moved, NewChange, Place
 from herma.types import (
     Applied,
     Author,
@@ -25,6 +25,7 @@ from herma.types import (
     MemoryOutcome,
     NoMatch,
     OverBudget,
+    Remove,
     Target,
 )
 
@@ -43,11 +44,13 @@ class Writer:
         history: CuratedHistory,
         limits: Mapping[Target, int],
         clock: Callable[[], float],
+        terms: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> None:
         self._documents = documents
         self._history = history
         self._limits = limits
         self._clock = clock
+        self._terms = terms
 
     def write(
         self,
@@ -69,7 +72,8 @@ class Writer:
             match result.outcome:
                 case Applied() as applied:
                     notes = self._notes(place, entries, ops, result, author, vouched=vouched)
-                    new = NewChange(author, _action(ops), reason, notes=notes)
+                    moved = self._moved(ops, result)
+                    new = NewChange(author, _action(ops), reason, notes=notes, moved=moved)
                     done = self._documents.swap(place, document.version, join(result.entries), new)
                     return replace(applied, change=done)
                 case Duplicate() as duplicate:
@@ -257,6 +261,16 @@ class Writer:
         texts = inherited(entries, ops, result)
         known = {text: Entry(text) for text in texts} | (self._history.notes(place, texts) if texts else {})
         return notes_after(ops, result, known, author, self._clock(), vouched=vouched)
+
+    def _moved(self, ops: Sequence[MemoryOp], result: Result) -> list[Moved]:
+        """What goes to the long tail: what was taken out and is kept, unless another operation wrote it again."""
+        there = set(result.entries)
+        gone = {
+            clean(op.old_text): op.kept
+            for op in ops
+            if isinstance(op, Remove) and op.kept not in ("", "merged") and clean(op.old_text) not in there
+        }
+        return [Moved(text, why, tuple(self._terms(text))) for text, why in gone.items()]
 
 
 def _action(ops: Sequence[MemoryOp]) -> str:

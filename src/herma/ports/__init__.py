@@ -2,7 +2,7 @@
 
 from herma.ports.calls import WHOLE, Call, CallReason, CallRows, CallSum, Counts
 from herma.ports.chat import ChatModel
-from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, NewChange, Place
+from herma.ports.curated import CuratedDocuments, CuratedHistory, Document, Inbox, Moved, NewChange, Place
 from herma.ports.embedding import Embedder
 from herma.ports.engine import CompressionRows, ContextEngine, EngineNeeds, EngineOptions, Tries
 from herma.ports.index import (
@@ -61,6 +61,7 @@ __all__ = [
     "IndexTables",
     "IndexUnusable",
     "MessageRows",
+    "Moved",
     "NewChange",
     "Observer",
     "Place",

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from herma.types import Author, Change, Entry, Pending, Scope, Target
+from herma.types import Author, Change, Entry, Kept, Pending, Scope, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,15 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """An entry that a change moves to the long tail: its text, why, and the terms by which it is found there."""
+
+    text: str
+    why: Kept
+    terms: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NewChange:
     """A change about to be made, as the history will keep it."""
 
@@ -57,6 +66,8 @@ class NewChange:
     undoes: int | None = None
     notes: Mapping[str, Entry] | None = None
     """What is known about entries that the change writes: text → metadata."""
+    moved: Sequence[Moved] = ()
+    """Entries that go to the long tail, in the same step: they are never in neither place."""
 
 
 class CuratedDocuments(Protocol):

@@ -29,6 +29,7 @@ from herma.types.memory import (
     Drifted,
     Duplicate,
     Entry,
+    Kept,
     MemoryOp,
     MemoryOutcome,
     NoMatch,
@@ -90,6 +91,7 @@ from herma.types.skills import (
     Verdict,
     WriteSkillFile,
 )
+from herma.types.tail import TailEntry, TailHit
 from herma.types.transcript import (
     Content,
     Deletion,
@@ -148,6 +150,7 @@ __all__ = [
     "Hidden",
     "Hit",
     "How",
+    "Kept",
     "LeftAlone",
     "MemoryOp",
     "MemoryOutcome",
@@ -202,6 +205,8 @@ __all__ = [
     "Staged",
     "StoreStatus",
     "Suggestion",
+    "TailEntry",
+    "TailHit",
     "Target",
     "ToolCall",
     "TranscriptStats",

@@ -35,6 +35,7 @@ class Who(StrEnum):
     REVIEW = "review"
     IMPORT = "import"
     HAND_EDIT = "hand edit"
+    TIDY = "tidy"
 
 
 class Origin(StrEnum):

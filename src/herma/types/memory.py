@@ -27,19 +27,33 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Put `content` in the place of the one entry that contains `old_text`."""
+    """Put `content` in the place of the one entry that contains `old_text`.
+
+    With `reworded`, `old_text` is the whole entry, and `content` says the same: what is known of it stays as it was.
+    """
 
     old_text: str
     content: str
     category: Category | None = None
     tags: tuple[str, ...] = ()
+    reworded: bool = False
+
+
+Kept: TypeAlias = Literal["", "merged", "room", "expired", "superseded"]
+"""What becomes of an entry that is taken out: nothing; another entry says it too; or it goes to the long tail, because
+room was needed, because its date has passed, or because a newer entry says otherwise.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Drop the one entry that contains `old_text`."""
+    """Drop the one entry that contains `old_text`.
+
+    With `kept`, `old_text` is the whole entry, and what it says is kept elsewhere.
+    """
 
     old_text: str
+    kept: Kept = ""
 
 
 MemoryOp: TypeAlias = Add | Replace | Remove

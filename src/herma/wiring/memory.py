@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from herma.curated import MemoryStore
+from herma.curated.tail import TERMS, TailParts
+from herma.ports.vectors import VectorIndex
 from herma.store.files import CuratedFiles
 from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.inbox import SqliteInbox
+from herma.store.sqlite.tail import SqliteTail
 from herma.types import Target
 from herma.wiring.ground import Ground
 
 
-def memory_store(ground: Ground) -> MemoryStore:
+def memory_store(ground: Ground, vectors: Callable[[], VectorIndex | None] = lambda: None) -> MemoryStore:
     options = ground.settings.memory
     enabled: dict[Target, bool] = {"memory": options.memory_enabled, "user": options.user_profile_enabled}
     rows = CuratedRows(ground.database)
@@ -25,4 +30,14 @@ def memory_store(ground: Ground) -> MemoryStore:
         inbox_days=options.inbox_days,
         clock=ground.clock,
         alive=ground.alive,
+        tail=TailParts(SqliteTail(ground.database), tail_terms, vectors),
     )
+
+
+def tail_terms(text: str) -> Sequence[str]:
+    """What an entry of the long tail is found by: stems of words that say something."""
+    from herma.episodes.similar import Language, terms_of
+    from herma.recall.stem import stem
+    from herma.recall.stopwords import STOP_WORDS
+
+    return terms_of(text, Language(STOP_WORDS, stem), TERMS)

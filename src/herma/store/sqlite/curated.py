@@ -13,6 +13,7 @@ import apsw
 from herma.ports import NewChange, Place
 from herma.store.sqlite.database import Database, insert_returning_id
 from herma.store.sqlite.queries import queries
+from herma.store.sqlite.tail import follow_change, follow_void
 from herma.types import Author, Change, Entry, Origin, Scope, Who
 
 _PLACE = ("profile", "project", "user", "target")
@@ -74,6 +75,7 @@ class CuratedRows:
         def work(connection: apsw.Connection) -> int:
             change_id = insert_returning_id(connection, self._sql["insert_change"], bindings)
             self._upsert(connection, place, list((change.notes or {}).values()), change_id)
+            follow_change(connection, place, change_id, at, after, change.moved, undo=change.undoes is not None)
             return change_id
 
         return self._db.write(work)
@@ -82,6 +84,7 @@ class CuratedRows:
         def work(connection: apsw.Connection) -> None:
             connection.execute(self._sql["settle_void"], {"id": change_id})
             connection.execute(self._sql["forget_void"], {"id": change_id})
+            follow_void(connection, change_id)
 
         self._db.write(work)
 

@@ -62,7 +62,12 @@ class SqliteInbox:
 
 
 def _encode(operations: Sequence[MemoryOp]) -> str:
-    return json.dumps([{"action": type(op).__name__.lower(), **asdict(op)} for op in operations], ensure_ascii=False)
+    return json.dumps([{"action": type(op).__name__.lower(), **_fields(op)} for op in operations], ensure_ascii=False)
+
+
+def _fields(op: MemoryOp) -> dict[str, Any]:
+    """What is not said is left out, so that a proposal from before it could be said is still the same proposal."""
+    return {name: value for name, value in asdict(op).items() if value or name not in ("kept", "reworded")}
 
 
 def _decode(text: str) -> tuple[MemoryOp, ...]:

@@ -290,6 +290,7 @@ class _Salvage:
             "messages",
             "curated_changes",
             "curated_inbox",
+            "curated_tail",
             "skill_changes",
             "skill_inbox",
             "episodes",

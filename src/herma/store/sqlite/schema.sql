@@ -436,3 +436,55 @@ CREATE TABLE reviews (
 
 CREATE INDEX reviews_by_conversation ON reviews (conversation, kind, last_message);
 CREATE INDEX reviews_unfinished ON reviews (id) WHERE state IN ('due', 'running');
+
+-- The long tail: entries that were taken out of a curated document and are still kept. A row is written in the transaction that records the
+-- change that takes the entry out. It counts while that change stands and no standing change has brought the entry back (back), so that an
+-- undo needs to do nothing here.
+CREATE TABLE curated_tail (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    profile   TEXT NOT NULL,
+    project   TEXT NOT NULL,
+    user      TEXT NOT NULL,
+    target    TEXT NOT NULL,
+    hash      TEXT NOT NULL,                    -- of the text: what is known about the entry stays in curated_entries
+    text      TEXT NOT NULL,
+    at        REAL NOT NULL,
+    why       TEXT NOT NULL CHECK (why IN ('room', 'expired', 'superseded')),
+    change_id INTEGER NOT NULL,                 -- the change that took it out
+    back      INTEGER,                          -- the change that brought it back
+    uses      INTEGER NOT NULL DEFAULT 0,       -- conversations in which it was recalled
+    last_used REAL,
+    proposed  REAL,                             -- when it was last proposed for the prompt
+    forgotten REAL                              -- a person does not want it
+) STRICT;
+
+CREATE INDEX curated_tail_by_entry ON curated_tail (profile, project, user, target, hash);
+CREATE INDEX curated_tail_by_change ON curated_tail (change_id);
+CREATE INDEX curated_tail_by_back ON curated_tail (back) WHERE back IS NOT NULL;
+
+-- By which words entries of the long tail are found.
+CREATE TABLE curated_tail_terms (
+    term  TEXT NOT NULL,
+    entry INTEGER NOT NULL,
+    PRIMARY KEY (term, entry)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX curated_tail_terms_by_entry ON curated_tail_terms (entry);
+
+-- In which conversations an entry of the long tail was recalled: each counts once.
+CREATE TABLE curated_tail_uses (
+    entry        INTEGER NOT NULL,
+    conversation TEXT NOT NULL,
+    PRIMARY KEY (entry, conversation)
+) STRICT, WITHOUT ROWID;
+
+-- When each curated document was last tidied, and the version that it had then.
+CREATE TABLE curated_tidied (
+    profile TEXT NOT NULL,
+    project TEXT NOT NULL,
+    user    TEXT NOT NULL,
+    target  TEXT NOT NULL,
+    at      REAL NOT NULL,
+    version TEXT NOT NULL,
+    PRIMARY KEY (profile, project, user, target)
+) STRICT, WITHOUT ROWID;
