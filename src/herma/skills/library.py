@@ -96,6 +96,11 @@ class SkillLibrary(SkillReading):
             return self._approvals.stage(op, author, reason)
         return self._writer.write(op, author, reason, trust=trust)
 
+    def propose(self, op: SkillOp, *, author: Author = BY_USER, reason: str = "") -> SkillOutcome:
+        """Keep an operation for a person's decision, if it could be carried out now."""
+        self._alive()
+        return self._approvals.stage(op, author, reason)
+
     def rehearse(self, op: SkillOp, *, author: Author = BY_USER) -> SkillRefused | None:
         """Why an operation could not be carried out now, if so. Writes nothing."""
         self._alive()

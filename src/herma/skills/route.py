@@ -29,7 +29,9 @@ _OTHERS = 25
 """Skills that are thought of as there besides: on a shelf of two, a word of both is still not a common word."""
 _TRIGGER = 0.5
 _MOST_TERMS = 200
-_UNRELATED, _SAME = 0.76, 0.90
+_KNOWN_MODEL, _KNOWN_SCALE = "e5-small", (0.76, 0.90)
+_ENOUGH = 20
+_SPREADS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +130,26 @@ def _weighted(fields: Mapping[str, Sequence[str]], average: Mapping[str, float])
 # ── meaning ──
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Meanings:
     """Cosines of one task with skills, by path: all that are known, or the nearest."""
 
     cosines: Mapping[str, float]
     notes: tuple[str, ...] = ()
+    model: str = ""
+
+    @cached_property
+    def scale(self) -> tuple[float, float] | None:
+        """Which cosine means nothing, and which means the same. Models differ: those of e5 are known; of another model
+        it is seen from how this task's cosines spread over the shelf, if that is long enough to tell."""
+        if self.model.startswith(_KNOWN_MODEL):
+            return _KNOWN_SCALE
+        values = list(self.cosines.values())
+        if len(values) < _ENOUGH:
+            return None
+        middle = sum(values) / len(values)
+        spread = math.sqrt(sum((value - middle) ** 2 for value in values) / len(values))
+        return (middle, middle + _SPREADS * spread) if spread > 0 else None
 
     def nearest(self, count: int) -> list[str]:
         return sorted(self.cosines, key=lambda path: (-self.cosines[path], path))[:count]
@@ -149,14 +165,12 @@ def text_for_meaning(skill: Skill) -> str:
 def with_meaning(evidence: Evidence, meanings: Meanings, path: str) -> Evidence:
     """The evidence, with what the embedder says."""
     cosine = meanings.cosines.get(path)
-    if cosine is None:
-        return replace(evidence, meaning=0.0)
-    return replace(evidence, cosine=cosine, meaning=calibrated(cosine))
-
-
-def calibrated(cosine: float) -> float:
-    """A cosine as a number from 0 to 1: e5's lie close together, and what is unrelated has some 0.75."""
-    return min(1.0, max(0.0, (cosine - _UNRELATED) / (_SAME - _UNRELATED)))
+    if (
+        cosine is None or meanings.scale is None
+    ):  # not embedded yet, or nobody knows what its cosine means: words decide
+        return replace(evidence, cosine=cosine)
+    unrelated, same = meanings.scale
+    return replace(evidence, cosine=cosine, meaning=min(1.0, max(0.0, (cosine - unrelated) / (same - unrelated))))
 
 
 @dataclass(frozen=True, slots=True)

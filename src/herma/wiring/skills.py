@@ -110,10 +110,11 @@ def _surroundings(tools: str) -> Surroundings:
 def _nearest(vectors: Callable[[], VectorIndex | None]) -> Nearest:
     def nearest(task: str, count: int) -> Meanings | None:
         index = vectors()
-        if index is None or not index.state().ready:
+        state = index.state() if index is not None else None
+        if index is None or state is None or not state.ready:
             return None
         found = index.near(task, max(count, _ALL), kinds=(KIND,))
         cosines = {hit.key: hit.score for hit in found.hits}
-        return Meanings(cosines, found.notes) if cosines else None
+        return Meanings(cosines, found.notes, state.model) if cosines else None
 
     return nearest
