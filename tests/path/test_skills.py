@@ -431,6 +431,19 @@ def test_a_skill_that_fails_gives_way_to_one_that_works(h: Herma) -> None:
     assert h.skills.find("fold a paper map").matches[0].name == second
 
 
+def test_the_integer_version_counts_the_changes(h: Herma) -> None:
+    written(h.skills.create(Skill("copy-up", "Copy a file.", "1. Do it.", version=2, dependencies=("build",))))
+    written(h.skills.patch("copy-up", "1. Do it.", "1. Copy it."))
+    assert h.skills.get("copy-up").version == 3
+    text = h.skills.view("copy-up").text
+    written(h.skills.edit("copy-up", text.replace("version: 3", "version: 9")))
+    assert h.skills.get("copy-up").version == 9, "what the author says stands"
+    assert isinstance(h.skills.edit("copy-up", h.skills.view("copy-up").text), SkillUnchanged)
+    assert h.skills.undo().ok
+    assert h.skills.get("copy-up").version == 3
+    assert '"missing_dependencies": ["build"]' in h.tools.call("skill_view", {"name": "copy-up"})
+
+
 # ── from elsewhere ──
 
 

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from herma.skills.compose import category_problem, compose, content_problem, file_problem, name_problem
+from herma.skills.compose import (
+    category_problem,
+    compose,
+    content_problem,
+    counted_up,
+    file_problem,
+    name_problem,
+)
 from herma.skills.document import MOST_BYTES, MOST_TEXT, headings, parse, read_skill
 from herma.skills.frontmatter import _quick, split
 from herma.types import Parameter, Skill, UnreadableSkill
@@ -253,3 +260,12 @@ def test_files_stay_inside_the_four_folders() -> None:
         assert file_problem(path), path
     for path in ("references/a.md", "scripts/deep/er/run.py", "assets/Bild ä.png", "templates/t.txt"):
         assert file_problem(path) == "", path
+
+
+def test_only_our_own_version_is_counted_up() -> None:
+    counted = counted_up(FULL, 4)
+    assert counted == FULL.replace("version: 4", "version: 5")
+    assert counted_up(FULL.replace("\n", "\r\n"), 4) == counted.replace("\n", "\r\n")
+    assert counted_up(FULL, 3) == FULL
+    other = "---\nname: a\nversion: 4\nmetadata:\n  other:\n    version: 4\n---\nversion: 4\n"
+    assert counted_up(other, 4) == other

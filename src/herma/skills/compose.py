@@ -6,7 +6,7 @@ import io
 import re
 from typing import Any
 
-from herma.skills.document import IDENTIFIER, MOST_DESCRIPTION, MOST_NAME, MOST_TEXT, NAME, parse
+from herma.skills.document import MOST_DESCRIPTION, MOST_NAME, MOST_TEXT, NAME, parse
 from herma.skills.frontmatter import split
 from herma.types import SUPPORT_FOLDERS, Skill
 
@@ -93,6 +93,29 @@ def _fits(segment: str) -> bool:
     return plain and not segment.startswith(".") and segment.partition(".")[0].lower() not in _RESERVED
 
 
+_VERSION = re.compile(r"([ \t]+)version:([ \t]*)(\d{1,15})([ \t]*)")
+
+
+def counted_up(text: str, version: int) -> str:
+    """A SKILL.md whose integer version is the next one, if it still says this one; everything else to the byte."""
+    lines = text.split("\n")
+    inside = ""
+    for at, line in enumerate(lines[1:], 1):
+        if line.rstrip() == "---":
+            break
+        indent = line[: len(line) - len(line.lstrip())]
+        if line.strip() == "herma:":
+            inside = indent + " "
+        elif inside and line.strip() and not indent.startswith(inside):
+            inside = ""
+        match = _VERSION.fullmatch(line.rstrip("\r")) if inside else None
+        if match and int(match[3]) == version:
+            end = "\r" if line.endswith("\r") else ""
+            lines[at] = f"{match[1]}version:{match[2]}{version + 1}{match[4]}{end}"
+            break
+    return "\n".join(lines)
+
+
 # ── from values to text ──
 
 
@@ -170,9 +193,3 @@ def _is_block(text: str) -> bool:
     lines = text.split("\n")
     plain = all(line.isprintable() and line == line.rstrip() for line in lines)
     return len(lines) > 1 and plain and bool(lines[0]) and not lines[0].startswith(" ") and bool(lines[-1])
-
-
-def parameter_problem(skill: Skill) -> str:
-    """Why the template of a skill could not be filled; empty when it could."""
-    wrong = next((each.name for each in skill.parameters if not IDENTIFIER.fullmatch(each.name)), "")
-    return f"{wrong!r} cannot be a parameter's name: letters, digits and _." if wrong else ""

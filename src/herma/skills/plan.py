@@ -10,6 +10,7 @@ from herma.skills.compose import (
     MOST_FILE_BYTES,
     category_problem,
     content_problem,
+    counted_up,
     file_problem,
     name_problem,
 )
@@ -116,6 +117,8 @@ class Planner:
     def _edit(self, skill: Skill, content: str, action: str, *, trust: bool, message: str = "") -> Planned:
         if problem := content_problem(content, skill.name):
             return _refused(skill.name, "invalid", problem)
+        if skill.version is not None and _data(content) != self._catalogue.folders.read(skill, DOCUMENT):
+            content = counted_up(content, skill.version)
         return self._replace(skill, DOCUMENT, content, action, message or f"Skill {skill.name} replaced.", trust=trust)
 
     def _patch(self, skill: Skill, op: PatchSkill, *, trust: bool) -> Planned:

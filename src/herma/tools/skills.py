@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from herma.ports.skills import UnsafePath
 from herma.skills import SkillLibrary, SkillView
 from herma.tools.registry import Json, Tool
-from herma.types import SUPPORT_FOLDERS, Skill, SkillRefused
+from herma.types import SUPPORT_FOLDERS, Skill, SkillFile, SkillRefused
 
 MOST_SHOWN = 100_000
 """Characters of a text that an answer holds at most."""
@@ -98,6 +95,9 @@ def _view(library: SkillLibrary, arguments: Json) -> Json:
         error = f"The text of {skill.name} is withheld: {view.withheld}. A person can look at it and vouch for it."
         return {"success": False, "error": error, "readiness_status": "unsupported"}
     answer = _file(library, view, file) if file and file != "SKILL.md" else _document(view)
+    missing = [name for name in skill.dependencies if isinstance(library.resolve(name), SkillRefused)]
+    if missing and "content" in answer and not file:
+        answer["missing_dependencies"] = missing
     if answer["success"]:
         library.viewed(skill, used=not file)
     return answer
@@ -173,18 +173,12 @@ def _file(library: SkillLibrary, view: SkillView, file: str) -> Json:
         answer["content"] = f"[{file} is not text: {len(data):,} bytes.]"
         answer["is_binary"] = True
         return answer
-    report = library.scan([next(each for each in _as_files(file, text))])
+    report = library.scan([SkillFile(file, len(text), text)])
     if report.verdict == "dangerous":
         first = report.findings[0]
         error = f"{file} is withheld: the scanner calls it dangerous (line {first.line}: it {first.why})."
         return {"success": False, "error": error}
     return {**answer, "content": _cut(text)}
-
-
-def _as_files(file: str, text: str) -> Sequence[Any]:
-    from herma.types import SkillFile
-
-    return [SkillFile(file, len(text), text)]
 
 
 def linked_files(view: SkillView) -> dict[str, list[str]]:
