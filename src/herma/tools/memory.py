@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from herma.curated import MemoryStore
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.types import (
     CATEGORIES,
@@ -31,6 +30,7 @@ from herma.types import (
     Replace,
     Scope,
     Staged,
+    StoreStatus,
     Target,
 )
 
@@ -78,7 +78,19 @@ PARAMETERS: Json = {
 }
 
 
-def memory_tool(store: MemoryStore) -> Tool:
+class Memory(Protocol):
+    """What the tool needs of curated memory; a review has one that looks at every write first."""
+
+    def apply(
+        self, target: Target, ops: Sequence[MemoryOp], *, scope: Scope | None, author: Author
+    ) -> MemoryOutcome: ...
+
+    def entries(self, target: Target, *, scope: Scope | None = None) -> list[str]: ...
+
+    def status(self, *, scope: Scope | None = None) -> list[StoreStatus]: ...
+
+
+def memory_tool(store: Memory) -> Tool:
     """The tool over this store."""
     return Tool("memory", DESCRIPTION, PARAMETERS, lambda arguments, context: _run(store, arguments, context))
 
@@ -91,7 +103,7 @@ class _Invalid(Exception):
         self.extra = extra
 
 
-def _run(store: MemoryStore, arguments: Json, context: ToolContext) -> Json:
+def _run(store: Memory, arguments: Json, context: ToolContext) -> Json:
     try:
         target = _target(arguments)
         scope = _scope(arguments, context.scope)
@@ -125,7 +137,7 @@ def _scope(arguments: Json, session: Scope) -> Scope:
     return replace(session, project="") if wanted == "home" else session
 
 
-def _operations(arguments: Json, store: MemoryStore, target: Target, scope: Scope) -> list[MemoryOp]:
+def _operations(arguments: Json, store: Memory, target: Target, scope: Scope) -> list[MemoryOp]:
     batch = arguments.get("operations")
     if isinstance(batch, str):
         try:
@@ -147,7 +159,7 @@ def _operations(arguments: Json, store: MemoryStore, target: Target, scope: Scop
     return ops
 
 
-def _operation(fields: Json, store: MemoryStore, target: Target, scope: Scope) -> MemoryOp:
+def _operation(fields: Json, store: Memory, target: Target, scope: Scope) -> MemoryOp:
     action = fields.get("action")
     content = _text(fields, "content") or _text(fields, "new_text")
     old_text = _text(fields, "old_text")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from herma.skills import SkillLibrary
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.types import (
     Author,
@@ -58,7 +57,13 @@ PARAMETERS: Json = {
 }
 
 
-def skill_manage_tool(library: SkillLibrary) -> Tool:
+class Skills(Protocol):
+    """What the tool needs of the library; a review has one that looks at every write first."""
+
+    def apply(self, op: SkillOp, *, author: Author) -> SkillOutcome: ...
+
+
+def skill_manage_tool(library: Skills) -> Tool:
     """The tool over this library."""
     return Tool("skill_manage", DESCRIPTION, PARAMETERS, lambda arguments, context: _run(library, arguments, context))
 
@@ -67,7 +72,7 @@ class _Invalid(Exception):
     """Arguments that ask for nothing we can do."""
 
 
-def _run(library: SkillLibrary, arguments: Json, context: ToolContext) -> Json:
+def _run(library: Skills, arguments: Json, context: ToolContext) -> Json:
     try:
         op = _operation(arguments)
     except _Invalid as exc:
