@@ -44,6 +44,8 @@ _YEAR_10000 = 253_402_300_800.0
 DRAIN = 5.0
 """Seconds that a question waits for episodes that are being made."""
 _AT_A_TIME = 200
+_OPENING = 2.0
+"""The same for a session that is being opened: it must not hang on a database that is busy."""
 _LATEST = 40
 """Of a project, and of all, that are looked at for the best to show."""
 
@@ -230,7 +232,7 @@ class Episodes:
 
     def newest(self, scope: Scope, limit: int = _LATEST) -> Found:
         """The latest live ones of this user that nothing newer stands for: of the project, then of all."""
-        self._alive()
+        self._alive(_OPENING)
         of_project = EpisodeFilter(self._profile, scope.user, scope.project, superseded=False)
         of_all = EpisodeFilter(self._profile, scope.user, superseded=False)
         found = [*self._rows.select(of_project, limit), *self._rows.select(of_all, limit)]
@@ -257,7 +259,7 @@ class Episodes:
 
     def left_open(self, scope: Scope, *, not_of: str = "") -> SessionState | None:
         """The state in which the last conversation of this project was left, if there is something to go on with."""
-        self._alive()
+        self._alive(_OPENING)
         found = self._states.newest_state(replace(scope, profile=self._profile), not_of=not_of)
         return found if found is not None and found.unfinished else None
 
@@ -312,10 +314,10 @@ class Episodes:
 
     # ── inside ──
 
-    def _alive(self) -> None:
+    def _alive(self, patience: float = DRAIN) -> None:
         """Before every answer: the memory is open, and what has just ended is in it."""
         self._check()
-        self._aside.wait(DRAIN)
+        self._aside.wait(patience)
 
     def _put(self, episode: Episode, *, alone: bool = False) -> Episode:
         stamped = replace(episode, updated=self._clock())
