@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from herma import Herma
-from herma.testing import FixedClock
+from herma.testing import FixedClock, HashEmbedder
 from herma.types import Context
 
 DAY = 86_400.0
@@ -222,3 +222,18 @@ def test_what_went_wrong_is_told_at_the_next_beginning(h: Herma, monkeypatch: py
     with h.session() as s:
         assert any("herma.db is in use" in warning for warning in s.warnings)
     h.episodes.rebuild()
+
+
+def test_meaning_finds_them_too(home: Path) -> None:
+    with Herma.open(home, embedder=HashEmbedder()) as h:
+        for task in ("draw the house plan", "write the haiku on rain", "deploy the shop"):
+            work(h, task, "Done with it now.")
+        assert len(h.episodes.list()) == 3
+        h.index.wait()
+        hits = h.episodes.search_similar("plan of a house")
+        assert hits[0].episode.task == "draw the house plan"
+        assert hits[0].meaning is not None
+        assert hits[0].words > 0.9
+        assert len(hits) == 1, "what is only a little like it by its meaning is left out"
+        h.transcripts.delete(hits[0].episode.conversation)
+        assert "draw the house plan" not in [hit.episode.task for hit in h.episodes.search_similar("plan of a house")]

@@ -17,6 +17,8 @@ _OWN_TERMS = 80
 """Words that an episode is found by."""
 _POSTINGS = 3_000
 """Episodes of one word that are ranked: of a word that more have, the newest."""
+_FAR = 0.75
+"""What is found by its meaning alone must come this near to the nearest."""
 _LOOKED_AT = 2_000
 """Candidates that are read at most, where most are other people's."""
 
@@ -57,6 +59,8 @@ class Finder:
         near = self._near(task, 2 * limit + 1, where)
         by_meaning = self._visible([int(hit.key) for hit in near], 2 * limit, where, not_of, known)
         cosines = {int(hit.key): hit.score for hit in near}
+        far = _FAR * max(cosines.values(), default=0.0)
+        by_meaning = [number for number in by_meaning if number in by_words or cosines[number] >= far]
         now = self._clock()
         hits = []
         for number in fused(by_words, by_meaning)[:limit]:
@@ -65,7 +69,7 @@ class Finder:
             why += [f"meaning {cosines[number]:.2f}"] if number in cosines else []
             likeness = max(share, 0.5 * cosines.get(number, 0.0))
             worth = value(weight_of(known[number]), now, likeness)
-            hits.append(EpisodeHit(known[number], likeness, worth, tuple(why)))
+            hits.append(EpisodeHit(known[number], likeness, worth, tuple(why), share, cosines.get(number)))
         return hits
 
     def _visible(

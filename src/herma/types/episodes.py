@@ -62,12 +62,17 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeHit:
-    """An episode found for a task: how near it is, how much it is worth, and which paths found it."""
+    """An episode found for a task: how near it is, how much it is worth, and which paths found it.
+
+    `words` is the share of the task's words that it has, `meaning` the cosine, where there is an embedder.
+    """
 
     episode: Episode
     similarity: float
     value: float
     why: tuple[str, ...] = ()
+    words: float = 0.0
+    meaning: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
