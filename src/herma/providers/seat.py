@@ -124,6 +124,7 @@ class Seat(Watcher):
         """Its block, scanned and cut to what is left for memory."""
         if self._provider is None:
             return Contribution()
+        self._lane.flush(self.deadlines.recall / 2)  # so that it answers with what it was told
         block = self._provider.system_prompt_block()
         if not isinstance(block, str):
             raise ProviderError(f"Its block is {type(block).__name__}, not text")

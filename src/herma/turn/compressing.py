@@ -56,7 +56,7 @@ class Room(Watcher):
         engine: ContextEngine | None = None,
         *,
         hold: Hold = lambda _: nullcontext(True),
-        gone_on: Callable[[str], bool] = lambda _: False,
+        gone_on: Callable[[SessionView], bool] = lambda _: False,
         count: Callable[[str], int] = len,
         in_place: bool = False,
         automatic: bool = False,
@@ -135,7 +135,7 @@ class Room(Watcher):
         with self._hold(conversation.view().info.conversation) as free:
             if not free:
                 return LeftAlone("Another program is shortening this conversation at this moment.")
-            if self._gone_on(conversation.id):
+            if self._gone_on(conversation.view()):
                 return LeftAlone("Another program has gone on with this conversation; resume it to see where it is.")
             size = conversation.tokens if tokens is None else tokens
             done = self._condensed(engine, conversation, size, topic, force=force)
@@ -171,7 +171,7 @@ class Room(Watcher):
 
     def _report(self, done: Compression) -> None:
         if isinstance(done, LeftAlone):
-            _log().warning("Not shortened: %s %s", done.reason, " ".join(done.notes))
+            _log().info("Not shortened: %s %s", done.reason, " ".join(done.notes))
             return
         by = f" by {done.model}" if done.model else ""
         _log().info("Shortened from %d to %d tokens (%s%s).", done.tokens_before, done.tokens_after, done.how, by)
@@ -180,7 +180,10 @@ class Room(Watcher):
         self._say(*done.notes)
 
     def _say(self, *sentences: str) -> None:
-        self.said += (sentence for sentence in sentences if sentence not in self.said)
+        for sentence in sentences:
+            if sentence not in self.said:
+                self.said.append(sentence)
+                _log().warning("%s", sentence)
 
     # ── what the engine hears ──
 

@@ -94,6 +94,10 @@ def stand_in(
     if system_prompt is not None:
         start_session(transcripts, info, system_prompt)
         ids = transcripts.append(info.id, given)
+        while fresh := transcripts.messages(at.session_id, after=(later or [at])[-1].id):  # came in this moment
+            later = fresh
+            more = [account.weighed(message) for message in afresh(fresh, told)]
+            given, ids = given + more, ids + transcripts.append(info.id, more)
     else:
         ids = transcripts.append(info.id, given, standing_for=(later or [at])[-1].id)
     kept = [replace(message, id=id_, session_id=info.id) for message, id_ in zip(given, ids, strict=True)]

@@ -52,7 +52,7 @@ def with_compression(ground: Ground, kept: Transcripts, models: Callable[[], Mod
         room = Room(
             engine,
             hold=_hold(ground),
-            gone_on=lambda session_id: _gone_on(kept, session_id),
+            gone_on=lambda view: _gone_on(kept, view),
             count=counter.count,
             in_place=settings.compression.in_place,
             automatic=window.known and view.circumstances.context != "review",
@@ -131,5 +131,9 @@ def _hold(ground: Ground) -> Callable[[str], AbstractContextManager[bool]]:
     return lambda conversation: alone(ground.home, f"compress {conversation}")
 
 
-def _gone_on(kept: Transcripts, session_id: str) -> bool:
-    return kept.get(session_id) is not None and kept.resume_target(session_id) != session_id
+def _gone_on(kept: Transcripts, view: SessionView) -> bool:
+    """Whether others have shortened the conversation: in another session, or in the same place."""
+    if kept.get(view.id) is not None and kept.resume_target(view.id) != view.id:
+        return True
+    last = kept.around(view.messages[-1].id, 0) if view.messages else []
+    return bool(last) and last[0].hidden == "compacted"
