@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -154,14 +154,15 @@ _WORD = st.sampled_from(
     (
         *("name", "a b", "1.2.0", "12", "'q'", '"q"', "[a, b]", "true", "- x", "yes", "x: y", "#c", "", "0x1", "~"),
         *("1_000", "1e3", "a #b", "a#b", "[]", "[a, 'b']", "{a: b}", "|", "@x", "*x", "2020-01-01", "é", ".5", "a:b"),
+        *("3d", "1password", "0xaf", "12e03", "3-step plan", "[torch>=2.0, b!]", "2001-12-14t21:59:43Z", "1a"),
     )
 )
-_LINE = st.tuples(st.sampled_from(["", "  ", "    "]), st.sampled_from(["a: ", "b: ", "c:", "- ", ""]), _WORD).map(
-    "".join
-)
+_KEYS = st.sampled_from(["a: ", "b: ", "c:", "- ", "", "d: |", "e: >-", "f: >"])
+_LINE = st.tuples(st.sampled_from(["", "  ", "    "]), _KEYS, _WORD).map("".join)
 
 
-@given(st.lists(_LINE, max_size=6))
+@settings(max_examples=400)
+@given(st.lists(_LINE, max_size=7))
 def test_the_quick_reader_says_what_yaml_says_or_nothing(lines: list[str]) -> None:
     head = "\n".join(lines)
     quick = _quick(head)

@@ -7,8 +7,9 @@ certain to mean the same in YAML is left to ruamel.yaml, which takes a hundred t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Value: TypeAlias = Any
 """What YAML can say: text, numbers, truth values, lists and mappings."""
@@ -18,6 +19,9 @@ _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):(?: +(.*))?")
 _PLAIN = re.compile(r"[A-Za-z(/.$][^\n]*")
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,14})")
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-+.][A-Za-z0-9.]+)?")
+_DIGITS_FIRST = re.compile(r"[0-9]+-?[A-Za-z][A-Za-z0-9 -]*")
+_LETTERS_OF_NUMBERS = frozenset("0123456789 -eEoOxXbBtTzZaAcCdDfF")
+_BLOCK = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*: ([|>])(-?)")
 _SPECIAL = {"true": True, "false": False, "null": None, "~": None}
 _DOUBTFUL = {*_SPECIAL, "yes", "no", "on", "off", "y", "n"}
 _DEEPEST = 6
@@ -27,6 +31,14 @@ MOST_HEAD = 64_000
 
 class BadFrontMatter(Exception):
     """The head cannot be understood; the text says why, for people."""
+
+
+class _Line(NamedTuple):
+    """A line that counts: how far it is indented, what it says, and the block of text that belongs to it."""
+
+    indent: int
+    text: str
+    block: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +110,8 @@ def _thorough(head: str) -> Value:
 
 def _quick(head: str) -> dict[str, Value] | None:
     """The mapping, if every line is of a kind whose meaning is beyond doubt."""
-    lines: list[tuple[int, str]] = []
-    for line in head.split("\n"):
-        text = line.rstrip()
-        if not text or text.lstrip().startswith("#"):
-            continue
-        if "\t" in text or not text.isprintable():
-            return None
-        lines.append((len(text) - len(text.lstrip()), text.lstrip()))
     try:
+        lines = list(_lines(head.split("\n")))
         value, at = _mapping(lines, 0, 0, 0)
     except _Doubt:
         return None
@@ -117,41 +122,100 @@ class _Doubt(Exception):
     """Not plain enough to be read here."""
 
 
-def _mapping(lines: list[tuple[int, str]], at: int, indent: int, depth: int) -> tuple[dict[str, Value], int]:
+def _lines(raw: list[str]) -> Iterator[_Line]:
+    """The lines that count; a block of text is one with its key."""
+    at = 0
+    while at < len(raw):
+        text = raw[at].rstrip()
+        at += 1
+        if not text or text.lstrip().startswith("#"):
+            continue
+        if "\t" in text or not text.isprintable():
+            raise _Doubt
+        indent = len(text) - len(text.lstrip())
+        match = _BLOCK.fullmatch(text.lstrip())
+        block = None
+        if match:
+            block, at = _block(raw, at, indent, folded=match[1] == ">", chopped=match[2] == "-")
+        yield _Line(indent, text.lstrip(), block)
+
+
+def _block(raw: list[str], at: int, indent: int, *, folded: bool, chopped: bool) -> tuple[str, int]:
+    """A text of several lines below its key, and where it ends."""
+    rows: list[str] = []
+    while at < len(raw) and (not raw[at].strip() or _indent(raw[at]) > indent):
+        rows.append(raw[at])
+        at += 1
+    ended = at < len(raw) or (bool(rows) and not rows[-1].strip())
+    while rows and not rows[-1].strip():
+        rows.pop()
+    if not rows or not rows[0].strip():
+        raise _Doubt
+    base = _indent(rows[0])
+    for row in rows:
+        if "\t" in row or not row.isprintable() or row != row.rstrip() or (row and _indent(row) < base):
+            raise _Doubt
+        if folded and row and _indent(row) != base:
+            raise _Doubt
+    texts = [row[base:] for row in rows]
+    value = _folded(texts) if folded else "\n".join(texts)
+    return value + ("\n" if ended and not chopped else ""), at
+
+
+def _folded(rows: list[str]) -> str:
+    """Lines become one; an empty line is a line end."""
+    value = rows[0]
+    empty = 0
+    for row in rows[1:]:
+        if not row:
+            empty += 1
+            continue
+        value += ("\n" * empty if empty else " ") + row
+        empty = 0
+    return value
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _mapping(lines: list[_Line], at: int, indent: int, depth: int) -> tuple[dict[str, Value], int]:
     found: dict[str, Value] = {}
     if depth > _DEEPEST:
         raise _Doubt
-    while at < len(lines) and lines[at][0] == indent:
-        match = _KEY.fullmatch(lines[at][1])
+    while at < len(lines) and lines[at].indent == indent:
+        match = _KEY.fullmatch(lines[at].text)
         if not match or match[1] in found or match[1].lower() in _DOUBTFUL:
             raise _Doubt
-        key, text = match[1], (match[2] or "").strip()
+        key, text, block = match[1], (match[2] or "").strip(), lines[at].block
         at += 1
-        deeper = at < len(lines) and (lines[at][0] > indent or (lines[at][0] == indent and lines[at][1][:2] == "- "))
+        deeper = at < len(lines) and (
+            lines[at].indent > indent or (lines[at].indent == indent and lines[at].text[:2] == "- ")
+        )
         if text:
             if deeper:
-                raise _Doubt  # a scalar that goes on, or a block
-            found[key] = _scalar(text)
+                raise _Doubt  # a scalar that goes on
+            found[key] = _scalar(text) if block is None else block
         elif not deeper:
             found[key] = None
-        elif lines[at][1].startswith("- "):
-            found[key], at = _sequence(lines, at, lines[at][0])
+        elif lines[at].text.startswith("- "):
+            found[key], at = _sequence(lines, at, lines[at].indent)
         else:
-            found[key], at = _mapping(lines, at, lines[at][0], depth + 1)
-    if at < len(lines) and lines[at][0] > indent:
+            found[key], at = _mapping(lines, at, lines[at].indent, depth + 1)
+    if at < len(lines) and lines[at].indent > indent:
         raise _Doubt
     return found, at
 
 
-def _sequence(lines: list[tuple[int, str]], at: int, indent: int) -> tuple[list[Value], int]:
+def _sequence(lines: list[_Line], at: int, indent: int) -> tuple[list[Value], int]:
     items = []
-    while at < len(lines) and lines[at][0] == indent and lines[at][1].startswith("- "):
-        text = lines[at][1][2:].strip()
+    while at < len(lines) and lines[at].indent == indent and lines[at].text.startswith("- "):
+        text = lines[at].text[2:].strip()
         if _KEY.fullmatch(text) or text.startswith("- "):
             raise _Doubt
         items.append(_scalar(text))
         at += 1
-    if at < len(lines) and lines[at][0] > indent:
+    if at < len(lines) and lines[at].indent > indent:
         raise _Doubt
     return items, at
 
@@ -169,7 +233,8 @@ def _scalar(text: str) -> Value:
         return int(text)
     if _RELEASE.fullmatch(text):
         return text
-    if not _PLAIN.fullmatch(text) or ": " in text or " #" in text or text.endswith(":"):
+    plain = _PLAIN.fullmatch(text) or (_DIGITS_FIRST.fullmatch(text) and not _LETTERS_OF_NUMBERS.issuperset(text))
+    if not plain or ": " in text or " #" in text or text.endswith(":"):
         raise _Doubt
     if re.fullmatch(r"\.(?:inf|nan|\d.*)", text.lower()):
         raise _Doubt
@@ -185,7 +250,7 @@ def _quoted(text: str) -> str:
 
 def _flow(text: str) -> list[Value]:
     inner = text[1:-1]
-    if text[-1] != "]" or any(character in inner for character in "[]{}:#&*!|>%@`\"'?"):
+    if text[-1] != "]" or any(character in inner for character in "[]{}:#?\"'"):
         raise _Doubt
     return [_scalar(item.strip()) for item in inner.split(",")] if inner.strip() else []
 
