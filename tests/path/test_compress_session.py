@@ -152,8 +152,8 @@ def test_what_helps_nothing_is_not_tried_for_ever(home: Path) -> None:
         assert sum(isinstance(one, Condensed) for one in tried) == 2
         assert len(tried) < 10, "each try waits for growth"
         assert any("still fills the window" in warning for warning in session.warnings)
-        last = session.id
-    with Herma.open(home, flags=flags) as h, h.session(resume=last) as session:
+        stopped = session.id
+    with Herma.open(home, flags=flags) as h, h.session(resume=stopped) as session:
         talk(session, 5)
         assert session.last_compression is None
 

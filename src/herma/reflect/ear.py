@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from herma.curated.trust import Heard
 from herma.errors import UsageError
@@ -11,6 +11,16 @@ from herma.reflect.compress.summary import is_summary
 from herma.transcript.wire import text_of
 from herma.turn.watchers import Recalled
 from herma.types import Message, Origin
+
+
+class Found(Protocol):
+    """Something that was recalled for a turn, and whether others said it."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def outside(self) -> bool: ...
 
 
 class Ear:
@@ -31,7 +41,7 @@ class Ear:
             elif message.role == "tool" and self._asked.get(message.tool_call_id or "") != "memory":
                 self.heard.add(text, Origin.TOOL_OUTPUT)
 
-    def recalled(self, given: str, found: Sequence[Recalled]) -> str:
+    def recalled(self, given: str, found: Sequence[Found]) -> str:
         """What the caller and others recall for a turn, as one text; what is others' words is heard as such."""
         for text in [given, *(one.text for one in found if one.outside)]:
             if text:
