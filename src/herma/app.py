@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 
 from herma import config
 from herma.errors import HermaWarning, StoreError, UsageError
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from herma.ports import ChatModel, Embedder
     from herma.prompt.budget import Plan
     from herma.providers.roster import Providers
-    from herma.recall.search import Level, Searcher, Sort
+    from herma.recall.asked import SearchOptions
+    from herma.recall.rerank import Reranker
+    from herma.recall.search import Searcher
     from herma.session import Session
     from herma.skills import SkillLibrary
     from herma.store.sqlite.calls import SqliteCalls
@@ -50,6 +52,7 @@ class Herma:
         self._closed = False
         self._expired = False
         self._ground = Ground(settings, clock, self._check_alive, embedder)
+        self.reranker: Reranker | None = None  # a second opinion on the first hits of a search, if a program has one
 
     # ── the parts, each made when it is first used, so that no command loads what it does not need ──
 
@@ -120,7 +123,7 @@ class Herma:
     def _searcher(self) -> Searcher:
         from herma.wiring.search import searcher
 
-        return searcher(self._ground, self.transcripts, self.index)
+        return searcher(self._ground, self.transcripts, self.index, lambda: self.reranker)
 
     @part
     def _calls(self) -> SqliteCalls:
@@ -245,39 +248,14 @@ class Herma:
         put_together, room = restorer(self._ground, self.memory, self.episodes, lambda: self.skills)
         return put_together.restore(task, scope, room if budget_tokens is None else budget_tokens)
 
-    def search(
-        self,
-        text: str,
-        *,
-        limit: int = 10,
-        level: Level = "session",
-        scope: Scope | None = None,
-        current_session: str | None = None,
-        role: str | Sequence[str] | None = None,
-        source: str | Sequence[str] | None = None,
-        project: str | Sequence[str] | None = None,
-        since: str | float | None = None,
-        before: str | float | None = None,
-        sort: Sort = None,
-        include_archived: bool = False,
-        explain: bool = False,
-    ) -> SearchReport:
-        """Find what was said in any session. The report says how the text was read, what was left out, and why."""
-        return self._searcher.search(
-            text,
-            limit=limit,
-            level=level,
-            scope=scope,
-            current_session=current_session,
-            role=role,
-            source=source,
-            project=project,
-            since=since,
-            before=before,
-            sort=sort,
-            include_archived=include_archived,
-            explain=explain,
-        )
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> SearchReport:
+        """Find what was said in any session. The report says how the text was read, what was left out, and why.
+
+        Options are `limit` (10), `level` ("session": one hit for each conversation; "message": the best messages),
+        `mode` ("hybrid", "words", "vectors"), `role`, `source`, `project`, `since`, `before`, `sort` ("newest",
+        "oldest"), `scope`, `current_session`, `include_archived` and `explain`.
+        """
+        return self._searcher.search(text, **options)
 
     def expand(self, line: str, *, session: str | None = None) -> Expansion:
         """The original messages behind a line of a summary: the line as it stands, its numbers (`#12-18`) or, with the

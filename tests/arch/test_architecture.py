@@ -56,6 +56,7 @@ FORBIDDEN = {(keeper, adapter) for keeper in KEEPERS for adapter in ADAPTERS} | 
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common_utils", "misc", "manager", "stuff"}
 # The only places where any error at all may be caught and not raised again, each with its reason.
 MAY_CATCH_ALL = {
+    "herma.recall.rerank": "a program's own reranker: what it does wrong leaves the order as it was, and is told",
     "herma.cli.main": "the entry point: nothing may reach the user as a traceback",
     "herma.testing.provider_contract": "tries a provider: however it refuses nonsense is an answer",
     "herma.providers.guard": "guests: whatever they raise is counted and shown, and the session goes on",

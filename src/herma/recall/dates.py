@@ -32,6 +32,9 @@ _ISO = re.compile(r"(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2})(?:[T ](\d{1,2}):(\d{
 _RELATIVE = re.compile(r"(\d{1,4}) ?(h|d|w|m|y|mo|hours?|days?|weeks?|months?|years?)$")
 _WORD = re.compile(r"[\w'’]+(?:[-/]\w+)*")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|\.)?$")
+_CJK_DATE = re.compile(
+    r"(?:(\d{4}) ?[年년] ?)?(\d{1,2}) ?[月월](?:(?:份|分)? ?(\d{1,2}) ?[日号號일])?|(\d{4}) ?[年년](?![代間间])"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +246,10 @@ def _month_first(words: Words, place: int, now: float) -> Read:
 
 def _cjk_dates(text: str, now: float) -> Iterator[Span]:
     """Chinese, Japanese and Korean write no spaces: known words are looked for as they are."""
+    for found in _CJK_DATE.finditer(text):
+        span = _numbered(found, now)
+        if span:
+            yield Span(span.since, span.before, found[0], span.hard, found.span())
     for table in (DAYS_BACK_CJK, PERIODS_CJK):
         for name in table:
             start = text.find(name)
@@ -255,6 +262,16 @@ def _cjk_dates(text: str, now: float) -> Iterator[Span]:
                 span = _calendar_unit(unit, back, now)
             yield Span(span.since, span.before, name, span.hard, (start, start + len(name)), relative=True)
             return
+
+
+def _numbered(found: re.Match[str], now: float) -> Span | None:
+    """5月6日, 2026年5月, 2026年; a year that is not said is the last that had this day."""
+    if found[4]:
+        return _iso(found[4])
+    year, month, day = int(found[1] or 0) or None, int(found[2]), int(found[3] or 0)
+    if not 1 <= month <= 12 or day > 31 or (found[3] and not day) or (year is not None and not 1970 <= year < 3000):
+        return None
+    return _day_of(month, day, year, now) if day else _month_of(month, year, now)
 
 
 # ── arithmetic on the calendar ──
@@ -302,8 +319,11 @@ def _weekday(name: str, now: float) -> Span:
 
 
 def _month_by_name(name: str, year: int | None, now: float) -> Span:
+    return _month_of(MONTHS[name], year, now)
+
+
+def _month_of(month: int, year: int | None, now: float) -> Span:
     this_year, this_month, _, _ = _today(now)
-    month = MONTHS[name]
     if year is None:
         year = this_year if month <= this_month else this_year - 1
     return Span(_at(year, month), _at(year, month + 1))

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from herma.ports import Head, Terms, TextIndex, TranscriptReader
+from herma.ports.vectors import Near
 from herma.recall.dates import Span
+from herma.recall.fuse import HEARD, NEAREST, shares
+from herma.recall.manner import RECENT, asks_for_the_present, lasting
 from herma.recall.match import Unit, fold, holds
 from herma.recall.query import Query, Term
-from herma.recall.rank import PREFERRED_DATE, SPEAKER, Candidate
+from herma.recall.rank import NAMED_DATE, NAMED_PERIOD, SPEAKER, Candidate
 from herma.recall.rules import Filters, Sifted, sift
 from herma.recall.stem import stem
 from herma.types import SessionInfo
@@ -41,6 +44,9 @@ class Gathered:
     unindexed: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     matched: int = 0
+    near: dict[int, float] = field(default_factory=dict)
+    """How near in meaning the nearest are that may be shown; they need not have any of the words."""
+    cosines: dict[int, float] = field(default_factory=dict)
 
 
 def terms_of(query: Query) -> Terms:
@@ -95,6 +101,21 @@ class Gatherer:
         found.notes.extend(answer.notes)
         return found
 
+    def meet(self, found: Gathered, filters: Filters, near: Sequence[Near]) -> None:
+        """Take in what is near in meaning and may be shown. What may not is not counted: it is no match."""
+        heads = {head.id: head for head in self._reader.heads([one.message_id for one in near])}
+        self._know(found, heads.values())
+        kept: list[tuple[int, float]] = []
+        for one in near:
+            head = heads.get(one.message_id)
+            if head is not None and not filters.against(head, found.sessions.get(head.session_id)):
+                found.heads[head.id] = head
+                kept.append((head.id, one.score))
+                if len(kept) == NEAREST:
+                    break
+        found.cosines = dict(kept)
+        found.near = {id_: share * HEARD.get(found.heads[id_].role, 1.0) for id_, share in shares(kept).items()}
+
     def candidates(
         self, query: Query, filters: Filters, found: Gathered, looked_for: Sequence[Unit], limit: int
     ) -> list[Candidate]:
@@ -102,8 +123,11 @@ class Gatherer:
 
         A turn beside a match of one single thing is no evidence for it, so there none are read.
         """
-        chosen = _chosen(found, _depth(looked_for, limit))
-        made = self._read(found, [head.id for head in chosen])
+        chosen = dict.fromkeys(head.id for head in _chosen(found, _depth(looked_for, limit)))
+        chosen.update(dict.fromkeys(found.near))
+        made = self._read(found, list(chosen))
+        if query.all_of or query.none_of:
+            made = [one for one in made if one.id not in found.near or _selected(query, one.folded, looked_for)]
         if found.unindexed:
             made = [one for one in made if one.id not in found.unindexed or _selected(query, one.folded, looked_for)]
             found.matched += sum(one.id in found.unindexed for one in made)
@@ -111,7 +135,12 @@ class Gatherer:
             made += self._flanks(query, filters, found, made)
         soft = query.soft_dates
         for one in made:
-            one.bonus = _bonus(soft, found.heads[one.id])
+            one.bonus = _bonus(soft, found.heads[one.id], one.folded)
+        if made and asks_for_the_present(query.plain):
+            oldest = min(one.timestamp for one in made)
+            span = max(one.timestamp for one in made) - oldest
+            for one in made:
+                one.bonus += RECENT * (one.timestamp - oldest) / span if span else 0.0
         return made
 
     def _newest(self, found: Gathered, filters: Filters) -> None:
@@ -218,6 +247,11 @@ def _selected(query: Query, folded: str, looked_for: Sequence[Unit]) -> bool:
     return any(unit.part in folded and unit.find(folded, 1) for unit in looked_for)
 
 
-def _bonus(dates: Sequence[Span], head: Head) -> float:
-    dated = PREFERRED_DATE if any(span.covers(head.timestamp) for span in dates) else 0.0
-    return dated + SPEAKER.get(head.role, 0.0)
+def _bonus(dates: Sequence[Span], head: Head, folded: str) -> float:
+    """What speaks for a message besides its words: when, by whom and how it was said."""
+    dated = max((_dated(span) for span in dates if span.covers(head.timestamp)), default=0.0)
+    return dated + SPEAKER.get(head.role, 0.0) + (lasting(folded) if head.role == "user" else 0.0)
+
+
+def _dated(span: Span) -> float:
+    return NAMED_PERIOD if span.relative or span.since is None or span.before is None else NAMED_DATE

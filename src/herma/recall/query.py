@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from herma.recall.dates import Span, read_value, spoken_dates
+from herma.recall.frames import unframed
 from herma.recall.stopwords import CJK_FILLERS, NAMES, STOP_WORDS
 
 MOST_TERMS = 64
@@ -56,6 +57,8 @@ class Query:
     dates: tuple[Span, ...] = ()
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    plain: str = ""
+    """What was asked in plain language: without filters, operators and what must not occur."""
 
     @property
     def hard_dates(self) -> tuple[Span, ...]:
@@ -70,7 +73,7 @@ _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"') | {"’": "'",
 _TOKEN = re.compile(r'(?P<minus>-?)(?:(?P<name>[A-Za-z]+):)?"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+)|"')
 _FIELD = re.compile(r"(-?)([A-Za-z]+):(.+)$", re.DOTALL)
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\uff66-\uff9f\U00020000-\U0003ffff"
-_HAS_CJK = re.compile(f"[{_CJK}]")
+HAS_CJK = re.compile(f"[{_CJK}]")
 _FILLER = re.compile("|".join(map(re.escape, CJK_FILLERS)))
 _CJK_MARKS = re.compile("[，。、！？；：（）【】「」『』《》〈〉…]")
 _LEFT = "([{<)]}>'`,;:!?…¿¡*=|&~^。，、！？；：（）【】「」『』《》〈〉"
@@ -82,16 +85,25 @@ _ROLES = {
     **dict.fromkeys(("agent", "ai", "bot", "model"), "assistant"),
 }
 _TALK = """
-asked chat chats chatted conversation conversations debugged decided did discuss discussed discussion do doing fixed
-mention mentioned message messages said session sessions spoke talk talked talking told worked working
-besprochen gemacht gesagt gesprochen parlé dit hablamos dijo 聊了 聊 讨论 討論 说了 說了 我们 我們
+asked chat chats chatted conversation conversations discuss discussed discussion mention mentioned said spoke talk
+talked talking told besprochen gesagt gesprochen parlé dit hablamos dijo 聊了 聊 讨论 討論 说了 說了 我们 我們
 """
 _ABOUT_TALK = frozenset(_TALK.split())
-"""Words that make a date in the same sentence mean the time of the conversation, not of something told in it."""
+"""Words that make a date in the same sentence mean the time of the conversation, not of something told in it.
+
+Not "did": "what did I paint last year" was mostly told at another time than it happened.
+"""
+_DOING = "debugged decided did do doing fixed message messages session sessions work worked working gemacht"
+_ABOUT_DOING = frozenset(_DOING.split())
+"""Words that say as little about what is sought, where nothing else is said but when."""
 
 
 _LISTS = {"role": "roles", "source": "sources", "project": "projects", "session": "sessions"}
 _DATES = {"since": "since", "after": "since", "before": "before", "until": "before", "on": "on", "date": "on"}
+_IDLE_CJK = re.compile(
+    "我们|我們|我|你|您|在|和|跟|与|與|都|又|还|還|聊|谈|談|讨论|討論|说|說|提到|分享|了|过|過|的|什么|什麼|甚麼|哪些|话题|話題"
+    "|内容|內容|事情|那天|这天|這天|当天|當天|很多|一些|些|呢|吗|嗎|吧|话した|話した|した|しました|について|何を|何|か|を|に|は|の"
+)
 _TALK_CJK = re.compile("聊|讨论|討論|说了|說了")
 
 
@@ -151,7 +163,7 @@ def _bare(reading: _Reading, token: str, now: float) -> None:
         return
     minus = len(token) > 2 and token[0] == "-" and token[1].isalnum()  # not -v, not --verbose
     body = token[1:] if minus else token
-    prefix = body.rstrip(_RIGHT.replace("*", "")).endswith("*") and not _HAS_CJK.search(body)
+    prefix = body.rstrip(_RIGHT.replace("*", "")).endswith("*") and not HAS_CJK.search(body)
     word = strip(body)
     if not word:
         return
@@ -213,7 +225,10 @@ def _finish(text: str, reading: _Reading, now: float) -> Query:
     plain = " ".join(reading.plain)
     spoken, spent = _spoken(plain, now, filtered=bool(reading.dates))
     ignored: list[str] = []
-    groups = [_content(group, spent, ignored) for group in reading.groups]
+    groups = [_content(group, spent | _framing(plain), ignored) for group in reading.groups]
+    if not any(groups):  # there is nothing but a frame
+        ignored = []
+        groups = [_content(group, spent, ignored) for group in reading.groups]
     if not any(groups) and not spoken:
         groups, ignored = [[term for group in reading.groups for term in _split_cjk(group)]], []
     if not any(groups) and not any((spoken, reading.none_of, reading.dates, *reading.lists.values())):
@@ -230,6 +245,7 @@ def _finish(text: str, reading: _Reading, now: float) -> Query:
         dates=(*reading.dates, *spoken),
         ignored=tuple(dict.fromkeys(ignored)),
         notes=tuple(reading.notes),
+        plain=" ".join([plain, *(term.text for group in reading.groups for term in group if term.kind == "phrase")]),
         **{_LISTS[name]: tuple(dict.fromkeys(values)) for name, values in reading.lists.items()},
     )
 
@@ -257,18 +273,35 @@ def _spoken(plain: str, now: float, *, filtered: bool) -> tuple[list[Span], set[
     for span in sorted(found, key=lambda span: span.at, reverse=True):
         rest = rest[: span.at[0]] + " " + rest[span.at[1] :]
     left = [strip(word).casefold() for word in rest.split()]
-    alone = all(not word or word in STOP_WORDS or word in _ABOUT_TALK for word in left)
+    alone = all(word in STOP_WORDS or word in _ABOUT_TALK or word in _ABOUT_DOING or _is_idle(word) for word in left)
     about_talk = any(word in _ABOUT_TALK for word in left) or bool(_TALK_CJK.search(rest))
     spent = {strip(word).casefold() for span in found if span.relative for word in span.words.split()}
     hard = len(found) == 1 and (alone or (about_talk and found[0].relative))
     if hard:  # the sentence is about when we talked: neither the date nor the talking is its subject
         spent |= _ABOUT_TALK | {span.words for span in found}
+    if hard and alone:
+        named = {strip(word).casefold() for span in found for word in span.words.split()}
+        spent |= _ABOUT_DOING | named | {word for word in left if word}
     return [replace(span, hard=hard) for span in found], spent
+
+
+def _is_idle(word: str) -> bool:
+    """Whether nothing is left of a word but talk about talking: "我们聊了哪些话题"."""
+    return not _IDLE_CJK.sub("", word)
+
+
+def _framing(plain: str) -> set[str]:
+    """Words that occur only in what frames the question."""
+    rest = unframed(plain)
+    if rest == plain:
+        return set()
+    kept = {strip(word).casefold() for word in rest.split()}
+    return {word for word in (strip(word).casefold() for word in plain.split()) if word not in kept}
 
 
 def _content(group: Iterable[Term], spent: set[str], ignored: list[str]) -> list[Term]:
     """The terms that say something: neither fillers nor parts of a date that was read."""
-    terms = _split_cjk(group, [word for word in spent if _HAS_CJK.search(word)])
+    terms = _split_cjk(group, [word for word in spent if HAS_CJK.search(word)])
     shouting = not any(letter.islower() for term in terms for letter in term.text)
     kept = []
     for place, term in enumerate(terms):
@@ -292,7 +325,7 @@ def _split_cjk(group: Iterable[Term], spent: Iterable[str] = ()) -> list[Term]:
     terms: list[Term] = []
     cut = re.compile("|".join(map(re.escape, sorted(spent, key=len, reverse=True))) or "(?!)")
     for term in group:
-        if term.kind != "word" or not _HAS_CJK.search(term.text):
+        if term.kind != "word" or not HAS_CJK.search(term.text):
             terms.append(term)
             continue
         text = cut.sub(" ", term.text)

@@ -46,6 +46,12 @@ class Filters:
     live: frozenset[str] = frozenset()
     include_archived: bool = False
 
+    @property
+    def narrow(self) -> bool:
+        """Whether much of what matches may be left out."""
+        chosen = self.roles or self.sources or self.projects or self.sessions or self.dates
+        return bool(chosen or self.scope or self.current)
+
     def against(self, head: Head, session: SessionInfo | None) -> str:
         """The first rule that keeps a message out, or nothing."""
         return self._withheld(head, session) or self._unwanted(head, session)

@@ -7,29 +7,26 @@ text and the turns around it → group by conversation → mark what matched. Wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
 
-from herma.errors import UsageError
 from herma.ports import Head, TextIndex, TranscriptReader
-from herma.recall.dates import Span, read_value
-from herma.recall.gather import INDEXES, SCANS, Gathered, Gatherer
-from herma.recall.match import Place, Unit, fold, units
+from herma.ports.vectors import VectorIndex
+from herma.recall.arrange import Arranged, arrange
+from herma.recall.asked import MOST_HITS, Level, Mode, Sort, Wanted, check, edges, several, unread
+from herma.recall.fuse import by_cosine, fuse, stands_out
+from herma.recall.gather import INDEXES, Gathered, Gatherer
+from herma.recall.match import Unit, fold, units
+from herma.recall.meaning import Asker, Meaning
+from herma.recall.present import hit, searched, why
 from herma.recall.query import Query, describe, parse
 from herma.recall.rank import Candidate, rank
-from herma.recall.rules import DEMOTED_SOURCES, Filters, live_sessions
+from herma.recall.rerank import Reranker
+from herma.recall.rules import Filters, live_sessions
 from herma.recall.snippet import matches, snippet
 from herma.recall.wider import explanation, wider
 from herma.recall.window import Context, in_context
 from herma.types import Dropped, Hit, Scope, SearchReport, SessionInfo
-
-Level = Literal["session", "message"]
-Sort = Literal["newest", "oldest"] | None
-MOST_HITS = 200
-"""More than anybody reads."""
-_FAR = 200_000_000_000
-"""Seconds from 1970 that still have a date (the year 8307); neither infinity nor what is no number is below it."""
 
 
 @dataclass(slots=True)
@@ -55,6 +52,10 @@ class Searcher:
         members: Callable[[str], Sequence[SessionInfo]],
         clock: Callable[[], float] = time.time,
         alive: Callable[[], None] = lambda: None,
+        vectors: VectorIndex | None = None,
+        mode: Mode = "hybrid",
+        wait: float = 1.0,
+        reranker: Callable[[], Reranker | None] = lambda: None,
     ) -> None:
         self._reader = reader
         self._index = index
@@ -62,6 +63,10 @@ class Searcher:
         self._clock = clock
         self._alive = alive
         self._gatherer = Gatherer(reader, index)
+        self._asker = Asker(vectors, deadline=wait) if vectors is not None else None
+        self._mode = mode
+        self._wait = wait
+        self._reranker = reranker
         self._looked_for: tuple[str, Sequence[Unit]] = ("", ())
 
     def search(
@@ -80,41 +85,47 @@ class Searcher:
         sort: Sort = None,
         include_archived: bool = False,
         explain: bool = False,
+        mode: Mode | None = None,
     ) -> SearchReport:
         """Find what was said. Any text is a query; the report says how it was read and what was left out.
 
-        Without `scope` everything in the home is searched; with it, what belongs to the same user.
+        Without `scope` everything in the home is searched; with it, what belongs to the same user. `mode` is by words,
+        by vectors or by both; without an embedder, and where vectors say nothing, it is by words.
         """
         self._alive()
-        _check(text, limit, level, sort)
+        mode = mode or self._mode
+        check(text, limit, level, sort, mode)
         began = time.perf_counter()
         query = parse(text, self._clock())
         query = replace(
             query,
-            roles=(*query.roles, *_several(role)),
-            sources=(*query.sources, *_several(source)),
-            projects=(*query.projects, *_several(project)),
-            dates=(*query.dates, *_edges(since, before, self._clock())),
-            notes=(*query.notes, *_unread(since, before, self._clock())),
+            roles=(*query.roles, *several(role)),
+            sources=(*query.sources, *several(source)),
+            projects=(*query.projects, *several(project)),
+            dates=(*query.dates, *edges(since, before, self._clock())),
+            notes=(*query.notes, *unread(since, before, self._clock())),
         )
         filters = self._filters(query, scope, current_session, include_archived)
-        wanted = _Wanted(max(1, min(limit, MOST_HITS)), level, sort, explain)
+        wanted = Wanted(max(1, min(limit, MOST_HITS)), level, sort, explain, mode)
         sessions = self._reader.size()
-        lag, answer = 0, _Answer()
+        lag, answer, meaning = 0, _Answer(), Meaning()
         if sessions:
             lag = self._index.catch_up(INDEXES)
-            answer = self._answer(query, filters, wanted, lag)
-        if not answer.hits:
-            answer = self._try_wider(query, filters, wanted, answer, lag, sessions)
+            meaning = self._asker.ask(query, filters) if self._asker and mode != "words" else meaning
+            answer = self._answer(query, filters, wanted, lag, meaning)
+        if not answer.hits or not (answer.matched or mode == "vectors"):
+            answer = self._try_wider(query, filters, wanted, answer, lag, sessions, meaning)
         return SearchReport(
             query=text,
             hits=answer.hits,
             understood=describe(query),
-            searched=_searched(sessions, lag),
+            searched=searched(sessions, lag),
             sessions=sessions,
             dropped=answer.dropped,
-            notes=tuple(dict.fromkeys((*query.notes, *answer.notes))),
+            notes=tuple(dict.fromkeys((*query.notes, *answer.notes, *meaning.notes))),
             lag=lag,
+            mode="words" if not meaning.near else mode,
+            embedding_ms=meaning.took_ms,
             took_ms=round((time.perf_counter() - began) * 1000, 2),
             widened=answer.widened,
         )
@@ -131,28 +142,41 @@ class Searcher:
 
     # ── one pass ──
 
-    def _answer(self, query: Query, filters: Filters, wanted: _Wanted, lag: int) -> _Answer:
+    def _answer(self, query: Query, filters: Filters, wanted: Wanted, lag: int, meaning: Meaning) -> _Answer:
         looked_for = units(query)
         self._looked_for = (query.text, looked_for)
-        found = self._gatherer.gather(query, filters, looked_for, wanted.limit, lag)
+        if wanted.mode == "vectors" and meaning.near:
+            found = Gathered()
+        else:
+            found = self._gatherer.gather(query, filters, looked_for, wanted.limit, lag)
+        if meaning.near:
+            self._gatherer.meet(found, filters, meaning.near)
         answer = _Answer(dropped=found.sifted.report(), notes=list(found.notes), matched=found.matched)
-        ranked = self._ranked(query, filters, found, looked_for, wanted.limit)
-        if wanted.sort:
-            ranked = sorted(ranked, key=lambda one: (one.timestamp, one.id), reverse=wanted.sort == "newest")
-        chosen = _one_each(ranked) if wanted.level == "session" else ranked
-        chosen = _demoted(chosen, found)[: wanted.limit]
-        answer.hits = self._hits(query, chosen, found, looked_for, wanted)
+        ranked = self._ranked(query, filters, found, looked_for, wanted, meaning)
+        arranged = arrange(ranked, query, wanted, found, self._reranker(), self._wait)
+        answer.notes += arranged.notes
+        answer.hits = self._hits(query, arranged, found, looked_for, wanted)
         if wanted.level == "session" and len(answer.hits) < wanted.limit:
             answer.hits = self._titled(query, filters, answer.hits, looked_for, wanted)
         return answer
 
     def _ranked(
-        self, query: Query, filters: Filters, found: Gathered, looked_for: Sequence[Unit], limit: int
+        self,
+        query: Query,
+        filters: Filters,
+        found: Gathered,
+        looked_for: Sequence[Unit],
+        wanted: Wanted,
+        meaning: Meaning,
     ) -> list[Candidate]:
-        candidates = self._gatherer.candidates(query, filters, found, looked_for, limit)
-        ranked = rank(candidates, looked_for)
+        candidates = self._gatherer.candidates(query, filters, found, looked_for, wanted.limit)
+        if wanted.mode == "vectors" and found.near:
+            return by_cosine(candidates, found.cosines)
+        ranked = fuse(rank(candidates, looked_for), found.near, meaning.trust)
         if not query.any_of:
             return ranked
+        if not found.matched and not stands_out(found.cosines.values()):
+            return []
         shown = [one for one in ranked if one.score > 0 and one.shown]
         honest = [one for one in shown if not one.found or _has_any(one, looked_for)]
         if len(honest) < len(shown) and all(term.kind != "prefix" for term in query.any_of):
@@ -163,23 +187,28 @@ class Searcher:
         return honest
 
     def _hits(
-        self, query: Query, chosen: Sequence[Candidate], found: Gathered, looked_for: Sequence[Unit], wanted: _Wanted
+        self, query: Query, arranged: Arranged, found: Gathered, looked_for: Sequence[Unit], wanted: Wanted
     ) -> tuple[Hit, ...]:
-        cut = [one.id for one in chosen if one.cut]
+        cut = [one.id for one in arranged.chosen if one.cut]
         whole = self._reader.texts(cut, 1_000_000) if cut else {}
         hits = []
-        for one in chosen:
+        for one in arranged.chosen:
             head = found.heads[one.id]
             session = found.sessions[head.session_id]
             text = whole.get(one.id, one.text)
             folded = fold(text) if one.cut else one.folded
             places = matches(folded, looked_for)
-            why = _why(one, folded, places, query, explain=wanted.explain)
-            hits.append(_hit(head, session, snippet(text, places), one.score, why))
+            cosine = found.cosines.get(one.id)
+            reasons = why(one, folded, places, query, cosine=cosine, explain=wanted.explain)
+            newer = arranged.outdated.get(one.id)
+            if newer is not None:
+                reasons += (f"is possibly outdated: message {newer} says otherwise, later",)
+            shown = hit(head, session, snippet(text, places), one.score, reasons)
+            hits.append(replace(shown, outdated_by=newer) if newer is not None else shown)
         return tuple(hits)
 
     def _titled(
-        self, query: Query, filters: Filters, hits: tuple[Hit, ...], looked_for: Sequence[Unit], wanted: _Wanted
+        self, query: Query, filters: Filters, hits: tuple[Hit, ...], looked_for: Sequence[Unit], wanted: Wanted
     ) -> tuple[Hit, ...]:
         """Conversations whose title has all the words come first, found by their words or not."""
         words = [term.text for term in query.any_of if term.kind != "prefix"]
@@ -188,35 +217,45 @@ class Searcher:
         named: list[Hit] = []
         for session, first in self._reader.titled(words, wanted.limit):
             head = Head(first or 0, session.id, "session_title", session.last_active)
-            if filters.against(head, session) or any(hit.conversation == session.conversation for hit in named):
+            if filters.against(head, session) or any(one.conversation == session.conversation for one in named):
                 continue
             title = session.title or ""
             line = snippet(title, matches(fold(title), looked_for))
-            named.append(_hit(head, session, line, 1.0, ("the title has all the words",)))
-        known = {hit.conversation for hit in named}
-        rest = [hit for hit in hits if hit.conversation not in known]
-        by_conversation = {hit.conversation: hit for hit in hits}
+            named.append(hit(head, session, line, 1.0, ("the title has all the words",)))
+        known = {one.conversation for one in named}
+        rest = [one for one in hits if one.conversation not in known]
+        by_conversation = {one.conversation: one for one in hits}
         first_ones = [
-            replace(by_conversation[hit.conversation], why=(*by_conversation[hit.conversation].why, *hit.why))
-            if hit.conversation in by_conversation
-            else hit
-            for hit in named
+            replace(by_conversation[one.conversation], why=(*by_conversation[one.conversation].why, *one.why))
+            if one.conversation in by_conversation
+            else one
+            for one in named
         ]
         return tuple((first_ones + rest)[: wanted.limit])
 
     # ── when nothing was found ──
 
     def _try_wider(
-        self, query: Query, filters: Filters, wanted: _Wanted, empty: _Answer, lag: int, sessions: int
+        self,
+        query: Query,
+        filters: Filters,
+        wanted: Wanted,
+        empty: _Answer,
+        lag: int,
+        sessions: int,
+        meaning: Meaning,
     ) -> _Answer:
+        """`empty` has no hits, or only such as are near in meaning: those stay when words alike find nothing."""
         empty.notes.append(explanation(query, empty.dropped, empty.matched, sessions))
         if not sessions:
             return empty
+        if empty.hits:
+            empty.notes.append("These are near in meaning.")
         if query.any_of and not empty.matched:
             self._index.suspect()
         for attempt in wider(query, filters, empty.dropped, self._index.vocabulary):
-            answer = self._answer(attempt.query, attempt.filters, wanted, lag)
-            if answer.hits:
+            answer = self._answer(attempt.query, attempt.filters, wanted, lag, meaning)
+            if answer.matched and answer.hits:
                 answer.dropped, answer.widened = empty.dropped, True
                 answer.notes = [*empty.notes, attempt.note, *answer.notes]
                 return answer
@@ -242,111 +281,5 @@ class Searcher:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    limit: int
-    level: Level
-    sort: Sort
-    explain: bool
-
-
-def _searched(sessions: int, lag: int) -> str:
-    if not sessions:
-        return "Nothing is stored yet."
-    where = f"All messages and titles of {sessions:,} session{'s' if sessions != 1 else ''}"
-    if lag:
-        where += f", except that of the newest {lag:,} messages only the last {SCANS:,} were read"
-    return where + "."
-
-
-def _one_each(ranked: Iterable[Candidate]) -> list[Candidate]:
-    """The best of each conversation."""
-    best: dict[str, Candidate] = {}
-    for one in ranked:
-        best.setdefault(one.group, one)
-    return list(best.values())
-
-
-def _demoted(ranked: Sequence[Candidate], found: Gathered) -> list[Candidate]:
-    """The same order, with what runs by itself after everything else."""
-    return sorted(ranked, key=lambda one: _source(one, found) in DEMOTED_SOURCES)
-
-
-def _source(one: Candidate, found: Gathered) -> str:
-    return found.sessions[found.heads[one.id].session_id].source
-
-
 def _has_any(one: Candidate, looked_for: Sequence[Unit]) -> bool:
     return one.cut or bool(one.weights) or any(unit.part in one.folded for unit in looked_for)
-
-
-def _why(
-    one: Candidate, folded: str, places: Sequence[tuple[Place, str]], query: Query, *, explain: bool
-) -> tuple[str, ...]:
-    words = list(dict.fromkeys(folded[start:end] for (start, end), _ in places))
-    why = ["passes the filters"]
-    if query.any_of:
-        why = [f"has {', '.join(words[:8])}" if words else "stands next to a match"]
-    if any(span.covers(one.timestamp) for span in query.soft_dates):
-        why.append("is from the time that was named")
-    if explain:
-        why.append(
-            f"index {one.found:.2f}, beside {one.beside:.2f}, conversation {one.around:.2f}, bonus {one.bonus:.2f}"
-        )
-    return tuple(why)
-
-
-def _hit(head: Head, session: SessionInfo, line: str, score: float, why: tuple[str, ...]) -> Hit:
-    return Hit(
-        session_id=head.session_id,
-        message_id=head.id,
-        role=head.role,
-        snippet=line,
-        score=round(score, 4),
-        timestamp=head.timestamp,
-        conversation=session.conversation,
-        session=session,
-        why=why,
-    )
-
-
-def _several(value: str | Sequence[str] | None) -> tuple[str, ...]:
-    given = value.split(",") if isinstance(value, str) else value or ()
-    return tuple(item.strip() for item in given if item.strip())
-
-
-def _edges(since: str | float | None, before: str | float | None, now: float) -> list[Span]:
-    """Keyword arguments: seconds, or a date as in a query. What cannot be read is no filter."""
-    spans = []
-    if (at := _moment(since, now)) is not None:
-        spans.append(Span(at, None, f"since:{since}"))
-    if (at := _moment(before, now)) is not None:
-        spans.append(Span(None, at, f"before:{before}"))
-    return spans
-
-
-def _unread(since: str | float | None, before: str | float | None, now: float) -> list[str]:
-    return [
-        f"{value!r} is no date I can read (2026-03-05, 7d, yesterday); it was not used."
-        for value in (since, before)
-        if value not in (None, "") and _moment(value, now) is None
-    ]
-
-
-def _moment(value: str | float | None, now: float) -> float | None:
-    if isinstance(value, str):
-        span = read_value(value, now)
-        return span.since if span else None
-    return value if value is None or abs(value) < _FAR else None
-
-
-def _check(text: object, limit: object, level: str, sort: str | None) -> None:
-    """A slip of the caller's is said, instead of being taken for something else."""
-    if not isinstance(text, str):
-        raise UsageError(f"A query is text, not {type(text).__name__}.", hint='For example: search("login bug").')
-    if not isinstance(limit, int):
-        raise UsageError(f"The limit is a whole number, not {limit!r}.", hint="For example: limit=3.")
-    if level not in get_args(Level):
-        raise UsageError(f"{level!r} is no level.", hint=f"There are {', '.join(get_args(Level))}.")
-    if sort not in (None, "newest", "oldest"):
-        raise UsageError(f"{sort!r} is no order.", hint="There are newest and oldest; by relevance without it.")

@@ -45,6 +45,9 @@ _CONTENT_ELSEWHERE = {"den", "era", "hat", "pour", "son", "ton"}
 STOP_WORDS = frozenset(f"{_ENGLISH} {_GERMAN} {_FRENCH} {_SPANISH}".split()) - _CONTENT_ELSEWHERE
 """Without the words of one language that are content in another: a word too many does less harm than one too few."""
 
+NOT_ENGLISH = STOP_WORDS - frozenset(_ENGLISH.split()) - {"die", "es", "en", "la", "no", "me", "de", "son"}
+"""Words that nobody uses in an English question."""
+
 NAMES = frozenset(("Go", "May", "Will", "Mark", "Back"))
 """Capitalised inside a sentence these are names, although `go`, `may` and `will` say nothing."""
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herma.prompt.fence import neutralize
+from herma.recall.asked import Sort
 from herma.recall.match import Unit
 from herma.recall.rules import HIDDEN_SOURCES, live_sessions
-from herma.recall.search import Searcher, Sort
+from herma.recall.search import Searcher
 from herma.recall.window import BRIEF, FULL, WINDOW, Context, View, around, fit, lines
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, unknown, when
@@ -278,6 +279,8 @@ def _result(hit: Hit, found: Context, looked_for: Sequence[Unit], each: int, tot
         result["parent_session_id"] = session.conversation
     if view.shortened:
         result["expand"] = call(hit.session_id, hit.message_id)
+    if hit.outdated_by is not None:
+        result["possibly_outdated_by"] = hit.outdated_by
     if explain:
         result |= {"why": list(hit.why), "score": hit.score}
     return result

@@ -20,6 +20,8 @@ class Hit:
     conversation: str
     session: SessionInfo | None = None
     why: tuple[str, ...] = ()
+    outdated_by: int | None = None
+    """The message that says otherwise, later: this one is possibly outdated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +47,9 @@ class SearchReport:
     notes: tuple[str, ...] = ()
     lag: int = 0
     took_ms: float = 0.0
+    mode: str = "words"
+    """How it was searched: hybrid, words or vectors; words too where there was nothing to compare by meaning."""
+    embedding_ms: float = 0.0
+    """As much of the time as the question took to be embedded."""
     widened: bool = False
     """Whether nothing was found as asked, and the hits are those of a wider search."""

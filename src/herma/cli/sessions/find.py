@@ -12,6 +12,7 @@ from herma.cli import output
 from herma.cli.frame import HermaCommand
 from herma.cli.sessions.desk import Desk, sessions, with_sessions
 from herma.cli.sessions.wording import Json, count, iso, name_of, session_json, when
+from herma.recall.asked import Mode
 from herma.types import Dropped, Hit, SearchReport
 
 _DASHED = "\ue000"
@@ -81,6 +82,11 @@ def _read_time(_: click.Context, parameter: click.Parameter, value: str | None) 
 @click.option("--before", metavar="TIME", callback=_read_time, help="Until then.")
 @click.option("--sort", type=click.Choice(("newest", "oldest")), help="By time instead of by relevance.")
 @click.option("--all", "everything", is_flag=True, help="Archived conversations too.")
+@click.option(
+    "--mode",
+    type=click.Choice(("hybrid", "words", "vectors")),
+    help="By words and by meaning, or by one of them; the default is search.mode.",
+)
 @click.option("--explain", is_flag=True, help="Say why each hit is there.")
 @with_sessions
 def search(
@@ -95,6 +101,7 @@ def search(
     before: str | None,
     sort: str | None,
     everything: bool,
+    mode: Mode | None,
     explain: bool,
 ) -> None:
     """Find what was said in past sessions, in any language. Exit code 1 when nothing is found as asked.
@@ -121,6 +128,7 @@ def search(
         sort="newest" if sort == "newest" else "oldest" if sort == "oldest" else None,
         include_archived=everything,
         explain=explain,
+        mode=mode,
     )
     if desk.context.json:
         desk.context.print_json(_as_json(report))
@@ -162,6 +170,8 @@ def _write_hit(desk: Desk, number: int, hit: Hit, *, explain: bool) -> None:
     sys.stdout.write(f"{title}\n   {facts}\n")
     snippet = output.visible(hit.snippet).replace("\n", " ")
     sys.stdout.write(f"   {_highlighted(snippet)}\n")
+    if hit.outdated_by is not None:
+        desk.context.line(f"   possibly outdated: message {hit.outdated_by} says otherwise, later")
     if explain:
         desk.context.line(f"   why: {'; '.join(hit.why)}; score {hit.score:g}")
     place = ["--around", str(hit.message_id)] if hit.message_id else []
@@ -223,6 +233,7 @@ def _as_json(report: SearchReport) -> Json:
                 "snippet": hit.snippet,
                 "score": hit.score,
                 "why": list(hit.why),
+                "outdated_by": hit.outdated_by,
                 "conversation": hit.conversation,
                 "session": session_json(hit.session) if hit.session else None,
             }
@@ -231,5 +242,7 @@ def _as_json(report: SearchReport) -> Json:
         "dropped": [{"rule": one.rule, "count": one.count, "remedy": _remedy(one)} for one in report.dropped],
         "notes": _notes(report),
         "lag": report.lag,
+        "mode": report.mode,
+        "embedding_ms": report.embedding_ms,
         "took_ms": report.took_ms,
     }

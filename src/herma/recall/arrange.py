@@ -1,0 +1,91 @@
+"""From a ranking to what is shown: a second opinion, the later of two claims first, no crowd, one of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from herma.recall.asked import Wanted
+from herma.recall.fuse import spread_out
+from herma.recall.gather import Gathered
+from herma.recall.outdated import Spoken, asks_for_the_past, latest_first, outdated
+from herma.recall.query import Query
+from herma.recall.rank import Candidate
+from herma.recall.rerank import RERANKED, Reranker, opinion
+from herma.recall.rules import DEMOTED_SOURCES
+
+LEAST_POOL = 20
+"""Of so many, later claims are looked for, and twice as many as are wanted."""
+
+
+@dataclass(slots=True)
+class Arranged:
+    """What is shown, best first. `outdated`: messages that another one, later, says otherwise than."""
+
+    chosen: list[Candidate]
+    outdated: dict[int, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def arrange(
+    ranked: Sequence[Candidate],
+    query: Query,
+    wanted: Wanted,
+    found: Gathered,
+    reranker: Reranker | None = None,
+    deadline: float = 1.0,
+) -> Arranged:
+    result = Arranged(list(ranked))
+    if query.any_of and not wanted.sort:
+        if reranker is not None:
+            _rerank(result, query, reranker, deadline)
+        elif wanted.level == "message" and wanted.mode != "vectors":
+            result.chosen = spread_out(result.chosen, wanted.limit)
+        _latest_first(result, query, wanted, found)
+    elif wanted.sort:
+        newest = wanted.sort == "newest"
+        result.chosen = sorted(result.chosen, key=lambda one: (one.timestamp, one.id), reverse=newest)
+    if wanted.level == "session":
+        result.chosen = _one_each(result.chosen)
+    result.chosen = _demoted(result.chosen, found)[: wanted.limit]
+    return result
+
+
+def _rerank(result: Arranged, query: Query, reranker: Reranker, deadline: float) -> None:
+    first = result.chosen[:RERANKED]
+    said = opinion(reranker, query.plain or query.text, [one.text for one in first], deadline)
+    if said.note:
+        result.notes.append(said.note)
+    else:
+        result.chosen[:RERANKED] = [first[at] for at in said.order]
+
+
+def _latest_first(result: Arranged, query: Query, wanted: Wanted, found: Gathered) -> None:
+    pool = result.chosen[: max(LEAST_POOL, 2 * wanted.limit)]
+    spoken = [
+        Spoken(one.id, one.folded, one.timestamp, found.sessions[found.heads[one.id].session_id].scope.user)
+        for one in pool
+        if found.heads[one.id].role == "user"
+    ]
+    result.outdated = outdated(spoken)
+    if result.outdated and not asks_for_the_past(query.text):
+        by_id = {one.id: one for one in pool}
+        order = latest_first([one.id for one in pool], result.outdated)
+        result.chosen[: len(pool)] = [by_id[id_] for id_ in order]
+
+
+def _one_each(ranked: Iterable[Candidate]) -> list[Candidate]:
+    """The best of each conversation."""
+    best: dict[str, Candidate] = {}
+    for one in ranked:
+        best.setdefault(one.group, one)
+    return list(best.values())
+
+
+def _demoted(ranked: Sequence[Candidate], found: Gathered) -> list[Candidate]:
+    """The same order, with what runs by itself after everything else."""
+    return sorted(ranked, key=lambda one: _source(one, found) in DEMOTED_SOURCES)
+
+
+def _source(one: Candidate, found: Gathered) -> str:
+    return found.sessions[found.heads[one.id].session_id].source

@@ -1,0 +1,95 @@
+"""Which of two messages is possibly outdated: said only where the later one plainly says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.recall.match import fold
+from herma.recall.outdated import Spoken, asks_for_the_past, claims, latest_first, outdated
+
+
+def said(*texts: str) -> list[Spoken]:
+    return [Spoken(number, fold(text), float(number)) for number, text in enumerate(texts, 1)]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("My bank is Sparkasse.", "My bank is now Revolut."),
+        ("The deadline is Friday.", "We moved the deadline from Friday to Monday because of the audit."),
+        ("Our budget is 400 euros.", "The budget was raised to 600 euros."),
+        ("I live in Porto.", "I moved to Lyon in spring."),
+        ("My time zone is Europe/Berlin.", "My time zone is Asia/Tokyo."),
+        ("My dentist was Dr Brandt.", "My new dentist is Dr Okafor."),
+        ("我原本的整理地點想先定在三樓，因為比較安心。", "我後來把整理地點改成系館討論室，舊做法先暫停。"),
+        ("我的生日聚会地点是公园", "我把生日聚会地点改成餐厅了"),
+        ("私の練習場所は公園です。", "練習場所を公園から体育館に変更しました。"),
+        ("제 사무실은 부산입니다", "사무실을 서울로 옮겼어요"),
+    ],
+)
+def test_a_later_claim_about_the_same_thing_makes_the_earlier_one_outdated(earlier: str, later: str) -> None:
+    assert outdated(said(earlier, later)) == {1: 2}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("My bank is Sparkasse.", "My bike is now Revolut red."),
+        ("My bank is Sparkasse.", "Is my bank now Revolut?"),
+        ("My bank is Sparkasse.", "Maybe my bank is now Revolut."),
+        ("My bank is Sparkasse.", "My bank is now Sparkasse Bremen."),
+        ("My favourite soup is leek.", "My favourite soup is pumpkin."),
+        ("The kettle is blue.", "We painted the door green."),
+        ("Ana: My bank is Sparkasse.", "Bo: My bank is now Revolut."),
+        ("我們打算把地點改成三樓", "我的地點是二樓"),
+    ],
+)
+def test_what_is_not_plainly_otherwise_is_left_alone(earlier: str, later: str) -> None:
+    assert outdated(said(earlier, later)) == {}
+
+
+def test_the_earlier_of_two_changes_is_outdated_by_the_later() -> None:
+    found = outdated(said("My bank is A1.", "My bank is now B2.", "My bank is now C3."))
+    assert found == {1: 3, 2: 3}
+
+
+def test_another_persons_word_does_not_count() -> None:
+    one, two = said("My bank is Sparkasse.", "My bank is now Revolut.")
+    assert outdated([one, Spoken(two.id, two.text, two.at, who="somebody else")]) == {}
+
+
+def test_the_later_comes_before_what_it_makes_outdated() -> None:
+    assert latest_first([5, 1, 7, 2], {1: 2}) == [5, 2, 1, 7]
+    assert latest_first([2, 1], {1: 2}) == [2, 1]
+    assert latest_first([1, 3], {1: 2}) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "asked", ["where did I originally keep it", "一開始的地點是什麼", "how has the deadline changed"]
+)
+def test_the_past_may_be_asked_for(asked: str) -> None:
+    assert asks_for_the_past(asked)
+
+
+def test_the_present_is_not_the_past() -> None:
+    assert not asks_for_the_past("what is my bank")
+    assert not asks_for_the_past("目前的地點是什麼")
+
+
+@given(st.text(max_size=400))
+def test_any_text_claims_something_or_nothing(text: str) -> None:
+    for claim in claims(fold(text)):
+        assert claim.thing
+        assert claim.value
+
+
+@given(st.lists(st.integers(0, 9), unique=True), st.dictionaries(st.integers(0, 9), st.integers(0, 9)))
+def test_arranging_loses_nobody(order: list[int], by: dict[int, int]) -> None:
+    assert sorted(latest_first(order, by)) == sorted(order)
+
+
+@pytest.mark.parametrize("piece", ["the the ", "my a b c d e ", "我把", "改", "を", "is now ", "moved the x from "])
+def test_long_texts_come_to_an_end(piece: str) -> None:
+    assert isinstance(claims(fold(piece * 20_000)), list)
