@@ -61,6 +61,7 @@ MAY_CATCH_ALL = {
     "herma.testing.provider_contract": "tries a provider: however it refuses nonsense is an answer",
     "herma.providers.guard": "guests: whatever they raise is counted and shown, and the session goes on",
     "herma.index.embedding": "an embedder is a guest: its failure is counted and told, and words go on without it",
+    "herma.agent.mcp_link": "an MCP server is a guest: what goes wrong with it is told, and costs its own tools only",
     "herma.models.chat.line": "the thread that reads an answer: each error is handed to the caller who waits for it",
     "herma.jobs.worker": "background work: a job that fails is counted and shown, and ends no other",
     "herma.store.sqlite.commits": "writes that share a commit: each error is handed to the caller whose work it undid",
