@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import apsw
 
@@ -47,12 +47,15 @@ class _Search:
 
     def run(self, sieve: Sieve) -> Found:
         alternatives = dict.fromkeys([*sieve.any_of, *(one for group in sieve.all_of for one in group)])
-        words = [word for one in alternatives if (word := self._words.read(one))]
+        known = {one: word for one in alternatives if (word := self._words.read(one))}
+        words = list(known.values())
         if not words:
             return Found((), 0, exhausted=True)
         self._words.prepare(words)
         if sieve.all_of or sieve.none_of:
-            scores = self._rank_among(words, self._among(sieve))
+            phrase = self._phrase(sieve, known)
+            messages = self._among(sieve) if phrase is None else sorted(phrase.scored, reverse=True)
+            scores = self._rank_among([word for word in words if word is not phrase], messages, phrase)
             matches = len(scores)
         else:
             scores = self._rank(words)
@@ -63,16 +66,28 @@ class _Search:
 
     # ── what must and must not occur ──
 
+    def _phrase(self, sieve: Sieve, known: Mapping[Sought, Word]) -> Word | None:
+        """Where one phrase is all that must occur, scoring it finds where it does: FTS5 need not be asked twice."""
+        if sieve.none_of or len(sieve.all_of) != 1 or len(sieve.all_of[0]) != 1:
+            return None
+        phrase = known.get(sieve.all_of[0][0])
+        if phrase is None or phrase.term:
+            return None
+        self._words.look_up(phrase, None)
+        return phrase if phrase.whole and len(phrase.scored) <= MUST_MOST else None
+
     def _among(self, sieve: Sieve) -> list[int]:
         """The newest messages that contain what they must and nothing they must not."""
-        groups = [self._expression(group) for group in sieve.all_of or (sieve.any_of,)]
+        groups = [self._read(group) for group in sieve.all_of or (sieve.any_of,)]
         if not all(groups):
             return []
-        expression = " AND ".join(f"({group})" for group in groups)
-        if unwanted := self._expression(sieve.none_of):
-            expression = f"({expression}) NOT ({unwanted})"
+        expression = " AND ".join(f"({_either(group)})" for group in groups)
+        if unwanted := self._read(sieve.none_of):
+            expression = f"({expression}) NOT ({_either(unwanted)})"
         found: list[int] = []
         for shard in self._words.shards:
+            if not all(any(self._words.may_be_in(shard, word) for word in group) for group in groups):
+                continue
             rows = self._words.matching(shard.id, expression, MUST_MOST - len(found))
             found += [shard.id << SHARD_BITS | row for row in rows]
             if len(found) >= MUST_MOST:
@@ -80,16 +95,15 @@ class _Search:
                 break
         return found
 
-    def _expression(self, alternatives: Iterable[Sought]) -> str:
-        words = [word for one in alternatives if (word := self._words.read(one))]
-        return " OR ".join(match.expression for word in words for match in word.matches)
+    def _read(self, alternatives: Iterable[Sought]) -> list[Word]:
+        return [word for one in alternatives if (word := self._words.read(one))]
 
-    def _rank_among(self, words: Sequence[Word], messages: Sequence[int]) -> Scores:
+    def _rank_among(self, words: Sequence[Word], messages: Sequence[int], scored: Word | None = None) -> Scores:
         shards = {message >> SHARD_BITS for message in messages}
         for word in words:
             self._words.look_up(word, shards)
             self._words.visit_rest(word, self._cap)
-        return self._complete(messages, words)
+        return self._complete(messages, [*words, scored] if scored else words)
 
     # ── any of the words ──
 
@@ -150,11 +164,11 @@ class _Search:
             if most:
                 cut.append(word)
             for shard in word.lists:
-                self._read(word, shard, most, scores)
+                self._add(word, shard, most, scores)
             budget -= min(listed, share)
         return scores, cut
 
-    def _read(self, word: Word, shard: int, most: int, scores: Scores) -> None:
+    def _add(self, word: Word, shard: int, most: int, scores: Scores) -> None:
         left, last = most or 1 << SHARD_BITS, shard << SHARD_BITS | LAST
         for weight, ages in self._words.strongest(word, shard, most):
             gain = word.rarity * weight
@@ -177,6 +191,11 @@ class _Search:
                 for message, weight in _weights(self._words.strongest(word, shard), by_shard[shard]):
                     scores[message] += word.rarity * weight
         return scores
+
+
+def _either(words: Iterable[Word]) -> str:
+    """The FTS5 expression for any of these."""
+    return " OR ".join(match.expression for word in words for match in word.matches)
 
 
 def _weights(steps: Iterable[tuple[float, Sequence[int]]], messages: Sequence[int]) -> Iterable[tuple[int, float]]:

@@ -165,6 +165,15 @@ class Words:
             rows = self.matching(shard, f"({word.matches[0].expression}) AND ({any_of})", FILLING_MOST)
             word.scored.update((shard << SHARD_BITS | row, 1.0) for row in rows)
 
+    def may_be_in(self, shard: Shard, word: Word) -> bool:
+        """Whether a shard can have a message with it, as far as the lists tell."""
+        return shard.id not in self._weighed or any(self._may_match(shard, match) for match in word.matches)
+
+    def _may_match(self, shard: Shard, match: Match) -> bool:
+        here = [lists[shard.id] for token in match.needs if shard.id in (lists := self._found.get(token, {}))]
+        known = all(token in self._found for token in match.needs)
+        return not known or (len(here) == len(match.needs) and _share(here))
+
     def matching(self, shard: int, expression: str, most: int) -> list[int]:
         rows = fetch(self._connection, self._sql["matching"].format(shard=shard), (expression, most))
         return [row[0] for row in rows]
