@@ -9,7 +9,6 @@ from herma.curated.trust import Heard
 from herma.errors import UsageError
 from herma.reflect.compress.summary import is_summary
 from herma.transcript.wire import text_of
-from herma.turn.watchers import Recalled
 from herma.types import Message, Origin
 
 
