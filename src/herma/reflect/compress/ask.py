@@ -48,7 +48,7 @@ def request(
         parts.append(f"{_OUTSIDE}\n{json.dumps(_clean(outside)[:_BODY], ensure_ascii=False)}")
     parts.append(f"The messages:\n\n{material}")
     if focus:
-        parts.append(f"{_ASKED_FOR}{' '.join(focus.split())[:300]}")
+        parts.append(f"{_ASKED_FOR}{' '.join(_clean(focus).split())[:300]}")
     return [{"role": "system", "content": rules}, {"role": "user", "content": "\n\n".join(parts)}]
 
 
