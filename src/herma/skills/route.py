@@ -31,7 +31,8 @@ _TRIGGER = 0.5
 _MOST_TERMS = 200
 _KNOWN_MODEL, _KNOWN_SCALE = "e5-small", (0.76, 0.90)
 _ENOUGH = 20
-_SPREADS = 5.0
+_SPREADS = (2.0, 6.0)
+"""How far above the middle of a shelf the nearest of it lies when it means nothing, and when it means the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Meanings:
             return None
         middle = sum(values) / len(values)
         spread = math.sqrt(sum((value - middle) ** 2 for value in values) / len(values))
-        return (middle, middle + _SPREADS * spread) if spread > 0 else None
+        return (middle + _SPREADS[0] * spread, middle + _SPREADS[1] * spread) if spread > 0 else None
 
     def nearest(self, count: int) -> list[str]:
         return sorted(self.cosines, key=lambda path: (-self.cosines[path], path))[:count]
