@@ -67,6 +67,13 @@ def test_sessions_can_be_asked_for_instead_of_messages(home: Path, labelled: Pat
     assert found["hit@10"] == 0.75
 
 
+def test_without_a_model_nothing_can_be_measured_by_meaning(home: Path, labelled: Path) -> None:
+    done = evaluate(home, "retrieval", str(labelled), "--mode", "hybrid")
+    assert done.exit_code == 2
+    assert "There is no embedding model" in done.stderr
+    assert as_json(home, "retrieval", str(labelled))["results"][0]["mode"] == "words"
+
+
 def test_people_get_a_table_and_what_was_left_out(home: Path, labelled: Path) -> None:
     done = evaluate(home, "retrieval", str(labelled), "--mode", "words")
     assert done.exit_code == 0

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from herma.cli.eval_skills import skills
 from herma.cli.frame import Context, HermaGroup, pass_context
 from herma.errors import UsageError
 
@@ -25,7 +24,7 @@ _COLUMNS = ("hit@1", "hit@5", "hit@10", "recall@10", "mrr", "ndcg@10")
 class EvalGroup(HermaGroup):
     """Lists its commands in the order in which people come to need them."""
 
-    ORDER = "self retrieval skills safety compare"
+    ORDER = "self retrieval safety compare"
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
         return sorted(self.commands, key=self.ORDER.split().index)
@@ -33,7 +32,7 @@ class EvalGroup(HermaGroup):
 
 @click.group(cls=EvalGroup)
 def eval() -> None:  # noqa: A001 (the name of the command)
-    """Measure how well things are found, and attacks caught.
+    """Measure how well things are found, routed and caught.
 
     Nothing is changed: data is put into temporary homes, and your own history is copied first.
 
@@ -44,9 +43,6 @@ def eval() -> None:  # noqa: A001 (the name of the command)
       herma eval retrieval data/locomo --save before.json
       herma eval compare before.json after.json
     """
-
-
-eval.add_command(skills)
 
 
 def _paths(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[Path]:
@@ -113,7 +109,9 @@ def retrieval(
     results: list[Result] = []
     for one in sets:
         with context.progress(one.name, one.size) as report:
-            results += search.run(one, _modes(modes), level=level, flags=_flags(context), homes=homes, progress=report)
+            results += search.run(
+                one, _modes(context, modes), level=level, flags=_flags(context), homes=homes, progress=report
+            )
     _report(context, Run("retrieval", tuple(results), {"level": level, **_facts(context)}), save, types=types)
 
 
@@ -158,7 +156,7 @@ def self_(
     from herma.evals.runs import Run
     from herma.evals.selfexam import take
 
-    chosen = _modes(modes)
+    chosen = _modes(context, modes)
     variants = _variants(context, models, settings)
     with context.progress("Asking") as report:
         results = take(context.settings().home, chosen, variants, count=questions, seed=seed, progress=report)
@@ -169,7 +167,8 @@ def _variants(context: Context, models: str, settings: Sequence[str]) -> list[An
     from herma.evals.selfexam import Variant
 
     flags = _flags(context)
-    found = [Variant(name, {**flags, "embedding.model": name}) for name in map(str.strip, models.split(",")) if name]
+    names = [name for name in map(str.strip, models.split(",")) if name]
+    found = [Variant(name, {**flags, "embedding.model": name}, of_vectors=True) for name in names]
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
@@ -178,17 +177,24 @@ def _variants(context: Context, models: str, settings: Sequence[str]) -> list[An
     return found if models else [Variant("", flags), *found]
 
 
-def _modes(chosen: Sequence[Mode]) -> list[Mode]:
-    return list(dict.fromkeys(chosen)) or ["words"]
+def _modes(context: Context, chosen: Sequence[Mode]) -> list[Mode]:
+    """What was chosen; else as a search would go about it here."""
+    if chosen:
+        return list(dict.fromkeys(chosen))
+    from herma.models.embedding.choose import make_embedder
+    from herma.wiring.search import read_mode
+
+    settings = context.settings()
+    return [read_mode(settings.search.mode) if make_embedder(settings.embedding).embedder is not None else "words"]
 
 
 def _flags(context: Context) -> dict[str, object]:
-    """Settings that the homes made here share with the user's own: how text is searched."""
-    return {**_sections(context, "search"), **context.flags}
+    """Settings that the homes made here share with the user's own: how text is embedded and searched."""
+    return {**_sections(context, "search", "embedding"), **context.flags}
 
 
 def _facts(context: Context) -> dict[str, Any]:
-    return _sections(context, "search")
+    return _sections(context, "search", "embedding")
 
 
 def _sections(context: Context, *names: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 from herma.app import Herma
-from herma.errors import UsageError
+from herma.errors import StoreError, UsageError
 from herma.evals.data import DataSet, Document, Question
 from herma.evals.measures import DEPTH, Answered, answered
 
@@ -68,13 +68,16 @@ def run(
     """Ask all questions in each mode. `homes` keeps what was filled, so that the next run need not index it again."""
     found: dict[Mode, list[Answered]] = {mode: [] for mode in modes}
     notes: dict[Mode, dict[str, None]] = {mode: {} for mode in modes}
+    embedding = any(mode != "words" for mode in modes)
+    total = data.size + (sum(map(len, data.documents.values())) if embedding else 0)
     done, patient = 0, {**(flags or {}), "search.model_wait": PATIENT}
     for group, questions in data.questions.items():
         clock = Clock()
         documents = data.documents[group]
         with _home(homes, data.name, group) as home, Herma.open(home=home, flags=patient, clock=clock) as h:
             names = _filled(h, documents, level)
-            prepare(h)
+            prepare(h, embedding=embedding, progress=_after(done, total, progress))
+            done += len(documents) if embedding else 0
             latest = max((one.at for one in documents if one.at is not None), default=None)
             for question in _at_level(questions, level, names):
                 clock.at = question.at or (latest + DAY if latest is not None else None)
@@ -83,13 +86,32 @@ def run(
                     found[mode].append(answer)
                     notes[mode].update(dict.fromkeys(said))
                 done += 1
-                progress(done, data.size)
+                progress(done, total)
     return [Result(data.name, mode, tuple(found[mode]), data.left_out, tuple(notes[mode])) for mode in modes]
 
 
-def prepare(h: Herma) -> None:
-    """Wait until everything can be found."""
-    h.index.wait()
+def _after(done: int, total: int, progress: Report) -> Callable[[int, int], None]:
+    """Progress of one part of the work."""
+    return lambda more, _: progress(done + more, total)
+
+
+def prepare(h: Herma, *, embedding: bool, progress: Callable[[int, int], None] = lambda _done, _total: None) -> None:
+    """Wait until everything can be found by words and, where that is wanted, by meaning."""
+    if embedding:
+        vectors = h.index.vectors
+        state = vectors.state() if vectors is not None else None
+        if state is None or not state.wanted:
+            trouble = f" ({state.trouble})" if state is not None and state.trouble else ""
+            raise UsageError(
+                f"There is no embedding model{trouble}, so nothing can be found by meaning.",
+                hint="Install one with `herma models install e5-small`, or measure with --mode words.",
+            )
+    if not h.index.wait(progress=progress, embedding=embedding):
+        status = h.index.status()
+        raise StoreError(
+            f"Not everything could be indexed: {status.trouble or status.vectors.trouble or 'time was up'}.",
+            hint="See `herma doctor`, or measure with --mode words.",
+        )
 
 
 def ask(

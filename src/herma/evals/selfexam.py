@@ -14,7 +14,7 @@ from herma.errors import UsageError
 from herma.evals.data import Question
 from herma.evals.exam import Said, questions
 from herma.evals.measures import Answered
-from herma.evals.retrieval import Mode, Report, Result, ask, prepare, silent
+from herma.evals.retrieval import PATIENT, Mode, Report, Result, ask, prepare, silent
 from herma.store.backup_copy import copy_database
 from herma.types import SessionFilter
 
@@ -33,6 +33,8 @@ class Variant:
 
     name: str
     flags: Mapping[str, object]
+    of_vectors: bool = False
+    """Whether words are found in the same way by all such variants."""
 
 
 def take(
@@ -48,15 +50,16 @@ def take(
     results: list[Result] = []
     asked: list[Question] = []
     for number, variant in enumerate(variants):
-        with copied(home) as copy, Herma.open(home=copy, flags=variant.flags) as h:
+        flags = {**variant.flags, "search.model_wait": PATIENT}
+        with copied(home) as copy, Herma.open(home=copy, flags=flags) as h:
             asked = asked or questions(_history(h, seed), count, seed)
             if not asked:
                 raise UsageError(
                     "There is not enough in this home to ask about.",
                     hint="It takes messages of some length; `herma eval retrieval` measures labelled data.",
                 )
-            wanted = [mode for mode in modes if mode != "words" or number == 0]
-            prepare(h)
+            wanted = [mode for mode in modes if mode != "words" or number == 0 or not variant.of_vectors]
+            prepare(h, embedding=any(mode != "words" for mode in wanted))
             found: dict[Mode, list[Answered]] = {mode: [] for mode in wanted}
             notes: dict[Mode, dict[str, None]] = {mode: {} for mode in wanted}
             for done, question in enumerate(asked, 1):
@@ -65,12 +68,14 @@ def take(
                     found[mode].append(answer)
                     notes[mode].update(dict.fromkeys(said))
                 progress(number * len(asked) + done, len(variants) * len(asked))
-        label = f"{variant.name}: " if variant.name else ""
         results += [
-            Result("own history", mode if mode == "words" else label + mode, tuple(found[mode]), {}, tuple(notes[mode]))
-            for mode in wanted
+            Result("own history", _name(variant, mode), tuple(found[mode]), {}, tuple(notes[mode])) for mode in wanted
         ]
     return results
+
+
+def _name(variant: Variant, mode: Mode) -> str:
+    return mode if not variant.name or (mode == "words" and variant.of_vectors) else f"{variant.name}: {mode}"
 
 
 @contextmanager

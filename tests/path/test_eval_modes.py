@@ -1,0 +1,76 @@
+"""Measuring by words, by vectors and by both, with an embedder that is a stand-in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import Herma
+from herma.evals import retrieval, selfexam
+from herma.evals.data import DataSet, Document, Question
+from herma.evals.runs import Run, compare, load, save
+from herma.testing import HashEmbedder
+
+TEXTS = {
+    "darkroom": "The photographer's darkroom smells of vinegar and fixing salt.",
+    "tractor": "Grandfather repaired the tractor with a borrowed wrench on Sunday.",
+    "herons": "We watched herons at the reservoir until dusk with the neighbours.",
+    "crumble": "Rhubarb crumble needs less sugar than the recipe says.",
+}
+
+
+@pytest.fixture(autouse=True)
+def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Homes that evals open have an embedder."""
+
+    class Opened(Herma):
+        @classmethod
+        def open(cls, *given: Any, **named: Any) -> Any:
+            return Herma.open(*given, embedder=HashEmbedder(), **named)
+
+    monkeypatch.setattr(retrieval, "Herma", Opened)
+    monkeypatch.setattr(selfexam, "Herma", Opened)
+
+
+def data() -> DataSet:
+    documents = tuple(Document(name, "g", text) for name, text in TEXTS.items())
+    questions = (
+        Question("q1", "g", "a", "photographers darkrooms and vinegars", ("darkroom",)),
+        Question("q2", "g", "b", "tractor wrench", ("tractor",)),
+    )
+    return DataSet("small", {"g": documents}, {"g": questions})
+
+
+def test_each_mode_is_measured_on_the_same_home(tmp_path: Path) -> None:
+    told: list[tuple[int, int | None]] = []
+    results = retrieval.run(data(), ["words", "vectors", "hybrid"], progress=lambda *given: told.append(given))
+    assert [one.mode for one in results] == ["words", "vectors", "hybrid"]
+    assert all(len(one.answers) == 2 for one in results)
+    assert [answer.places for answer in results[2].answers] == [(1,), (1,)]
+    assert told[-1] == (6, 6)
+    assert tmp_path.exists()
+
+
+def test_modes_of_one_run_are_compared_with_those_of_another(tmp_path: Path) -> None:
+    results = retrieval.run(data(), ["words", "hybrid"])
+    save(Run("retrieval", tuple(results[:1])), tmp_path / "words.json")
+    save(Run("retrieval", tuple(results[1:])), tmp_path / "hybrid.json")
+    found = compare(load(tmp_path / "words.json"), load(tmp_path / "hybrid.json"), ["hit@1"])
+    assert [(one.first, one.second) for one in found] == [("words", "hybrid")]
+
+
+def test_ones_own_history_is_asked_in_every_mode_and_with_every_setting(home: Path) -> None:
+    with Herma.open(home=home) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, [{"role": "user", "content": text} for text in TEXTS.values()])
+    variants = [
+        selfexam.Variant("", {}),
+        selfexam.Variant("cap", {"search.common_cap": 500}),
+        selfexam.Variant("none", {"embedding.model": "none"}, of_vectors=True),
+    ]
+    results = selfexam.take(home, ["words", "hybrid"], variants, count=4, seed=0)
+    assert [one.mode for one in results] == ["words", "hybrid", "cap: words", "cap: hybrid", "none: hybrid"]
+    assert len({len(one.answers) for one in results}) == 1
+    assert not (home / "index.db.vectors").exists()
