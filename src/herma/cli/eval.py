@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from herma.cli.eval_skills import skills
 from herma.cli.frame import Context, HermaGroup, pass_context
 from herma.errors import UsageError
 
@@ -24,7 +25,7 @@ _COLUMNS = ("hit@1", "hit@5", "hit@10", "recall@10", "mrr", "ndcg@10")
 class EvalGroup(HermaGroup):
     """Lists its commands in the order in which people come to need them."""
 
-    ORDER = "self retrieval safety compare"
+    ORDER = "self retrieval skills safety compare"
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
         return sorted(self.commands, key=self.ORDER.split().index)
@@ -43,6 +44,9 @@ def eval() -> None:  # noqa: A001 (the name of the command)
       herma eval retrieval data/locomo --save before.json
       herma eval compare before.json after.json
     """
+
+
+eval.add_command(skills)
 
 
 def _paths(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[Path]:
