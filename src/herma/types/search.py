@@ -34,6 +34,23 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationSummary:
+    """What a model says that a found conversation says about the question; without a text, `note` is why there is none.
+
+    It was given `characters` of the conversation's `of`.
+    """
+
+    conversation: str
+    session_id: str
+    text: str = ""
+    note: str = ""
+    model: str = ""
+    seconds: float = 0.0
+    characters: int = 0
+    of: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SearchReport:
     """What was found, how the query was read, what was searched and what was left out."""
 
@@ -53,3 +70,7 @@ class SearchReport:
     """As much of the time as the question took to be embedded."""
     widened: bool = False
     """Whether nothing was found as asked, and the hits are those of a wider search."""
+    also: tuple[str, ...] = ()
+    """Other words, proposed by a model, that were searched for too."""
+    summaries: tuple[ConversationSummary, ...] = ()
+    """By a model, where that was asked for: of the first conversations, in the order of the hits."""
