@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from herma import Add, Herma, Remove
 from herma.errors import ConfigError
+from herma.ports import Tries
 from herma.reflect.compress.extract import plain_text
 from herma.reflect.compress.summary import is_summary
 from herma.session import Session
+from herma.store.sqlite.compression import SqliteCompression
 from herma.store.turns import alone
 from herma.types import Compression, Condensed, LeftAlone, Message
 
@@ -337,3 +339,17 @@ def test_the_summary_says_how_to_reach_the_originals(home: Path) -> None:
         assert not here["success"], "what is still before the model is not shown again"
         read = json.loads(session.call_tool("session_search", {"session_id": found["results"][0]["session_id"]}))
         assert read["success"]
+
+
+def test_what_was_tried_goes_with_the_conversation(home: Path) -> None:
+    flags = {**WINDOW, "retention.grace_days": 0.0}
+    with Herma.open(home, flags=flags) as h:
+        with h.session() as session:
+            talk(session, 6)
+            assert isinstance(session.compress(), Condensed)
+            talk(session, 1)
+        rows = SqliteCompression(h._ground.database)
+        rows.remember(session.info.conversation, Tries(failures=2, not_before=5.0, ineffective=1))
+        h.transcripts.delete(session.id)
+        h.transcripts.purge_expired()
+        assert rows.tries(session.info.conversation) == Tries()

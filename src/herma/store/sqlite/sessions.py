@@ -21,6 +21,7 @@ from herma.types import Scope, SessionFilter, SessionInfo, Usage
 T = TypeVar("T")
 CHANGEABLE = frozenset(SessionChange.__annotations__)
 PLACE = ("provider", "chat_type", "folder", "branch")
+_DISTILLED = ("episode_terms", "episode", "state", "facts", "reviews", "tries")
 PURGE_SLICE = 2_000
 """Messages that one transaction purges, so that nobody waits long behind it."""
 
@@ -152,8 +153,8 @@ class SqliteSessions:
         key: Any = connection.execute(self._sql["key_of_deleted"], {"id": session_id}).fetchone()
         if key is None:
             return None
-        for distilled in ("purge_episode_terms", "purge_episode", "purge_state", "purge_facts", "purge_reviews"):
-            connection.execute(self._sql[distilled], {"key": key[0], "id": session_id})
+        for distilled in _DISTILLED:
+            connection.execute(self._sql[f"purge_{distilled}"], {"key": key[0], "id": session_id})
         where = {"key": key[0], "limit": PURGE_SLICE}
         ids = [row[0] for row in _all(connection, self._sql["purge_slice"], where)]
         if ids:

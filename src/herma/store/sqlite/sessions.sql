@@ -109,6 +109,9 @@ DELETE FROM session_states WHERE conversation = (SELECT conversation FROM sessio
 -- Facts of curated memory stay with the entry that says so; what a review took from the session goes.
 DELETE FROM facts WHERE session_id = :id AND source = 'review';
 
+-- purge_tries --
+DELETE FROM compression_tries WHERE conversation = (SELECT conversation FROM sessions WHERE key = :key);
+
 -- purge_reviews --
 -- What a look back at the conversation noted holds its text too.
 DELETE FROM reviews WHERE conversation = (SELECT conversation FROM sessions WHERE key = :key);
