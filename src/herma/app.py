@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from herma.prompt.budget import Plan
     from herma.providers.roster import Providers
     from herma.recall.asked import SearchOptions
+    from herma.recall.assisted import AssistedSearch
+    from herma.recall.prefetching import Prefetch
     from herma.recall.rerank import Reranker
     from herma.recall.search import Searcher
+    from herma.reflect.reviews import Reviews
     from herma.session import Session
     from herma.skills import SkillLibrary
     from herma.store.sqlite.calls import SqliteCalls
     from herma.tools import Tools
+    from herma.tools.registry import Tool
     from herma.transcript import Transcripts
     from herma.turn.cost import CostReport
     from herma.wiring.models import Models, Role
@@ -103,7 +107,8 @@ class Herma:
         """What a model may call."""
         from herma.wiring.tools import tools
 
-        return tools(self._ground, self.memory, self.transcripts, self._searcher, self.skills)
+        assisted = self._assisted if self.models.endpoint("auxiliary") is not None else None
+        return tools(self._ground, self.memory, self.transcripts, self._searcher, self.skills, assisted)
 
     @part
     def providers(self) -> Providers:
@@ -118,6 +123,26 @@ class Herma:
         from herma.wiring.models import Models
 
         return Models(self._ground)
+
+    @part
+    def reviews(self) -> Reviews:
+        """Looking back at conversations, to learn from them."""
+        from herma.wiring.reflect import reviews
+
+        return reviews(self._ground, self)
+
+    @part
+    def prefetch(self) -> Prefetch:
+        """What is looked up in past conversations before each turn: `prefetch.look(text)` says what, and why."""
+        from herma.wiring.prefetch import prefetch
+
+        return prefetch(self._ground, self.transcripts, lambda: self.index, lambda: self.facts)
+
+    @part
+    def _assisted(self) -> AssistedSearch:
+        from herma.wiring.assisted import assisted_search
+
+        return assisted_search(self._searcher, self.transcripts, lambda: self.models)
 
     @part
     def _searcher(self) -> Searcher:
@@ -136,7 +161,9 @@ class Herma:
         from herma.wiring.company import together
         from herma.wiring.compression import with_compression
         from herma.wiring.episodes import with_episodes
+        from herma.wiring.prefetch import with_prefetch
         from herma.wiring.providers import with_provider
+        from herma.wiring.reflect import with_reviews
         from herma.wiring.sessions import opener
         from herma.wiring.skills import with_skills
 
@@ -150,8 +177,10 @@ class Herma:
             invite=together(
                 with_skills(self._ground, lambda: self.skills),
                 with_episodes(self._ground, lambda: self.episodes),
+                with_prefetch(lambda: self.prefetch),
                 with_provider(self._ground, lambda: self.providers, self.tools.names),
                 with_compression(self._ground, self.transcripts, lambda: self.models),
+                with_reviews(self._ground, lambda: self.reviews),
             ),
         )
 
@@ -202,12 +231,14 @@ class Herma:
         chat: str = "",
         chat_type: str = "",
         thread: str = "",
+        tools: Sequence[Tool] | None = (),
     ) -> Session:
         """Start a session, or go on with one: its prompt is frozen now, its tools write at once.
 
         `folder` is where the work takes place, and where AGENTS.md and the like are looked for; a project that is a
         folder is one. `provider` is who runs the model. `platform` is how to write for where the answer is read;
-        `context` says who works: the user's agent, or one that was started by it.
+        `context` says who works: the user's agent, or one that was started by it. `tools` are more that the model may
+        call; `None`: none at all.
         """
         from herma.opener import Wish
         from herma.store.git_head import branch_of
@@ -232,6 +263,7 @@ class Herma:
             provider=_key(provider, "provider"),
             folder=(place := _folder(folder or project)),
             branch=branch_of(place) if place else "",
+            tools=tools,
         )
         return self._opener.resume(resume, wish) if resume else self._opener.new(wish)
 
@@ -248,13 +280,18 @@ class Herma:
         put_together, room = restorer(self._ground, self.memory, self.episodes, lambda: self.skills)
         return put_together.restore(task, scope, room if budget_tokens is None else budget_tokens)
 
-    def search(self, text: str, **options: Unpack[SearchOptions]) -> SearchReport:
+    def search(
+        self, text: str, *, expand: bool = False, summarize: bool = False, **options: Unpack[SearchOptions]
+    ) -> SearchReport:
         """Find what was said in any session. The report says how the text was read, what was left out, and why.
 
         Options are `limit` (10), `level` ("session": one hit for each conversation; "message": the best messages),
         `mode` ("hybrid", "words", "vectors"), `role`, `source`, `project`, `since`, `before`, `sort` ("newest",
-        "oldest"), `scope`, `current_session`, `include_archived` and `explain`.
+        "oldest"), `scope`, `current_session`, `include_archived` and `explain`. With a model: `expand` searches for
+        other words too, `summarize` sums up what the first conversations say about it.
         """
+        if expand or summarize:
+            return self._assisted.search(text, expand=expand, summarize=summarize, **options)
         return self._searcher.search(text, **options)
 
     def expand(self, line: str, *, session: str | None = None) -> Expansion:
@@ -265,12 +302,15 @@ class Herma:
 
         return expanded(self._ground, self.transcripts, line, session)
 
-    def branch(self, session_id: str, *, after: int | None = None, source: str = "library") -> Session:
+    def branch(
+        self, session_id: str, *, after: int | None = None, source: str = "library", tools: Sequence[Tool] | None = ()
+    ) -> Session:
         """A conversation of its own that begins like another, up to and including the message `after`."""
         from herma.opener import Wish
 
         self._check_alive()
-        wish = Wish(source=source, scope=Scope(self.settings.profile), files=lambda: self._files(None))
+        scope = Scope(self.settings.profile)
+        wish = Wish(source=source, scope=scope, files=lambda: self._files(None), tools=tools)
         return self._opener.branch(session_id, wish, after=after)
 
     def working_memory(self, session: str | None = None) -> Plan:
@@ -317,6 +357,8 @@ class Herma:
 
     def close(self) -> None:
         """Let go of the databases. Closing twice does no harm."""
+        if self._process == os.getpid() and "reviews" in self.__dict__:  # they write through parts that must be open
+            self.reviews.close()
         self._closed = True
         if self._process == os.getpid() and "episodes" in self.__dict__:
             self.episodes.wait()

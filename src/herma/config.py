@@ -33,6 +33,7 @@ from herma.settings import (
     PriceSettings,
     ProviderSettings,
     RetentionSettings,
+    ReviewSettings,
     SearchSettings,
     SkillSettings,
     SpendSettings,
@@ -94,6 +95,7 @@ class Settings:
     skills: SkillSettings = field(default_factory=SkillSettings)
     compression: CompressionSettings = field(default_factory=CompressionSettings)
     episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
+    review: ReviewSettings = field(default_factory=ReviewSettings)
     chat: ChatSettings = field(default_factory=ChatSettings)
     mcp_servers: tuple[McpServer, ...] = ()
     """Servers whose tools the agent in the terminal may call. Of the home's own file only: they are programs."""

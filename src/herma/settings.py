@@ -21,7 +21,7 @@ class MemorySettings:
     provider: str = option("", "External memory that takes part in sessions; empty means none.")
     nudge_interval: int = option(
         10,
-        "User turns between reminders to save memories; 0: never. Read by a later version.",
+        "Turns of the user without a memory saved after which the conversation is looked back at; 0: never.",
         low=0,
         high=100_000,
         project=True,
@@ -30,6 +30,18 @@ class MemorySettings:
     live_updates: bool = option(True, "Tell a running session about changes made to memory elsewhere.", project=True)
     inbox_days: int = option(30, "Days that an undecided write waits in the inbox.", low=1, high=36_500)
     lock_timeout: float = option(10.0, "Seconds to wait for another process that holds a file.", low=0, high=3600)
+    tidy: str = option(
+        "apply", "What tidying by itself may do: apply what is certain, propose (a person decides), or off."
+    )
+    tidy_days: float = option(
+        7.0, "Days after which a file is tidied although it is not full; 0: only when it is.", low=0, high=36_500
+    )
+    tail_recall: int = option(
+        3, "Entries of the long tail that one turn may recall; 0: none.", low=0, high=20, project=True
+    )
+    tail_uses: int = option(
+        3, "Conversations that must recall an entry before it is proposed for the prompt; 0: never.", low=0, high=1000
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +180,8 @@ class SearchSettings:
         1.0, "Seconds that a search waits for its question to be embedded, and for a reranker.", low=0.01, high=60
     )
     common_cap: int = option(20_000, "How many matches of very common words are ranked.", low=100, high=100_000_000)
+    prefetch: bool = option(True, "Look into past conversations before each turn, and tell the model what helps.")
+    prefetch_ms: int = option(150, "Milliseconds that this may take; what is late is left out.", low=1, high=10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,4 +234,35 @@ class ChatSettings:
     connect_timeout: float = option(15.0, "Seconds that an MCP server may take to begin.", low=0.1, high=3600)
     result_chars: int = option(
         200_000, "Characters that the result of one tool of an MCP server may have.", low=100, high=10_000_000
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewSettings:
+    """Looking back at conversations in the background, to learn from them."""
+
+    enabled: bool = option(True, "Look back at conversations, and keep what the user asks to be remembered.")
+    skill_interval: int = option(
+        10,
+        "Steps with tools without a skill written after which the work is looked back at; 0: never.",
+        low=0,
+        high=100_000,
+    )
+    max_steps: int = option(8, "Steps that one look back may take.", low=1, high=100)
+    writes: str = option("apply", "What becomes of memories found: apply, or stage (they wait for a person).")
+    skill_writes: str = option("stage", "What becomes of skills found: stage (they wait for a person), or apply.")
+    at_end: bool = option(True, "Look back at a session as a whole when it ends.")
+    min_turns: int = option(
+        3, "Turns of the user that a session, or a piece of one, must have for that.", low=1, high=1000
+    )
+    idle_minutes: float = option(
+        60.0,
+        "Minutes of silence after which a piece of an endless chat is taken to have ended; 0: never.",
+        low=0,
+        high=100_000,
+    )
+    boundaries: str = option("idle, day, topic", "What divides an endless chat: idle, day, topic; empty: nothing.")
+    deadline: float = option(120.0, "Seconds that one look back may take.", low=1, high=3600)
+    drain: float = option(
+        5.0, "Seconds that closing waits for one; what is not done then is made up for later.", low=0, high=600
     )

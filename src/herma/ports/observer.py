@@ -6,6 +6,7 @@ deadline. What it is told has happened already; only `turn_began` and `compressi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from herma.types import CompletedTurn, Contribution, MemoryWrite, Occasion, SessionView
@@ -56,6 +57,8 @@ class Watcher:
     """How it is called in warnings; nothing: like its class."""
     deadline = LOCAL_DEADLINE
     """Seconds that a question to it may take."""
+    notices: Sequence[str] = ()
+    """What people should know, among the warnings of the session; it may grow at any time."""
     outside = True
     """Whether what it recalls was said by others, so that the model's repeating it waits for a person's decision."""
 

@@ -31,6 +31,9 @@ _NOT_ASKING = re.compile(
     r"|\bi (?:can'?t |don'?t |do )?remember\b",
     re.IGNORECASE,
 )
+_ABBREVIATED = re.compile(
+    r"(?:^|[\s(])(?:\w|\w\.\w|dr|mr|mrs|ms|prof|st|vs|etc|e\.g|i\.e|approx|no|nr|tel|inc|ltd|bzw|ca)\.$", re.IGNORECASE
+)
 _SHORTEST, _LONGEST = 6, 600
 _POINTING = frozenset(
     {"", "this", "that", "it", "these", "the above", "all this", "all of this", "这个", "这些", "これ"}
@@ -46,7 +49,7 @@ class RememberThis:
 
 def remember_request(text: str) -> RememberThis | None:
     """The request in a message of the user, if there is one: a line or a sentence that asks for it."""
-    for sentence in _sentences(text):
+    for sentence in sentences(text):
         if sentence.endswith(("?", "？")) and not sentence.lower().startswith(
             ("can you", "could you", "will", "would")
         ):
@@ -62,7 +65,7 @@ def remember_request(text: str) -> RememberThis | None:
     return None
 
 
-def _sentences(text: str) -> list[str]:
+def sentences(text: str) -> list[str]:
     """Lines, and the sentences in them; quoted lines and code are not the user's own words."""
     found: list[str] = []
     fenced = False
@@ -71,5 +74,20 @@ def _sentences(text: str) -> list[str]:
         if line.startswith("```"):
             fenced = not fenced
         elif line and not fenced and not line.startswith((">", '"', "“")):
-            found += [part for part in re.split(r"(?<=[.!?。！？])\s+", line) if part]
+            found += _split(line)
+    return found
+
+
+def _split(line: str) -> list[str]:
+    """The sentences of a line: the point of an abbreviation or of an initial ends none."""
+    found: list[str] = []
+    open_ = False
+    for part in re.split(r"(?<=[.!?。！？])\s+", line):
+        if not part:
+            continue
+        if open_:
+            found[-1] += f" {part}"
+        else:
+            found.append(part)
+        open_ = _ABBREVIATED.search(part[-12:]) is not None
     return found

@@ -30,7 +30,7 @@ class Watchers:
         self._guarded = [(watcher, guard_of(watcher)) for watcher in watchers]
         self._known: set[tuple[str, str]] = set()
         self._unsaid: deque[str] = deque()
-        self.troubles: list[str] = []
+        self._troubles: list[str] = []
         for watcher, guard in self._guarded:
             guard.listen(self._note)
             if guard is not getattr(watcher, "guard", None):  # a guest's own guard has somebody who writes it down
@@ -38,6 +38,12 @@ class Watchers:
 
     def __bool__(self) -> bool:
         return bool(self._guarded)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What people should know: what went wrong, and what a part has to say (its `notices`)."""
+        said = [notice for watcher, _ in self._guarded for notice in getattr(watcher, "notices", ())]
+        return [*self._troubles, *said]
 
     def health(self) -> dict[str, Health]:
         """How each has been so far, by name."""
@@ -104,7 +110,7 @@ class Watchers:
             return
         self._known.add(kind)
         sentence = f"{trouble.guest} failed at {trouble.what} ({trouble.why}); the session goes on without it."
-        self.troubles.append(sentence)
+        self._troubles.append(sentence)
         self._unsaid.append(sentence)
 
     def _say(self) -> None:

@@ -25,9 +25,12 @@ class SqliteReviews:
         known = {name: getattr(review, name) for name in ("id", "conversation", "kind", "last_message")}
 
         def work(connection: apsw.Connection) -> Review | None:
-            for query in ("running", "looked_at"):
-                if connection.execute(self._sql[query], {**known, "now": now}).fetchone() is not None:
-                    return None
+            if connection.execute(self._sql["running"], {**known, "now": now}).fetchone() is not None:
+                return None
+            if connection.execute(self._sql["looked_at"], known).fetchone() is not None:
+                if review.id:  # nobody needs to try it again
+                    connection.execute(self._sql["overtaken"], {"id": review.id, "now": now})
+                return None
             if review.id:
                 begun: Any = connection.execute(
                     self._sql["begin"], {"id": review.id, "now": now, "lease": now + lease}

@@ -3,9 +3,10 @@
 SELECT 1 FROM reviews WHERE conversation = :conversation AND state = 'running' AND lease > :now AND id <> :id LIMIT 1;
 
 -- looked_at --
--- A review of this kind that began with these messages at hand: it is not repeated, whatever came of it.
+-- A review of this kind that began with these messages at hand: it is not repeated, whatever came of it. Each request
+-- to remember something is one of its own.
 SELECT 1 FROM reviews
- WHERE conversation = :conversation AND kind = :kind AND last_message >= :last_message AND state <> 'due' AND id <> :id
+ WHERE conversation = :conversation AND kind = :kind AND kind <> 'remember' AND last_message >= :last_message AND state <> 'due' AND id <> :id
  LIMIT 1;
 
 -- insert --
@@ -16,13 +17,19 @@ VALUES (:conversation, :session_id, :kind, :why, :first_message, :last_message, 
         NULL, '', 0, 0, 0, 0, 0, 0, NULL, '[]', '')
 RETURNING id;
 
+-- overtaken --
+UPDATE reviews SET state = 'cancelled', ended = :now, notice = 'A later one looked at the same.' WHERE id = :id;
+
 -- begin --
 UPDATE reviews SET state = 'running', tries = tries + 1, begun = :now, lease = :lease
  WHERE id = :id AND (state = 'due' OR (state = 'running' AND lease <= :now))
 RETURNING tries;
 
 -- due_of --
-SELECT id FROM reviews WHERE conversation = :conversation AND kind = :kind AND state = 'due' ORDER BY id LIMIT 1;
+-- One that waits and can take more messages in.
+SELECT id FROM reviews
+ WHERE conversation = :conversation AND kind = :kind AND kind <> 'remember' AND state = 'due'
+ ORDER BY id LIMIT 1;
 
 -- extend --
 UPDATE reviews SET last_message = max(last_message, :last_message), session_id = :session_id, at = :at, why = :why
@@ -39,7 +46,7 @@ UPDATE reviews
 -- A process that was killed leaves a review running: its lease runs out. After enough tries it is over.
 UPDATE reviews SET state = 'failed', ended = :now, lease = 0,
        notice = CASE notice WHEN '' THEN 'The program ended while it ran.' ELSE notice END
- WHERE state IN ('due', 'running') AND lease <= :now AND (tries >= :most OR (state = 'running' AND kind IN ('turn', 'remember')));
+ WHERE state IN ('due', 'running') AND lease <= :now AND (tries >= :most OR (state = 'running' AND kind = 'turn'));
 
 -- owed --
 SELECT id FROM reviews WHERE state IN ('due', 'running') AND lease <= :now ORDER BY id LIMIT :limit;

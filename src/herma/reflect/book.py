@@ -1,0 +1,52 @@
+"""What one review does, while it does it: its writes, its refusals, and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from herma.prompt.ledger import Prices
+from herma.reflect.spend import cost_of
+from herma.types import Reply, ReviewAction, Usage
+
+LONGEST = 600
+"""Characters of a text that the log keeps."""
+
+
+@dataclass(slots=True)
+class Book:
+    """One per review."""
+
+    price_of: Callable[[str], Prices | None] = lambda _: None
+    actions: list[ReviewAction] = field(default_factory=list)
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    usd: float | None = None
+    model: str = ""
+    notice: str = ""
+
+    def note(self, action: ReviewAction) -> None:
+        self.actions.append(action)
+
+    def refuse(self, what: str, why: str, said: str, *, text: str = "", target: str = "") -> None:
+        self.note(ReviewAction(what, "refused", text[:LONGEST], target, why, said))
+
+    def answered(self, reply: Reply, name: str) -> None:
+        """Count one answer of a model."""
+        used, total = reply.usage, self.usage
+        self.steps += 1
+        self.model = name
+        self.usage = Usage(
+            total.input + used.input,
+            total.output + used.output,
+            total.cache_read + used.cache_read,
+            total.cache_write + used.cache_write,
+            total.reasoning + used.reasoning,
+        )
+        cost = cost_of(used, self.price_of(name))
+        if cost is not None:
+            self.usd = (self.usd or 0.0) + cost
+
+    def wrote(self) -> bool:
+        """Whether something is on disk, waits for a person, or was there already."""
+        return any(action.result != "refused" for action in self.actions)

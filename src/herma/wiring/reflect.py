@@ -1,0 +1,196 @@
+"""Looking back at conversations: its rows, its models, and how it follows sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from herma.counting import counter_for
+from herma.curated import MemoryStore
+from herma.curated.inbox import ApprovalQueue
+from herma.curated.writer import Writer
+from herma.episodes import Episodes
+from herma.errors import ConfigError
+from herma.ports import Place
+from herma.prompt.families import window_of
+from herma.providers.guard import Trouble
+from herma.reflect.boundary import WHYS
+from herma.reflect.gate import WRITES, Propose, Writes
+from herma.reflect.look_back import Limits, Window
+from herma.reflect.needs import Needs, Policy
+from herma.reflect.reviews import Reviews
+from herma.reflect.watch import Embed, ReviewWatcher
+from herma.settings import MemorySettings, ReviewSettings
+from herma.skills import SkillLibrary
+from herma.store.files import CuratedFiles
+from herma.store.sqlite.curated import CuratedRows
+from herma.store.sqlite.inbox import SqliteInbox
+from herma.store.sqlite.reviews import SqliteReviews
+from herma.tools import Tools
+from herma.transcript import Transcripts
+from herma.transcript.replay import sendable
+from herma.turn.company import Company, Invite
+from herma.types import Author, Context, MemoryOp, MemoryOutcome, Scope, SessionInfo, SessionView, Target
+from herma.wiring.ground import Ground
+from herma.wiring.models import Models
+from herma.wiring.troubles import written_down
+
+_LEARNS: tuple[Context, ...] = ("primary",)
+"""Whose sessions are looked back at: not those of subagents and clocks, where nobody says anything about themselves."""
+
+
+class Whole(Protocol):
+    """The opened memory: what looking back needs of it, each part when it is needed."""
+
+    @property
+    def memory(self) -> MemoryStore: ...
+    @property
+    def transcripts(self) -> Transcripts: ...
+    @property
+    def tools(self) -> Tools: ...
+    @property
+    def skills(self) -> SkillLibrary: ...
+    @property
+    def episodes(self) -> Episodes: ...
+    @property
+    def models(self) -> Models: ...
+
+
+def reviews(ground: Ground, whole: Whole) -> Reviews:
+    shown = written_down(ground)
+    needs = Needs(
+        rows=SqliteReviews(ground.database),
+        memory=whole.memory,
+        propose=_proposing(ground),
+        skills=lambda: whole.skills,
+        episodes=lambda: whole.episodes,
+        model=lambda purpose: whole.models.get("auxiliary", purpose=purpose),
+        why_no_model=lambda: whole.models.why_not("auxiliary"),
+        window=lambda name: _window(ground, name),
+        load=lambda session: _stored(whole, session),
+        clock=ground.clock,
+        alive=ground.alive,
+        price_of=lambda name: whole.models.price_of(name),  # noqa: PLW0108  models are made when they are needed
+        elsewhere=lambda target, scope: _in_tail(whole.memory, target, scope),
+        failed=lambda what, why: shown(Trouble("review", what, why)),
+    )
+    return Reviews(needs, policy_of(ground.settings.review, ground.settings.memory))
+
+
+def with_reviews(ground: Ground, made: Callable[[], Reviews]) -> Invite:
+    """In the sessions of the user's own agent: they are looked back at."""
+
+    def invite(view: SessionView, rehearsal: bool) -> Company:
+        if rehearsal or not ground.settings.review.enabled or view.circumstances.context not in _LEARNS:
+            return Company()
+        covered = SqliteReviews(ground.database).covered
+        return Company(watchers=[ReviewWatcher(made(), covered, ground.clock, _embedding(ground))])
+
+    return invite
+
+
+def policy_of(settings: ReviewSettings, memory: MemorySettings) -> Policy:
+    """`review.*`, checked."""
+    named = tuple(part.strip() for part in settings.boundaries.split(",") if part.strip())
+    for one in named:
+        if one not in WHYS:
+            raise ConfigError(
+                f"review.boundaries has {one!r}, which divides nothing.", hint=f"There are {', '.join(WHYS)}."
+            )
+    return Policy(
+        enabled=settings.enabled,
+        memory_every=memory.nudge_interval,
+        skills_every=settings.skill_interval,
+        writes=_writes("review.writes", settings.writes),
+        skill_writes=_writes("review.skill_writes", settings.skill_writes),
+        at_end=settings.at_end,
+        min_turns=settings.min_turns,
+        idle_minutes=settings.idle_minutes,
+        boundaries=named,
+        limits=Limits(settings.max_steps, settings.deadline),
+        drain=settings.drain,
+    )
+
+
+def _writes(key: str, given: str) -> Writes:
+    for known in WRITES:
+        if given == known:
+            return known
+    raise ConfigError(f"{key} is {given!r}.", hint=f"Use {' or '.join(WRITES)}.")
+
+
+def _proposing(ground: Ground) -> Propose:
+    """Keeps writes for a person, over the same files and rows as everybody's."""
+
+    def propose(
+        target: Target,
+        ops: Sequence[MemoryOp],
+        scope: Scope,
+        author: Author,
+        reason: str = "",
+        *,
+        although_full: bool = False,
+    ) -> MemoryOutcome:
+        options, rows = ground.settings.memory, CuratedRows(ground.database)
+        files = CuratedFiles(ground.home, rows, lock_timeout=options.lock_timeout, clock=ground.clock)
+        limits: dict[Target, int] = {"memory": options.memory_char_limit, "user": options.user_char_limit}
+        queue = ApprovalQueue(
+            SqliteInbox(ground.database),
+            Writer(files, rows, limits, ground.clock),
+            days=options.inbox_days,
+            clock=ground.clock,
+        )
+        place = Place.of(target, replace(scope, profile=ground.settings.profile))
+        return queue.stage(place, ops, author, reason, although_full=although_full)
+
+    return propose
+
+
+def _in_tail(memory: MemoryStore, target: Target, scope: Scope) -> list[str]:
+    """What is kept outside the files, or was dropped from there by a person: neither is saved anew by itself."""
+    tail = memory.tail
+    kept, dropped = tail.list(target, scope=scope), tail.list(target, scope=scope, forgotten=True)
+    return [entry.text for entry in (*kept, *dropped)]
+
+
+def _window(ground: Ground, name: str) -> Window:
+    return Window(window_of(name, ground.settings.context.window).tokens, counter_for(name).count)
+
+
+def _embedding(ground: Ground) -> Embed | None:
+    """Vectors, where they cost nothing but time: no endpoint is asked to tell topics apart."""
+    if ground.settings.embedding.model in ("none", "endpoint"):
+        return None
+
+    def embed(texts: Sequence[str]) -> Sequence[Sequence[float]] | None:
+        embedder = ground.embedder
+        if embedder is None:
+            return None
+        return [[float(number) for number in vector] for vector in embedder.passages(texts)]
+
+    return embed
+
+
+def _stored(whole: Whole, session: str) -> SessionView | None:
+    """A stored session as it would be sent: with those before it that it went on from without a summary."""
+    kept = whole.transcripts
+    info = kept.get(session)
+    if info is None:
+        return None
+    chain: list[SessionInfo] = [info]
+    while chain[-1].reason == "resume" and chain[-1].parent:
+        before = kept.get(chain[-1].parent)
+        if before is None or before in chain:
+            break
+        chain.append(before)
+    messages = sendable(message for one in reversed(chain) for message in kept.messages(one.id))
+    prompt = kept.system_prompt(info.id) or ""
+    return SessionView(
+        info,
+        messages=tuple(messages),
+        model=info.model or "",
+        folder=info.folder,
+        system_prompt=prompt,
+        tools=tuple(whole.tools.schemas()),
+    )
