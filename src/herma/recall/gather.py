@@ -27,6 +27,8 @@ RANKED = 100
 """Candidates whose text is read, and whose neighbours are. Twice as many find nothing more."""
 FEW = 24
 """The same for a query that is one thing only: what the index says of it is all there is to know."""
+BY_MEANING = 40
+"""The same for what is near in meaning without being among the best by words."""
 READ = 8_000
 """Characters of a message that ranking reads."""
 BROWSED = 2_000
@@ -124,18 +126,23 @@ class Gatherer:
         A turn beside a match of one single thing is no evidence for it, so there none are read.
         """
         chosen = dict.fromkeys(head.id for head in _chosen(found, _depth(looked_for, limit)))
-        chosen.update(dict.fromkeys(found.near))
+        chosen.update(dict.fromkeys(list(found.near)[:BY_MEANING]))
         made = self._read(found, list(chosen))
         if query.all_of or query.none_of:
             made = [one for one in made if one.id not in found.near or _selected(query, one.folded, looked_for)]
         if found.unindexed:
             made = [one for one in made if one.id not in found.unindexed or _selected(query, one.folded, looked_for)]
             found.matched += sum(one.id in found.unindexed for one in made)
+        flanks: list[Candidate] = []
         if query.any_of and len(looked_for) != 1:
-            made += self._flanks(query, filters, found, made)
+            flanks = self._flanks(query, filters, found, made)
         soft = query.soft_dates
         for one in made:
-            one.bonus = _bonus(soft, found.heads[one.id], one.folded)
+            head = found.heads[one.id]
+            one.bonus = _bonus(soft, head) + (lasting(one.folded) if head.role == "user" else 0.0)
+        for one in flanks:
+            one.bonus = _bonus(soft, found.heads[one.id])
+        made += flanks
         if made and asks_for_the_present(query.plain):
             oldest = min(one.timestamp for one in made)
             span = max(one.timestamp for one in made) - oldest
@@ -183,12 +190,16 @@ class Gatherer:
         return made
 
     def _flanks(self, query: Query, filters: Filters, found: Gathered, made: Sequence[Candidate]) -> list[Candidate]:
-        """The turns beside the best candidates. They are evidence; they are shown where no rule speaks against it."""
+        """The turns beside the best candidates by words; what is only near in meaning has none of them around it.
+
+        They are evidence; they are shown where no rule speaks against it.
+        """
         by_id = {one.id: one for one in made}
         neighbours = self._reader.neighbours([one.id for one in made])
         for id_, (before, after) in neighbours.items():
             by_id[id_].before, by_id[id_].after = before, after
-        beside = sorted({id_ for pair in neighbours.values() for id_ in pair if id_ is not None} - by_id.keys())
+        of_words = (pair for id_, pair in neighbours.items() if by_id[id_].found or id_ not in found.near)
+        beside = sorted({id_ for pair in of_words for id_ in pair if id_ is not None} - by_id.keys())
         heads = {head.id: head for head in self._reader.heads(beside)}
         found.heads.update(heads)
         flanks = self._read(found, [id_ for id_ in beside if id_ in heads])
@@ -247,10 +258,10 @@ def _selected(query: Query, folded: str, looked_for: Sequence[Unit]) -> bool:
     return any(unit.part in folded and unit.find(folded, 1) for unit in looked_for)
 
 
-def _bonus(dates: Sequence[Span], head: Head, folded: str) -> float:
-    """What speaks for a message besides its words: when, by whom and how it was said."""
-    dated = max((_dated(span) for span in dates if span.covers(head.timestamp)), default=0.0)
-    return dated + SPEAKER.get(head.role, 0.0) + (lasting(folded) if head.role == "user" else 0.0)
+def _bonus(dates: Sequence[Span], head: Head) -> float:
+    """What speaks for a message besides its words: when and by whom it was said."""
+    dated = max((_dated(span) for span in dates if span.covers(head.timestamp)), default=0.0) if dates else 0.0
+    return dated + SPEAKER.get(head.role, 0.0)
 
 
 def _dated(span: Span) -> float:

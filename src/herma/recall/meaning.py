@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from herma.errors import HermaError
 from herma.ports.vectors import Near, VectorIndex
 from herma.recall.fuse import FOREIGN, NEAREST, ONE_THING
 from herma.recall.match import units
@@ -29,38 +30,69 @@ class Meaning:
 
 
 class Asker:
-    """Asks one index of vectors. An embedder that is too slow goes on by itself; its answer serves the next time."""
+    """Asks one index of vectors, beside whatever else a search does.
+
+    An embedder that is too slow goes on by itself; meanwhile searches are by words, and its answer serves the next one.
+    """
 
     def __init__(self, vectors: VectorIndex, *, deadline: float) -> None:
         self._vectors = vectors
         self._deadline = deadline
         self._mutex = threading.Lock()
-        self._busy: threading.Thread | None = None
+        self._last: _Question | None = None
 
-    def ask(self, query: Query, filters: Filters) -> Meaning:
-        """Nothing where there is no embedder, or nothing in plain language to embed."""
+    def begin(self, query: Query, filters: Filters) -> Pending:
+        """Nothing is asked where there is no embedder, or nothing in plain language to embed."""
         text = " ".join(query.plain.split())
         state = self._vectors.state() if text and query.any_of else None
         if state is None or not state.wanted:
-            return Meaning(notes=(f"vectors: {state.trouble}",) if state is not None and state.trouble else ())
-        began = time.perf_counter()
-        if not self._embedded(text):
-            waited = f"{self._deadline:g} s"
-            return Meaning(notes=(f"vectors: the embedder did not answer within {waited}; words alone were searched.",))
-        took = (time.perf_counter() - began) * 1000
-        found = self._vectors.near(text, FILTERED if filters.narrow else NEAREST)
-        return Meaning(found.hits, _trust(query, multilingual=state.is_multilingual), round(took, 2), found.notes)
-
-    def _embedded(self, text: str) -> bool:
-        """Have the question embedded, which the index remembers. → whether that was done in time."""
+            return Pending(Meaning(notes=(f"vectors: {state.trouble}",) if state is not None and state.trouble else ()))
         with self._mutex:
-            if self._busy is not None and self._busy.is_alive():
-                return False
-            work = threading.Thread(target=self._vectors.scores, args=(text, ()), name="herma-question", daemon=True)
-            self._busy = work
-            work.start()
-        work.join(self._deadline)
-        return not work.is_alive()
+            if self._last is not None and self._last.is_alive():
+                return Pending(_late(self._deadline))
+            trust = _trust(query, multilingual=state.is_multilingual)
+            self._last = _Question(self._vectors, text, FILTERED if filters.narrow else NEAREST, trust)
+            self._last.start()
+            return Pending(_late(self._deadline), self._last, time.monotonic() + self._deadline)
+
+
+class Pending:
+    """An answer that may still be on its way."""
+
+    def __init__(self, otherwise: Meaning, question: _Question | None = None, until: float = 0.0) -> None:
+        self._answer = otherwise
+        self._question = question
+        self._until = until
+
+    def result(self) -> Meaning:
+        """What is near; waits for it until the deadline, then no more."""
+        if self._question is not None:
+            self._question.join(max(0.0, self._until - time.monotonic()))
+            if not self._question.is_alive():
+                self._answer = self._question.answer
+            self._question = None
+        return self._answer
+
+
+class _Question(threading.Thread):
+    def __init__(self, vectors: VectorIndex, text: str, nearest: int, trust: float) -> None:
+        super().__init__(name="herma-question", daemon=True)
+        self._vectors, self._text, self._nearest, self._trust = vectors, text, nearest, trust
+        self.answer = Meaning()
+
+    def run(self) -> None:
+        try:
+            began = time.perf_counter()
+            self._vectors.scores(self._text, ())  # embeds the question, which the index remembers
+            took = (time.perf_counter() - began) * 1000
+            found = self._vectors.near(self._text, self._nearest)
+            self.answer = Meaning(found.hits, self._trust, round(took, 2), found.notes)
+        except HermaError as error:  # the home was closed meanwhile, or cannot be read: words may still be found
+            self.answer = Meaning(notes=(f"vectors: {error}",))
+
+
+def _late(deadline: float) -> Meaning:
+    return Meaning(notes=(f"vectors: the embedder did not answer within {deadline:g} s; words alone were searched.",))
 
 
 def _trust(query: Query, *, multilingual: bool) -> float:

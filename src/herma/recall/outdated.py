@@ -69,6 +69,10 @@ _NAMED = re.compile(r"(\w[\w .'-]{1,24}): ")
 _HINT = re.compile(
     r"\bnow\b|\bnew\b|\bto\b|\bmoved\b|改|換|换|變|变|移到|調整|调整|目前|現在|现在|変|移し|切り替え|바꿨|바꾸|변경|옮겼"
 )
+_LATER = re.compile(
+    rf"\b(?:now|new|relocated|{_VERBS[3:-1]}|went|dropped|rose)\b|[改換换變变調调移變変切]|바꿨|바꾸|변경|옮겼|現在|现在|目前"
+)
+"""Without any of these nothing says that it was otherwise before."""
 _OWN = re.compile(r"\b(?:my|our|the|i live|i lived)\b|我|私|僕|わたし|(?:^| )(?:내|제|나의) ")
 _LEAD = re.compile(
     r"^(?:我[們们]?)?(?:後來|后来|已經|已经|又|再|就|先|也|都|決定|决定)*(?:把|將|将)?(?:我的|原本的|目前的)?"
@@ -114,6 +118,8 @@ def claims(text: str) -> list[Claim]:
 def outdated(spoken: Sequence[Spoken]) -> dict[int, int]:
     """Message → the latest one that says otherwise."""
     known: dict[tuple[str, str], list[tuple[float, int, Claim]]] = {}
+    if not any(_LATER.search(one.text, 0, READ) for one in spoken) and sum("my " in one.text for one in spoken) < 2:
+        return {}
     for one in spoken:
         named = _NAMED.match(one.text)
         who = f"{one.who}/{named[1] if named else ''}"

@@ -17,7 +17,7 @@ from herma.recall.asked import MOST_HITS, Level, Mode, Sort, Wanted, check, edge
 from herma.recall.fuse import by_cosine, fuse, stands_out
 from herma.recall.gather import INDEXES, Gathered, Gatherer
 from herma.recall.match import Unit, fold, units
-from herma.recall.meaning import Asker, Meaning
+from herma.recall.meaning import Asker, Meaning, Pending
 from herma.recall.present import hit, searched, why
 from herma.recall.query import Query, describe, parse
 from herma.recall.rank import Candidate, rank
@@ -108,13 +108,15 @@ class Searcher:
         filters = self._filters(query, scope, current_session, include_archived)
         wanted = Wanted(max(1, min(limit, MOST_HITS)), level, sort, explain, mode)
         sessions = self._reader.size()
-        lag, answer, meaning = 0, _Answer(), Meaning()
+        lag, answer, pending = 0, _Answer(), Pending(Meaning())
         if sessions:
             lag = self._index.catch_up(INDEXES)
-            meaning = self._asker.ask(query, filters) if self._asker and mode != "words" else meaning
-            answer = self._answer(query, filters, wanted, lag, meaning)
+            if self._asker is not None and mode != "words":
+                pending = self._asker.begin(query, filters)
+            answer = self._answer(query, filters, wanted, lag, pending)
+        meaning = pending.result()
         if not answer.hits or not (answer.matched or mode == "vectors"):
-            answer = self._try_wider(query, filters, wanted, answer, lag, sessions, meaning)
+            answer = self._try_wider(query, filters, wanted, answer, lag, sessions, pending)
         return SearchReport(
             query=text,
             hits=answer.hits,
@@ -142,13 +144,14 @@ class Searcher:
 
     # ── one pass ──
 
-    def _answer(self, query: Query, filters: Filters, wanted: Wanted, lag: int, meaning: Meaning) -> _Answer:
+    def _answer(self, query: Query, filters: Filters, wanted: Wanted, lag: int, pending: Pending) -> _Answer:
         looked_for = units(query)
         self._looked_for = (query.text, looked_for)
-        if wanted.mode == "vectors" and meaning.near:
+        if wanted.mode == "vectors" and pending.result().near:
             found = Gathered()
-        else:
+        else:  # meanwhile the question is embedded and compared
             found = self._gatherer.gather(query, filters, looked_for, wanted.limit, lag)
+        meaning = pending.result()
         if meaning.near:
             self._gatherer.meet(found, filters, meaning.near)
         answer = _Answer(dropped=found.sifted.report(), notes=list(found.notes), matched=found.matched)
@@ -243,7 +246,7 @@ class Searcher:
         empty: _Answer,
         lag: int,
         sessions: int,
-        meaning: Meaning,
+        pending: Pending,
     ) -> _Answer:
         """`empty` has no hits, or only such as are near in meaning: those stay when words alike find nothing."""
         empty.notes.append(explanation(query, empty.dropped, empty.matched, sessions))
@@ -254,7 +257,7 @@ class Searcher:
         if query.any_of and not empty.matched:
             self._index.suspect()
         for attempt in wider(query, filters, empty.dropped, self._index.vocabulary):
-            answer = self._answer(attempt.query, attempt.filters, wanted, lag, meaning)
+            answer = self._answer(attempt.query, attempt.filters, wanted, lag, pending)
             if answer.matched and answer.hits:
                 answer.dropped, answer.widened = empty.dropped, True
                 answer.notes = [*empty.notes, attempt.note, *answer.notes]
