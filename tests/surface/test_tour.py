@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from herma.cli import tour, tour_steps
 from herma.cli.main import cli
-from herma.cli.tour_guide import Facts, Guide
+from herma.cli.tour_guide import Facts, Guide, opened
 from herma.prompt import snapshot
 
 
@@ -115,3 +115,9 @@ def test_no_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     done = take()
     assert done.exit_code == 3
     assert "No space left on device" in done.stderr
+
+
+def test_a_model_installed_here_does_not_change_the_tour(tmp_path: Path) -> None:
+    """What is near in meaning would be found where the tour says that nothing is."""
+    with opened(tmp_path / "home", tour._environment(tmp_path / "home")) as h:
+        assert h.settings.embedding.model == "none"

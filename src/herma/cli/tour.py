@@ -29,7 +29,8 @@ def _environment(home: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("HERMA_", "HERMES_")) and name not in AGENT_MARKERS
     }
-    return kept | {"HERMA_HOME": str(home), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
+    same_everywhere = {"HERMA_EMBEDDING_MODEL": "none"}  # what is near in meaning depends on the models installed here
+    return kept | same_everywhere | {"HERMA_HOME": str(home), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
 
 
 def _hermes_line() -> str:
