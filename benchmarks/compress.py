@@ -1,7 +1,10 @@
-"""What compression without a model keeps of a conversation, how much shorter it gets, and how its time grows.
+"""What compression keeps of a conversation, how much shorter it gets, and how its time grows.
 
 Conversations come from DATA: folders with `corpus.jsonl` (each group is one) and JSONL files of agents, read for
 whatever has a role and a text. Without DATA, and for the growth of time, coding sessions are made up.
+
+Each conversation is shortened without a model, and with one that answers over HTTP with a summary as a hurried person
+would write it: what it names by itself is shown beside what is left after the gate has added what was missing.
 
     python benchmarks/compress.py [DATA ...] [--window N] [--json]
 """
@@ -11,21 +14,30 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import statistics
+import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from herma import Herma
 from herma.counting import counter_for
-from herma.ports import Tries
+from herma.ports import ChatModel, Tries
 from herma.prompt.results import compress_result
 from herma.reflect.compress.engine import Compressor
-from herma.reflect.compress.fidelity import tasks_of
+from herma.reflect.compress.fidelity import Survey, check, tasks_of
+from herma.reflect.compress.landmarks import landmarks
+from herma.reflect.compress.summary import parse
+from herma.testing import Asked, ScriptedModel
 from herma.types import Condensed, Message
 
 KINDS = ("path", "identifier", "number", "task")
+HOWS = ("own words", "model alone", "model + gate")
+_MATERIAL = re.compile(r"^#(\d+) (user|assistant): ([^\n]+)", re.MULTILINE)
 
 
 class Forgetful:
@@ -110,17 +122,47 @@ def _text(content: Any) -> str:
     )
 
 
-def measure(messages: list[Message], window: int | None) -> dict[str, Any]:
+def hurried(asked: Asked) -> str:
+    """A plausible summary: the first request, the newest steps, the files that come up most, one task."""
+    said = [(int(number), role, text) for number, role, text in _MATERIAL.findall(asked.last)]
+    users = [(number, text) for number, role, text in said if role == "user"]
+    replies = [(number, text) for number, role, text in said if role == "assistant"]
+    paths = Counter(mark.text for _, _, text in said for mark in landmarks(text) if mark.kind == "path")
+    sections: list[tuple[str, list[tuple[int, str]]]] = [
+        ("Goal", users[:1]),
+        ("Constraints and preferences", [one for one in users if "must" in one[1]][-4:]),
+        ("Done", replies[-12:]),
+        ("Files", [(said[-1][0], ", ".join(path for path, _ in paths.most_common(8)))] if paths else []),
+        ("Next steps", [(said[-1][0], "Go on with the last request")] if said else []),
+    ]
+    return "\n\n".join(
+        "\n".join([f"## {heading}", *(f"- {text[:160]} [#{number}]" for number, text in lines)])
+        for heading, lines in sections
+        if lines
+    )
+
+
+def measure(
+    messages: list[Message], window: int | None, models: Sequence[ChatModel] = (), script: ScriptedModel | None = None
+) -> dict[str, Any]:
     counter = counter_for(None)
     probe = Compressor("c", 1_000, counter, Forgetful(), clock=time.time)
     tokens = sum(map(probe._weight, messages))
-    engine = Compressor("c", window or max(1_000, int(tokens / 1.2)), counter, Forgetful(), clock=time.time)
+    size = window or max(1_000, int(tokens / 1.2))
+    engine = Compressor("c", size, counter, Forgetful(), models=lambda: models, clock=time.time)
     begun = time.process_time()
     done = engine.compress(messages, current_tokens=tokens, force=True)
     seconds = time.process_time() - begun
     if not isinstance(done, Condensed):
         return {"before": tokens, "left_alone": done.reason, "seconds": round(seconds, 4)}
+    alone = {}
+    if script is not None:
+        survey = Survey.of([message for message in messages if message not in done.messages])
+        verdict = check(survey, parse(hurried(script.requests[-1])))
+        alone = {"alone": {kind: round(verdict.share(kind), 4) for kind in KINDS}}
     return {
+        "how": done.how,
+        **alone,
         "messages": len(messages),
         "before": tokens,
         "after": done.tokens_after,
@@ -138,29 +180,47 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    found: dict[str, list[dict[str, Any]]] = {}
+    everything: dict[str, list[list[Message]]] = {}
     for place in given.data:
         for name, messages in conversations(place):
-            group = name.split("/")[0]
-            found.setdefault(group, []).append(measure(messages, given.window or None))
-    found["made up"] = [measure(made_up(200, seed), given.window or None) for seed in (1, 2, 3)]
+            everything.setdefault(name.split("/")[0], []).append(messages)
+    everything["made up"] = [made_up(200, seed) for seed in (1, 2, 3)]
+    found = compare(everything, given.window or None)
     growth = {turns: measure(made_up(turns), None)["seconds"] for turns in (250, 500, 1_000, 2_000)}
     if given.json:
         print(json.dumps({"conversations": found, "seconds_by_turns": growth}, indent=2))
         return
-    print(f"{'conversations':28} {'n':>3} {'before':>8} {'after':>8} " + " ".join(f"{kind:>10}" for kind in KINDS))
-    for group, runs in found.items():
-        done = [run for run in runs if "after" in run]
-        if done:
-            shares = (statistics.mean(run["kept"].get(kind, 1.0) for run in done) for kind in KINDS)
-            sizes = (statistics.mean(run[key] for run in done) for key in ("before", "after"))
-            print(
-                f"{group[:28]:28} {len(done):3} "
-                + " ".join(f"{size:8,.0f}" for size in sizes)
-                + " "
-                + " ".join(f"{share:10.1%}" for share in shares)
-            )
+    show(found)
     print("\nseconds without a model, by turns: " + ", ".join(f"{turns}: {each:.3f}" for turns, each in growth.items()))
+
+
+def compare(everything: dict[str, list[list[Message]]], window: int | None) -> dict[str, dict[str, list[Any]]]:
+    """Each conversation without a model and with the scripted one."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    with tempfile.TemporaryDirectory() as home, ScriptedModel(hurried) as script:
+        flags = {"model.url": script.url, "model.name": "scripted", "model.kind": "openai"}
+        with Herma.open(home, flags=flags) as h:
+            model = h.model()
+            assert model is not None
+            for group, every in everything.items():
+                own = [measure(messages, window) for messages in every]
+                written = [measure(messages, window, [model], script) for messages in every]
+                found[group] = {"own words": own, "model": written}
+    return found
+
+
+def show(found: dict[str, dict[str, list[Any]]]) -> None:
+    heads = " ".join(f"{kind:>10}" for kind in KINDS)
+    print(f"{'conversations':24} {'summary':13} {'n':>3} {'before':>8} {'after':>8} {heads}")
+    for group, runs in found.items():
+        for how in HOWS:
+            done = [run for run in runs["own words" if how == HOWS[0] else "model"] if "after" in run]
+            if not done:
+                continue
+            key = "alone" if how == "model alone" else "kept"
+            shares = " ".join(f"{statistics.mean(run[key].get(kind, 1.0) for run in done):10.1%}" for kind in KINDS)
+            sizes = " ".join(f"{statistics.mean(run[size] for run in done):8,.0f}" for size in ("before", "after"))
+            print(f"{group[:24]:24} {how:13} {len(done):3} {sizes} {shares}")
 
 
 if __name__ == "__main__":

@@ -13,12 +13,19 @@ from herma.reflect.compress.engine import Compressor
 from herma.session import Session
 from herma.testing.engine_contract import EngineContract
 from herma.types import Compression, Condensed, LeftAlone, Message, Usage
+from herma.wiring.compression import OwnEngine
 
 
 class TestCompressor(EngineContract):
     @pytest.fixture
     def engine(self, needs: EngineNeeds) -> ContextEngine:
         return Compressor.of(needs)
+
+
+class TestAsSessionsHaveIt(EngineContract):
+    @pytest.fixture
+    def engine(self, needs: EngineNeeds) -> ContextEngine:
+        return OwnEngine(needs)
 
 
 class LastOnes:

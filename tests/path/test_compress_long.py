@@ -74,7 +74,7 @@ def check(h: Herma, session: Session, ids: list[str]) -> None:
 
 def test_with_a_model(home: Path) -> None:
     with ScriptedModel(notes) as model:
-        flags = {"context.window": 24_000, "model.url": model.url, "model.name": "gpt-main"}
+        flags = {"context.window": 24_000, "model.url": model.url, "model.name": "gpt-main", "review.enabled": False}
         with Herma.open(home, flags=flags) as h, h.session(title="Garden") as session:
             ids = run(session)
             done = session.last_compression

@@ -49,6 +49,7 @@ def settings(main: ScriptedModel, other: ScriptedModel | None = None, **more: An
         "model.url": main.url,
         "model.name": "gpt-main",
         "model.retries": 0,
+        "review.enabled": False,
         "context.window": 100_000,
         "compression.deadline": 5.0,
         **{key.replace("__", "."): value for key, value in more.items()},

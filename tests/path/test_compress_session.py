@@ -85,6 +85,21 @@ def test_in_the_middle_of_a_long_turn(home: Path) -> None:
         session.after_model("All watered.")
 
 
+def test_while_a_tool_is_waited_for_nothing_moves(home: Path) -> None:
+    with Herma.open(home, flags=WINDOW) as h, h.session() as session:
+        talk(session, 4)
+        session.before_model("Run it.")
+        call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        session.after_model({"role": "assistant", "content": None, "tool_calls": [call]})
+        left = session.compress()
+        assert isinstance(left, LeftAlone)
+        assert "has not answered yet" in left.reason
+        session.after_model({"role": "tool", "tool_call_id": "c", "content": "ok"})
+        assert isinstance(session.compress(), Condensed)
+        assert session.before_model()[-1] == {"role": "tool", "tool_call_id": "c", "content": "ok"}
+        session.after_model("Done.")
+
+
 def test_without_a_known_window_it_is_only_said_once(home: Path) -> None:
     with Herma.open(home) as h, h.session() as session:
         talk(session, 70)

@@ -18,12 +18,14 @@ from herma.errors import StoreError
 from herma.ports import ContextEngine, Watcher
 from herma.prompt.families import UNKNOWN_WINDOW
 from herma.providers.guard import Guard
-from herma.reflect.compress.extract import last_request
+from herma.transcript.replay import unanswered
 from herma.transcript.wire import text_of
 from herma.types import Compression, Condensed, Content, LeftAlone, Message, SessionView, Usage
 
 Hold: TypeAlias = Callable[[str], AbstractContextManager[bool]]
 """Takes the lock of a conversation at once; yields whether it was free."""
+_REMEMBERED = 20
+"""Sentences for people that a session keeps; the log has all of them."""
 _GROWTH = 1.1
 """How much longer a conversation must be before it is tried again by itself, after a try that did not make room."""
 
@@ -135,6 +137,8 @@ class Room(Watcher):
         with self._hold(conversation.view().info.conversation) as free:
             if not free:
                 return LeftAlone("Another program is shortening this conversation at this moment.")
+            if unanswered(conversation.view().messages):
+                return LeftAlone("A tool was called and has not answered yet; give its result first.")
             if self._gone_on(conversation.view()):
                 return LeftAlone("Another program has gone on with this conversation; resume it to see where it is.")
             size = conversation.tokens if tokens is None else tokens
@@ -184,6 +188,7 @@ class Room(Watcher):
             if sentence not in self.said:
                 self.said.append(sentence)
                 _log().warning("%s", sentence)
+        del self.said[:-_REMEMBERED]
 
     # ── what the engine hears ──
 
@@ -209,6 +214,8 @@ class Room(Watcher):
 
 def unfit(done: object, old: Sequence[Message]) -> str:
     """Why an engine's answer cannot stand for these messages; nothing if it can. Pure."""
+    from herma.reflect.compress.extract import last_request  # most sessions never come to this
+
     if not isinstance(done, Condensed):
         return f"it is {type(done).__name__}, not Condensed or LeftAlone"
     messages = done.messages

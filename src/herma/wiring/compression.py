@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from herma.counting import counter_for
 from herma.errors import ConfigError
 from herma.ports import ChatModel, ContextEngine, EngineNeeds, EngineOptions
 from herma.prompt.families import window_of
 from herma.providers.guard import Guard, Trouble
-from herma.reflect.compress.engine import Compressor
 from herma.settings import CompressionSettings
 from herma.store.sqlite.compression import SqliteCompression
 from herma.store.turns import alone
 from herma.transcript import Transcripts
 from herma.turn.company import Company, Invite
 from herma.turn.compressing import Room
-from herma.types import SessionView
+from herma.types import Compression, Message, SessionView, Usage
 from herma.wiring.ground import Ground
-from herma.wiring.models import Models
 from herma.wiring.troubles import written_down
+
+if TYPE_CHECKING:
+    from herma.reflect.compress.engine import Compressor
+    from herma.wiring.models import Models
 
 OWN = "compressor"
 """The engine that is part of Herma, as `context.engine` calls it."""
@@ -86,7 +88,7 @@ def made_engine(
 ) -> tuple[ContextEngine | None, str]:
     """The engine of a session; or none, and why. A user's that cannot be made never keeps a session from opening."""
     if name.strip() in ("", OWN):
-        return Compressor.of(needs), ""
+        return OwnEngine(needs), ""
     guard = Guard(f"the context engine {name}", shown=shown)
     made = guard.ask("making it", lambda: _users(name)(needs), None)
     last = guard.health.last
@@ -102,6 +104,62 @@ def made_engine(
         guard.count("making it", f"it has no {missing[0]}")
         return None, f"context.engine is {name}, and that has no {', '.join(missing)}; nothing is shortened."
     return made, ""
+
+
+class OwnEngine:
+    """The compressor, loaded when a conversation first fills its window: most never do."""
+
+    name = OWN
+
+    def __init__(self, needs: EngineNeeds) -> None:
+        self._needs = needs
+        self._made: Compressor | None = None
+        self._threshold = needs.options.threshold * needs.window
+
+    @property
+    def held_back(self) -> str:
+        return self._made.held_back if self._made else ""
+
+    def on_session_start(self, session_id: str, *, boundary_reason: str, old_session_id: str = "") -> None:
+        """The conversation stays the same, and with it what was tried."""
+
+    def on_session_end(self, session_id: str, messages: Sequence[Message]) -> None:
+        """Nothing is held."""
+
+    def on_reset(self) -> None:
+        self._made = None
+
+    def update_from_response(self, usage: Usage) -> None:
+        if self._made:
+            self._made.update_from_response(usage)
+
+    def should_compress(self, prompt_tokens: int) -> bool:
+        return prompt_tokens >= self._threshold and self._compressor.should_compress(prompt_tokens)
+
+    def compress(
+        self,
+        messages: Sequence[Message],
+        *,
+        current_tokens: int,
+        focus_topic: str = "",
+        force: bool = False,
+        memory_context: str = "",
+    ) -> Compression:
+        return self._compressor.compress(
+            messages,
+            current_tokens=current_tokens,
+            focus_topic=focus_topic,
+            force=force,
+            memory_context=memory_context,
+        )
+
+    @property
+    def _compressor(self) -> Compressor:
+        if self._made is None:
+            from herma.reflect.compress.engine import Compressor
+
+            self._made = Compressor.of(self._needs)
+        return self._made
 
 
 _TOLD = ("on_session_start", "on_session_end", "on_reset")

@@ -7,6 +7,7 @@ conversation that does not get shorter is not compressed over and over.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
@@ -221,11 +222,11 @@ class Compressor:
         if work.previous:
             known |= {number for lines in work.previous.lines.values() for line in lines for number in line.sources}
         summary = work.previous
-        ends = self._clock() + self._options.deadline
+        ends = time.monotonic() + self._options.deadline
         own = window_of(model.name)  # that of a smaller model may be smaller
         most = int(min(self._window, own.tokens if own.known else self._window) * 0.5)
         for piece in portions(work.middle, most, self._counter.count):
-            left = ends - self._clock()
+            left = ends - time.monotonic()
             if left <= 0:
                 raise ModelTimeout(f"{model.name} did not finish the summary within {self._options.deadline:g} s.")
             asked = request(piece, work.tokens, previous=summary, focus=work.focus, outside=work.outside)
