@@ -36,9 +36,7 @@ class MemorySettings:
     tidy_days: float = option(
         7.0, "Days after which a file is tidied although it is not full; 0: only when it is.", low=0, high=36_500
     )
-    tail_recall: int = option(
-        3, "Entries of the long tail that one turn may recall; 0: none.", low=0, high=20, project=True
-    )
+    tail_recall: int = option(3, "Entries of the long tail that one turn may recall; 0: none.", low=0, high=20)
     tail_uses: int = option(
         3, "Conversations that must recall an entry before it is proposed for the prompt; 0: never.", low=0, high=1000
     )

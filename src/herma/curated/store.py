@@ -131,6 +131,20 @@ class MemoryStore:
             return self._inbox.stage(place, operations, author, reason)
         return self._writer.write(place, operations, author, reason, vouched=blocked is not None)
 
+    def propose(
+        self,
+        target: Target,
+        ops: Sequence[MemoryOp],
+        *,
+        scope: Scope | None = None,
+        author: Author = BY_USER,
+        reason: str = "",
+    ) -> MemoryOutcome:
+        """Keep a write for a person's decision, if it could be made now."""
+        place = self._place(target, scope)
+        blocked = self._scan(place, ops)
+        return blocked or self._inbox.stage(place, tuple(ops), author, _text(reason))
+
     def undo(
         self, change_id: int | None = None, *, scope: Scope | None = None, author: Author = BY_USER
     ) -> MemoryOutcome:
@@ -181,6 +195,9 @@ class MemoryStore:
         return self._inbox.reject(pending_id, by=by)
 
     # ── reading ──
+
+    def is_enabled(self, target: Target) -> bool:
+        return target in self._enabled
 
     def entries(self, target: Target, *, scope: Scope | None = None) -> list[str]:
         """The entries as they are on disk now. Empty when the file is missing or cannot be read (see `status`)."""

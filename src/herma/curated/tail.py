@@ -114,6 +114,10 @@ class Tail:
                 found.append(TailHit(entry, evidence.score, evidence.why))
         return found[:limit]
 
+    def is_empty(self, scope: Scope | None = None) -> bool:
+        """Whether there is nothing that a session of this scope could recall. Costs next to nothing."""
+        return self._rows.is_empty(self._shown(scope))
+
     # ── using ──
 
     def used(self, entries: Iterable[int], conversation: str) -> Found:
@@ -126,8 +130,8 @@ class Tail:
         return list(self._rows.get(ids).values())
 
     def proposed(self, entry: TailEntry) -> None:
-        """It was proposed for the prompt; the next time it needs as many uses again."""
-        self._rows.mark([entry.id], proposed=self._clock())
+        """It was proposed for the prompt, which happens once."""
+        self._rows.mark([entry.id], "proposed", self._clock())
 
     def restore(self, number: int, *, author: Author | None = None, reason: str = "") -> MemoryOutcome:
         """Put an entry back into its file, with what is known about it. Undoing that change takes it out again."""
@@ -156,7 +160,7 @@ class Tail:
     def _mark(self, numbers: Sequence[int], at: float | None) -> Found:
         found = [self._find(number) for number in dict.fromkeys(numbers)]  # an unknown one is said before any is marked
         changed = [one for one in found if (one.forgotten is None) != (at is None)]
-        self._rows.forget([one.id for one in changed], at)
+        self._rows.mark([one.id for one in changed], "forgotten", at)
         return changed
 
     def _find(self, number: int) -> TailEntry:

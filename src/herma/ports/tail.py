@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from herma.ports.curated import Place
 from herma.types import TailEntry
@@ -31,12 +31,12 @@ class TailRows(Protocol):
         """They were recalled in this conversation; each conversation counts once."""
         ...
 
-    def mark(self, ids: Sequence[int], *, proposed: float | None = None) -> None:
-        """They were proposed for the prompt at this time."""
+    def mark(self, ids: Sequence[int], what: Literal["proposed", "forgotten"], at: float | None) -> None:
+        """They were proposed for the prompt; or a person does not want them, or (None) does again."""
         ...
 
-    def forget(self, ids: Sequence[int], at: float | None) -> None:
-        """A person does not want them, or does again."""
+    def is_empty(self, places: Sequence[Place]) -> bool:
+        """Whether nothing was ever moved out of these documents: cheap enough to be asked at every turn."""
         ...
 
 

@@ -44,7 +44,7 @@ from herma.types.memory import (
     Target,
 )
 from herma.types.review import Review, ReviewAction, ReviewKind, ReviewState
-from herma.types.search import Dropped, Hit, SearchReport
+from herma.types.search import ConversationSummary, Dropped, Hit, SearchReport
 from herma.types.session import (
     MOVES,
     NOWHERE,
@@ -92,6 +92,7 @@ from herma.types.skills import (
     WriteSkillFile,
 )
 from herma.types.tail import TailEntry, TailHit
+from herma.types.tidy import Proposal, ProposalKind, Tidied, TidyReport
 from herma.types.transcript import (
     Content,
     Deletion,
@@ -130,6 +131,7 @@ __all__ = [
     "Content",
     "Context",
     "Contribution",
+    "ConversationSummary",
     "CreateSkill",
     "DeleteSkill",
     "Deletion",
@@ -165,6 +167,8 @@ __all__ = [
     "Parameter",
     "PatchSkill",
     "Pending",
+    "Proposal",
+    "ProposalKind",
     "Reason",
     "Remove",
     "RemoveSkillFile",
@@ -208,6 +212,8 @@ __all__ = [
     "TailEntry",
     "TailHit",
     "Target",
+    "Tidied",
+    "TidyReport",
     "ToolCall",
     "TranscriptStats",
     "Trust",

@@ -14,6 +14,7 @@ from herma.store.sqlite.passages import SqlitePassages
 from herma.wiring.episodes import episode_texts
 from herma.wiring.ground import Ground
 from herma.wiring.skills import SkillTexts, skill_library
+from herma.wiring.tidy import tail_texts
 
 ENTRY = "entry"
 """The kind of curated entries: their keys are target, project, user and text, their scope is that of episodes."""
@@ -22,7 +23,7 @@ SEAM = "\x1f"
 
 def embeddables(ground: Ground) -> list[Embeddables]:
     library = skill_library(ground)
-    return [curated_texts(ground), episode_texts(ground), SkillTexts(lambda: library)]
+    return [curated_texts(ground), episode_texts(ground), SkillTexts(lambda: library), tail_texts(ground)]
 
 
 @dataclass(frozen=True, slots=True)

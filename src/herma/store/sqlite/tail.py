@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import apsw
 
@@ -49,6 +49,9 @@ class SqliteTail:
         undone = self._undone() if rows else set()
         return {by_hash[hash_] for hash_, change, back in rows if _stands(change, back, undone)}
 
+    def is_empty(self, places: Sequence[Place]) -> bool:
+        return not any(self._db.rows(self._sql["any"], _key(place)) for place in places)
+
     def version(self) -> str:
         """Something that changes whenever a text may have come or gone."""
         rows = self._db.rows(self._sql["version"])
@@ -64,18 +67,9 @@ class SqliteTail:
 
         self._db.write(work)
 
-    def mark(self, ids: Sequence[int], *, proposed: float | None = None) -> None:
-        def work(connection: apsw.Connection) -> None:
-            for number in ids:
-                connection.execute(self._sql["propose"], {"id": number, "at": proposed})
-
-        self._db.write(work)
-
-    def forget(self, ids: Sequence[int], at: float | None) -> None:
-        def work(connection: apsw.Connection) -> None:
-            connection.execute(self._sql["forget"], {"ids": json.dumps(list(ids)), "at": at})
-
-        self._db.write(work)
+    def mark(self, ids: Sequence[int], what: Literal["proposed", "forgotten"], at: float | None) -> None:
+        bindings = {"ids": json.dumps(list(ids)), "at": at}
+        self._db.write(lambda connection: connection.execute(self._sql[what], bindings) and None)
 
     # ── when documents were tidied ──
 

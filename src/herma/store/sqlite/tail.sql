@@ -59,10 +59,15 @@ UPDATE curated_tail
    SET last_used = :at, uses = (SELECT count(*) FROM curated_tail_uses u WHERE u.entry = curated_tail.id)
  WHERE id = :id;
 
--- propose --
-UPDATE curated_tail SET proposed = :at WHERE id = :id;
+-- any --
+SELECT 1 FROM curated_tail
+ WHERE profile = :profile AND project = :project AND user = :user AND target = :target
+ LIMIT 1;
 
--- forget --
+-- proposed --
+UPDATE curated_tail SET proposed = :at WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- forgotten --
 UPDATE curated_tail SET forgotten = :at WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- version --
