@@ -198,3 +198,19 @@ def test_asking_an_empty_home_creates_nothing(h: Herma, home: Path) -> None:
     assert h.facts.list() == []
     assert h.facts.history("name") == []
     assert list(home.iterdir()) == []
+
+
+def test_a_file_that_is_switched_off_answers_nothing(home: Path, h: Herma) -> None:
+    h.memory.apply("user", Add("User lives in Rome"))
+    h.memory.apply("memory", Add("The deploy host is alpha."))
+    assert value(h, "where do I live?") == "Rome"
+    h.close()
+    config = home / "config.yaml"
+    config.write_text("memory:\n  user_profile_enabled: false\n")
+    with Herma.open(home) as off:
+        assert value(off, "where do I live?") is None
+        assert off.facts.history("location") == []
+        assert [(one.value, one.target) for one in off.facts.list()] == [("alpha", "memory")]
+    config.write_text("memory:\n  user_profile_enabled: true\n")
+    with Herma.open(home) as on:
+        assert value(on, "where do I live?") == "Rome"

@@ -20,7 +20,7 @@ from herma.facts.question import read
 from herma.ports.curated import Place
 from herma.ports.facts import FactRows
 from herma.safety.scan import scan
-from herma.types import TARGETS, Change, Fact, FactSource, Scope
+from herma.types import TARGETS, Change, Fact, FactSource, Scope, Target
 
 Found: TypeAlias = list[Fact]
 Places: TypeAlias = tuple[Place, ...]
@@ -38,6 +38,7 @@ class Facts:
         places: Callable[[], Iterable[Place]],
         entries: Entries,
         *,
+        enabled: Sequence[Target] = TARGETS,
         profile: str = "",
         stem: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
@@ -47,6 +48,7 @@ class Facts:
         self._changes = changes
         self._places = places
         self._entries = entries
+        self._enabled = tuple(enabled)
         self._profile = profile
         self._stem = stem
         self._clock = clock
@@ -76,7 +78,7 @@ class Facts:
         self._alive()
         where = self._scoped(scope)
         self._catch_up(self._seen_by(where))
-        found = self._rows.select(_scopes(where), subject=folded(subject) or None)
+        found = self._select(where, subject=folded(subject) or None)
         keys = dict.fromkeys((fact.subject, fact.attribute) for fact in found)
         held = [self._holding(found, where, *key) for key in keys]
         return sorted((one for one in held if one is not None), key=lambda fact: (fact.subject, fact.attribute))
@@ -87,7 +89,7 @@ class Facts:
         where = self._scoped(scope)
         self._catch_up(self._seen_by(where))
         name = attribute_of(attribute, self._stem)
-        found = list(self._rows.select(_scopes(where), subject=folded(subject) or None, attribute=name))
+        found = self._select(where, subject=folded(subject) or None, attribute=name)
         ended = []
         for at, fact in enumerate(found):
             later = [one.valid_from for one in found[at + 1 :] if _same_key(one, fact) and one.value != fact.value]
@@ -185,11 +187,16 @@ class Facts:
 
     def _first(self, where: Scope, subjects: Sequence[str], attribute: str) -> Fact | None:
         self._catch_up(self._seen_by(where))
-        found = self._rows.select(_scopes(where), attribute=attribute)
+        found = self._select(where, attribute=attribute)
         for subject in subjects:
             if any(fact.subject == subject and _is_seen(fact, where) for fact in found):
                 return self._holding(found, where, subject, attribute)
         return None
+
+    def _select(self, where: Scope, *, subject: str | None = None, attribute: str | None = None) -> Found:
+        """What a scope sees. A file that is switched off says nothing here either, until it is on again."""
+        found = self._rows.select(_scopes(where), subject=subject, attribute=attribute)
+        return [fact for fact in found if fact.target is None or fact.target in self._enabled]
 
     def _holding(self, facts: Sequence[Fact], where: Scope, subject: str, attribute: str) -> Fact | None:
         """The newest value, the nearest scope first; None where two of the same moment disagree."""
@@ -219,10 +226,10 @@ class Facts:
     def _scoped(self, scope: Scope | None) -> Scope:
         return replace(scope or Scope(), profile=self._profile, chat="")
 
-    @staticmethod
-    def _seen_by(where: Scope) -> Places:
+    def _seen_by(self, where: Scope) -> Places:
         """The files that a session of this scope sees."""
-        return tuple(dict.fromkeys([Place("memory", where.profile), *(Place.of(target, where) for target in TARGETS)]))
+        places = dict.fromkeys([Place("memory", where.profile), *(Place.of(target, where) for target in TARGETS)])
+        return tuple(place for place in places if place.target in self._enabled)
 
 
 def _scopes(where: Scope) -> Sequence[Scope]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from herma.types.common import Scope
+from herma.types.memory import Target
 
 FactSource: TypeAlias = Literal["curated", "review", "user"]
 
@@ -27,6 +28,8 @@ class Fact:
     source: FactSource = "curated"
     text: str = ""
     """The entry, or the sentence, that says so."""
+    target: Target | None = None
+    """Which curated file has the entry."""
     change: int | None = None
     session: str | None = None
     message: int | None = None

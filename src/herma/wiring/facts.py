@@ -13,6 +13,7 @@ from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.facts import SqliteFacts
 from herma.types import Change
 from herma.wiring.ground import Ground
+from herma.wiring.memory import targets_on
 
 _FEW = 20
 """Changes that are read first: as a rule there are no more new ones."""
@@ -36,6 +37,7 @@ def facts(ground: Ground, memory: Callable[[], MemoryStore]) -> Facts:
         changes,
         places,
         lambda text: unique(parse(text)),
+        enabled=targets_on(ground.settings.memory),
         profile=ground.settings.profile,
         stem=stem,
         clock=ground.clock,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from herma.curated import MemoryStore
 from herma.curated.tail import TERMS, TailParts
 from herma.ports.vectors import VectorIndex
+from herma.settings import MemorySettings
 from herma.store.files import CuratedFiles
 from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.inbox import SqliteInbox
@@ -17,14 +18,13 @@ from herma.wiring.ground import Ground
 
 def memory_store(ground: Ground, vectors: Callable[[], VectorIndex | None] = lambda: None) -> MemoryStore:
     options = ground.settings.memory
-    enabled: dict[Target, bool] = {"memory": options.memory_enabled, "user": options.user_profile_enabled}
     rows = CuratedRows(ground.database)
     return MemoryStore(
         CuratedFiles(ground.home, rows, lock_timeout=options.lock_timeout, clock=ground.clock),
         rows,
         SqliteInbox(ground.database),
         limits={"memory": options.memory_char_limit, "user": options.user_char_limit},
-        enabled=[target for target, on in enabled.items() if on],
+        enabled=targets_on(options),
         profile=ground.settings.profile,
         write_approval=options.write_approval,
         inbox_days=options.inbox_days,
@@ -32,6 +32,12 @@ def memory_store(ground: Ground, vectors: Callable[[], VectorIndex | None] = lam
         alive=ground.alive,
         tail=TailParts(SqliteTail(ground.database), tail_terms, vectors),
     )
+
+
+def targets_on(options: MemorySettings) -> list[Target]:
+    """Which curated files take part; what is switched off is neither shown nor written nor asked."""
+    on: dict[Target, bool] = {"memory": options.memory_enabled, "user": options.user_profile_enabled}
+    return [target for target, is_on in on.items() if is_on]
 
 
 def tail_terms(text: str) -> Sequence[str]:

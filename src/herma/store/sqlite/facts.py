@@ -113,7 +113,7 @@ def _key(place: Place) -> dict[str, str]:
 
 def _fact(row: Sequence[Any]) -> Fact:
     (id_, profile, project, user, subject, attribute, value, valid_from, until, source) = row[:10]
-    text, change, session, message, forgotten = row[10:]
+    text, target, change, session, message, forgotten = row[10:]
     return Fact(
         subject=subject,
         attribute=attribute,
@@ -124,6 +124,7 @@ def _fact(row: Sequence[Any]) -> Fact:
         until=until,
         source=source,
         text=text,
+        target=target or None,
         change=change,
         session=session,
         message=message,

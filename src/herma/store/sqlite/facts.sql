@@ -36,8 +36,8 @@ VALUES (:profile, :project, :user, :subject, :attribute, :value, :valid_from, :u
 RETURNING id;
 
 -- columns --
-SELECT id, profile, project, user, subject, attribute, value, valid_from, until, source, text, change_id, session_id,
-       message_id, forgotten
+SELECT id, profile, project, user, subject, attribute, value, valid_from, until, source, text, target, change_id,
+       session_id, message_id, forgotten
   FROM facts
 
 -- of_key --
