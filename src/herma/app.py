@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,10 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 
 from herma import config
-from herma.errors import HermaWarning, StoreError, UsageError
+from herma.errors import UsageError
 from herma.parts import part
 from herma.types import Circumstances, Context, Expansion, Restored, Scope, SearchReport
 from herma.wiring.ground import Ground
+from herma.wiring.names import folder_of as _folder
+from herma.wiring.names import name_of as _key
 
 if TYPE_CHECKING:
     from herma.curated import MemoryStore
@@ -326,20 +327,11 @@ class Herma:
 
         Of one conversation or of all; `since` is a time as seconds since 1970, or as a `datetime`.
         """
-        from herma.prompt.ledger import Prices
-        from herma.turn.cost import report
-        from herma.turn.prices import read_prices
+        from herma.wiring.sessions import cost_report
 
         self._check_alive()
-        prices = self.settings.prices
-        return report(
-            self._calls,
-            self.transcripts,
-            read_prices(Prices(prices.input, prices.output, prices.cache_read, prices.cache_write), prices.by_model),
-            session=session,
-            since=since.timestamp() if isinstance(since, datetime) else since,
-            lifetime=prices.cache_minutes * 60.0,
-        )
+        since = since.timestamp() if isinstance(since, datetime) else since
+        return cost_report(self._ground, self._calls, self.transcripts, session, since)
 
     def model(self, role: Role = "main", *, purpose: str | None = None) -> ChatModel | None:
         """The model of a role: `main`, or `auxiliary` for background work, which has a purpose and a daily cap.
@@ -378,16 +370,10 @@ class Herma:
 
     def _expire_once(self) -> None:
         """Where transcripts are kept for a limited time, that is seen to at the first session of a process."""
-        from herma.transcript.retention import Keeping
+        from herma.wiring.transcripts import expire_due
 
-        retention = self.settings.retention
-        if not self._expired and (retention.days or retention.by_source):
-            keeping = Keeping.read(retention.days, retention.by_source)
-            try:
-                self.transcripts.expire(keeping)
-                self.transcripts.purge_expired()
-            except StoreError as exc:  # a home that cannot be written, or is busy: the session matters more
-                warnings.warn(f"What need not be kept any longer is still there: {exc}", HermaWarning, stacklevel=3)
+        if not self._expired:
+            expire_due(self._ground, lambda: self.transcripts)
         self._expired = True
 
     def _files(self, folder: str | Path | None) -> Files:
@@ -404,17 +390,3 @@ class Herma:
             )
         if self._closed:
             raise UsageError("This Herma is closed.", hint="Open it again: Herma.open().")
-
-
-def _folder(given: str | Path | None) -> str:
-    """Where the work takes place, as a path that means the same tomorrow; nothing where there is no such folder."""
-    if not given or not os.path.isdir(given):  # noqa: PTH112  a project's name may be no path
-        return ""
-    return os.path.abspath(given).encode("utf-8", "backslashreplace").decode()  # noqa: PTH100
-
-
-def _key(given: str | None, what: str) -> str:
-    """A name as every store can keep it: half a surrogate pair, as undecodable file names have it, is written out."""
-    if given is not None and not isinstance(given, str):
-        raise UsageError(f"The {what} of a session is text, not {type(given).__name__}.", hint="Give it as a string.")
-    return (given or "").strip().encode("utf-8", "backslashreplace").decode()

@@ -2,6 +2,7 @@
 
 {}                                   browse: the latest conversations
 {query}                              discover: the best matches, each in its surroundings
+{query, expand, summarize}           with a model: other words searched too; what each conversation says, summed up
 {session_id, around_message_id}      scroll: more of a conversation around a message; without session_id, of this one
 {session_id}                         read: a whole session
 {tool_call_id}                       result: what a tool of this conversation returned, in full
@@ -10,18 +11,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from herma.prompt.fence import neutralize
-from herma.recall.asked import Sort
+from herma.recall.asked import SearchOptions, Sort
+from herma.recall.assisted import AssistedSearch
 from herma.recall.match import Unit
 from herma.recall.rules import HIDDEN_SOURCES, live_sessions
 from herma.recall.search import Searcher
+from herma.recall.summaries import LARGEST as MOST_SUMMARIES
+from herma.recall.summaries import USUAL as USUAL_SUMMARIES
 from herma.recall.window import BRIEF, FULL, WINDOW, Context, View, around, fit, lines
 from herma.tools.registry import Json, Tool, ToolContext
-from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, unknown, when
+from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, summed_up, unknown, when
 from herma.tools.whole_result import whole_result
 from herma.transcript import Transcripts
-from herma.types import Hit, Message, Scope, SessionFilter, SessionInfo
+from herma.types import Hit, Message, Scope, SearchReport, SessionFilter, SessionInfo
 
 MOST_RESULTS, USUAL_RESULTS = 10, 3
 WIDEST = 20
@@ -62,18 +67,34 @@ PARAMETERS: Json = {
 PARAMETERS["properties"]["sort"]["enum"] = ["newest", "oldest"]
 
 
-def session_search_tool(searcher: Searcher, transcripts: Transcripts) -> Tool:
-    """The tool over these transcripts."""
-    desk = _Desk(searcher, transcripts)
-    return Tool("session_search", DESCRIPTION, PARAMETERS, desk.run)
+_ASSISTED = {
+    "expand": ("boolean", "Have a model propose other words, and search for these too. Use it when a search missed."),
+    "summarize": (
+        "boolean",
+        "Have a model sum up what each conversation says about the query, instead of quoting it; takes seconds.",
+    ),
+}
+"""Offered where a model is set."""
+_ALONE, _ON_REQUEST = "no model is asked.", "no model is asked, unless you want that (expand, summarize)."
+
+
+def session_search_tool(searcher: Searcher, transcripts: Transcripts, assisted: AssistedSearch | None = None) -> Tool:
+    """The tool over these transcripts; `assisted` is search with a model at its side, where one is set."""
+    desk = _Desk(searcher, transcripts, assisted)
+    if assisted is None:
+        return Tool("session_search", DESCRIPTION, PARAMETERS, desk.run)
+    more = {name: {"type": kind, "description": text} for name, (kind, text) in _ASSISTED.items()}
+    parameters = {**PARAMETERS, "properties": {**PARAMETERS["properties"], **more}}
+    return Tool("session_search", DESCRIPTION.replace(_ALONE, _ON_REQUEST), parameters, desk.run)
 
 
 class _Desk:
     """Answers one call."""
 
-    def __init__(self, searcher: Searcher, transcripts: Transcripts) -> None:
+    def __init__(self, searcher: Searcher, transcripts: Transcripts, assisted: AssistedSearch | None = None) -> None:
         self._searcher = searcher
         self._transcripts = transcripts
+        self._assisted = assisted
 
     def run(self, arguments: Json, context: ToolContext) -> Json:
         session_id = _text(arguments.get("session_id"))
@@ -120,21 +141,22 @@ class _Desk:
     def _discover(self, query: str, arguments: Json, context: ToolContext) -> Json:
         limit = _within(arguments.get("limit"), 1, MOST_RESULTS, USUAL_RESULTS)
         explain = _true(arguments.get("explain"))
-        report = self._searcher.search(
-            query,
-            limit=limit,
-            scope=_scope(context),
-            current_session=context.author.session,
-            role=_roles(arguments.get("role_filter")),
-            sort=_sort(arguments.get("sort")),
-            explain=explain,
-        )
+        options: SearchOptions = {
+            "limit": limit,
+            "scope": _scope(context),
+            "current_session": context.author.session,
+            "role": _roles(arguments.get("role_filter")),
+            "sort": _sort(arguments.get("sort")),
+            "explain": explain,
+        }
+        report = self._found(query, arguments, options)
         looked_for = self._searcher.looked_for(query)
         room = ALL_OTHERS // max(1, len(report.hits) - 1)
         results = []
         for place, (hit, found) in enumerate(zip(report.hits, self._searcher.in_context(report.hits), strict=True)):
             each, total = (FULL, FIRST_HIT) if place == 0 else (BRIEF, room)
-            results.append(_result(hit, found, looked_for, each, total, explain=explain))
+            result = _result(hit, found, looked_for, each, total, explain=explain)
+            results.append(summed_up(result, hit, report.summaries))
         return {
             "success": True,
             "mode": "discover",
@@ -144,6 +166,16 @@ class _Desk:
             "sessions_searched": report.sessions,
             **story(report, explain=explain),
         }
+
+    def _found(self, query: str, arguments: Json, options: SearchOptions) -> SearchReport:
+        expand, summarize = _true(arguments.get("expand")), _true(arguments.get("summarize"))
+        if not expand and not summarize:
+            return self._searcher.search(query, **options)
+        if self._assisted is None:
+            report = self._searcher.search(query, **options)
+            return replace(report, notes=(*report.notes, "expand and summarize need a model, and none is set."))
+        wanted = _within(arguments.get("limit"), 1, MOST_SUMMARIES, USUAL_SUMMARIES)
+        return self._assisted.search(query, expand=expand, summarize=summarize, conversations=wanted, **options)
 
     # ── scroll ──
 

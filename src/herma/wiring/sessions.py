@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from herma.curated import MemoryStore
 from herma.opener import Metering, Opener
@@ -14,6 +15,9 @@ from herma.turn.company import Invite, alone
 from herma.turn.window import Budget
 from herma.wiring.ground import Ground
 from herma.wiring.troubles import written_down
+
+if TYPE_CHECKING:
+    from herma.turn.cost import CostReport
 
 
 def calls(ground: Ground) -> SqliteCalls:
@@ -44,6 +48,24 @@ def opener(
         written=written,
         invite=invite,
         troubled=written_down(ground),
+    )
+
+
+def cost_report(
+    ground: Ground, rows: SqliteCalls, kept: Transcripts, session: str | None, since: float | None
+) -> CostReport:
+    from herma.prompt.ledger import Prices
+    from herma.turn.cost import report
+    from herma.turn.prices import read_prices
+
+    prices = ground.settings.prices
+    return report(
+        rows,
+        kept,
+        read_prices(Prices(prices.input, prices.output, prices.cache_read, prices.cache_write), prices.by_model),
+        session=session,
+        since=since,
+        lifetime=prices.cache_minutes * 60.0,
     )
 
 

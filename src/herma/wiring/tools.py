@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from herma.curated import MemoryStore
+from herma.recall.assisted import AssistedSearch
 from herma.recall.search import Searcher
 from herma.skills import SkillLibrary
 from herma.tools import Tools
@@ -14,10 +15,17 @@ from herma.transcript import Transcripts
 from herma.wiring.ground import Ground
 
 
-def tools(ground: Ground, memory: MemoryStore, kept: Transcripts, searcher: Searcher, skills: SkillLibrary) -> Tools:
+def tools(
+    ground: Ground,
+    memory: MemoryStore,
+    kept: Transcripts,
+    searcher: Searcher,
+    skills: SkillLibrary,
+    assisted: AssistedSearch | None = None,
+) -> Tools:
     everything = [
         memory_tool(memory),
-        session_search_tool(searcher, kept),
+        session_search_tool(searcher, kept, assisted),
         skills_list_tool(skills),
         skill_view_tool(skills),
         skill_manage_tool(skills),

@@ -1,0 +1,58 @@
+"""Looking back before each turn: what it searches, and how it comes along in sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from herma.facts import Facts
+from herma.index import Index
+from herma.recall.prefetch import CHARACTERS, Prefetcher
+from herma.recall.prefetching import Prefetch, PrefetchParts
+from herma.recall.search import Searcher
+from herma.store.sqlite.reader import SqliteReader
+from herma.transcript import Transcripts
+from herma.turn.company import Company, Invite
+from herma.types import SessionView
+from herma.wiring.ground import Ground
+from herma.wiring.search import read_mode
+from herma.wiring.sessions import window_budget
+
+_EMBEDDING = 0.4
+"""Part of the deadline that embedding the question may take; the rest is for searching."""
+
+
+def prefetch(ground: Ground, kept: Transcripts, words: Callable[[], Index], facts: Callable[[], Facts]) -> Prefetch:
+    settings = ground.settings.search
+    deadline = settings.prefetch_ms / 1000
+
+    def made(warm: Callable[[], bool]) -> Prefetcher:
+        index, reader = words(), SqliteReader(ground.database)
+        searcher = Searcher(
+            reader,
+            index,
+            members=kept.conversation,
+            clock=ground.clock,
+            alive=ground.alive,
+            vectors=index.vectors,
+            mode=read_mode(settings.mode),
+            wait=_EMBEDDING * deadline,
+        )
+        vectors = None if settings.mode == "words" else index.vectors
+        return Prefetcher(searcher, reader, index, vectors=vectors, warm=warm, clock=ground.clock)
+
+    def room(model: str) -> int:
+        """A quarter of what the window gives to memory, at about four characters a token."""
+        budget = window_budget(ground.settings.context).of(model or ground.settings.model.name or None)
+        return min(CHARACTERS, budget.room("memory"))
+
+    parts = PrefetchParts(made, lambda text, scope: facts().answer(text, scope), room)
+    return Prefetch(parts, enabled=settings.prefetch, deadline=deadline)
+
+
+def with_prefetch(made: Callable[[], Prefetch]) -> Invite:
+    """In every session: who looks back before each turn."""
+
+    def invite(view: SessionView, rehearsal: bool) -> Company:  # noqa: ARG001
+        return Company() if rehearsal else Company(watchers=made().watchers())
+
+    return invite

@@ -1,0 +1,117 @@
+"""What is worth telling unasked, and which words of it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.recall.excerpt import LONGEST, excerpt
+from herma.recall.expand import MOST, read_words, united, usable
+from herma.recall.match import units
+from herma.recall.query import parse
+from herma.recall.worth import BY_BOTH, BY_WORDS, Evidence, chance, question_of, rarity, stands_out, weigh
+from herma.types import Hit
+
+SHARES = st.floats(0, 1)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 10_000))
+def test_rarer_words_tell_more(said: int, messages: int) -> None:
+    said = min(said, messages)
+    assert 0 <= rarity(said, messages) <= 1
+    assert rarity(said, messages) <= rarity(max(0, said - 1), messages)
+
+
+@given(SHARES, SHARES, st.integers(1, 30), st.floats(-3, 8) | st.none())
+def test_more_evidence_never_counts_less(low: float, high: float, words: int, near: float | None) -> None:
+    low, high = sorted((low, high))
+    weak = Evidence(low, low, low * words + 0.01, 1 - low, words, near)
+    strong = Evidence(high, high, high * words + 0.01, 1 - high, words, near)
+    assert 0 <= chance(weak) <= chance(strong) <= 1
+
+
+def test_weights_point_the_right_way() -> None:
+    for model in (BY_WORDS, BY_BOTH):
+        assert model.beside > 0
+        assert model.rare > 0
+        assert model.unknown < 0
+        assert 0 < model.least < 1
+    assert BY_BOTH.near > 0
+
+
+def test_nothing_speaks_for_what_has_none_of_the_words() -> None:
+    assert chance(Evidence(words=3, unknown=1.0)) == 0
+    assert weigh(set(), set(), {"argon2": 0}, 100).unknown == 1.0
+    assert weigh({"argon2"}, {"argon2"}, {"argon2": 1}, 100).covered == 1.0
+
+
+def test_what_is_usual_takes_some_to_know() -> None:
+    assert stands_out(0.9, [0.7] * 3) is None
+    assert stands_out(0.9, [0.7] * 40) is None  # no spread: nothing can be said
+    found = stands_out(0.9, [0.7, 0.8] * 20)
+    assert found is not None
+    assert round(found, 2) == 3.0
+
+
+def test_a_message_is_no_query() -> None:
+    assert question_of('why -x NOT "y" role:user (a OR b)?') == "why x not y role user a or b ?"
+    assert question_of("see https://example.org/a?b now") == "see now"
+    assert question_of("before\n```python\nx = 1\n```\nafter") == "before after"
+    assert question_of("```\nnever closed") == ""
+
+
+@given(st.text(max_size=6_000))
+def test_any_message_can_be_asked(text: str) -> None:
+    asked = question_of(text)
+    assert len(asked) <= 1_600
+    query = parse(asked, 0.0)
+    rules = (query.all_of, query.none_of, query.roles, query.sources, query.projects, query.sessions)
+    assert not any(rules)
+
+
+def test_the_sentence_that_matters() -> None:
+    text = "Good morning. " * 40 + "We store passwords with argon2 now. " + "See you later. " * 40
+    found = excerpt(text, units(parse("argon2 passwords", 0.0)))
+    assert "We store passwords with argon2 now." in found
+    assert len(found) <= LONGEST + 4
+    assert "\n" not in found
+
+
+@given(st.text(max_size=2_000), st.text(max_size=30))
+def test_an_excerpt_is_one_short_line(text: str, question: str) -> None:
+    found = excerpt(text, units(parse(question, 0.0)))
+    assert len(found) <= LONGEST + 4
+    assert "\n" not in found
+
+
+def test_proposed_words_are_read_with_care() -> None:
+    assert read_words('{"words": ["sign-in", "SSO", 3]}') == ["sign-in", "SSO"]
+    assert read_words('Here you are: {"words": ["sso"]} done') == ["sso"]
+    assert read_words('["sso"]') == ["sso"]
+    assert read_words("- sso\n- saml") == ["sso", "saml"]
+    assert read_words('{"other": 1}') == []
+    assert read_words("{broken") == []
+    assert read_words("") == []
+
+
+def test_proposed_words_are_plain() -> None:
+    assert usable(["sso", "SSO", "login", '"saml" OR -x', "role:user", "x" * 300, ""], "login bug") == (
+        "sso",
+        "saml x",
+        "role user",
+    )
+    assert len(usable([f"word{n}" for n in range(50)], "x")) == MOST
+
+
+def hit(number: int, conversation: str) -> Hit:
+    return Hit(conversation, number, "user", "", 1.0, 0.0, conversation)
+
+
+def test_other_words_come_last() -> None:
+    asked = [hit(n, f"c{n}") for n in range(6)]
+    others = [hit(n, f"c{n}") for n in (0, 7, 8, 9)]
+    found = united(asked, others, 6, by="session")
+    assert [one.message_id for one in found] == [0, 1, 2, 3, 7, 8]
+    assert found[-1].why == ("found by other words than asked",)
+    assert [one.message_id for one in united(asked[:2], others, 6, by="message")] == [0, 1, 7, 8, 9]
+    assert united((), others, 1, by="session")[0].message_id == 0
