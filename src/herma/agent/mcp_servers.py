@@ -79,7 +79,7 @@ class McpServers:
         until = time.monotonic() + _LOADING
         self._up.wait(_LOADING)
         for link in self._links:
-            link.ready.wait(max(0.0, until - time.monotonic(), link.deadline) if not self._missing else 0.0)
+            self._until_ready(link, max(until, time.monotonic() + link.deadline))
             found += self._tools_of(link)
         if self._missing:
             self._warnings = [self._missing]
@@ -153,11 +153,13 @@ class McpServers:
         if self._loop is None or self._loop.is_closed():
             raise ToolFailed(f"{link.server.name} is not connected any more.")
         self._wait(self._again(link), link.deadline, link.server.name)
-        until = time.monotonic() + link.deadline
-        while not link.ready.wait(_STEP) and time.monotonic() < until and not self.cancel.is_set():
-            continue
+        self._until_ready(link, time.monotonic() + link.deadline)
         if not link.usable:
             raise ToolFailed(f"{link.server.name} cannot be reached: {link.why or 'it does not begin'}.")
+
+    def _until_ready(self, link: Link, until: float) -> None:
+        while not (self._missing or self.cancel.is_set() or time.monotonic() > until or link.ready.wait(_STEP)):
+            continue
 
     # ── the loop ──
 

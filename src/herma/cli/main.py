@@ -34,6 +34,7 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "tour": Lazy("herma.cli.tour:tour", "See the whole cycle in a few seconds, on a temporary home."),
+    "chat": Lazy("herma.cli.chat:chat", "Talk with a model that has this memory."),
     "memory": Lazy(
         "herma.cli.memory:memory",
         "See and change what agents remember: MEMORY.md (notes) and USER.md (the user's profile).",

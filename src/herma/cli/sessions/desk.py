@@ -39,7 +39,7 @@ _SPANS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "mo": 30.0, "m": 30.0, "y": 365.0}
 class SessionsGroup(HermaGroup):
     """Lists its commands in the order in which people come to need them."""
 
-    ORDER = "list show search expand rename archive export import delete undelete prune stats"
+    ORDER = "list show search resume expand rename archive export import delete undelete prune stats"
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
         return sorted(self.commands, key=self.ORDER.split().index)

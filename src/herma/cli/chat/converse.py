@@ -1,0 +1,216 @@
+"""The conversation at a terminal: read, obey or ask, show, and again."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from herma import __version__
+from herma.cli import output
+from herma.cli.chat.news import News
+from herma.cli.chat.reader import HISTORY, Reader, reader_for
+from herma.cli.chat.screen import LiveScreen, PlainScreen, Screen
+from herma.cli.chat.slash import COMMANDS, Bench, Next, is_command, obey
+from herma.cli.chat.wording import status
+from herma.cli.sessions.desk import Desk
+from herma.cli.sessions.wording import name_of
+from herma.errors import HermaError, HermaWarning, ModelError
+
+if TYPE_CHECKING:
+    from herma.agent.happenings import TurnReport
+    from herma.cli.chat.talk import Talk
+    from herma.ports import ChatModel
+
+LONGEST = 4_000_000
+"""Characters that one message may have."""
+
+
+def screen_for(*, markdown: bool) -> Screen:
+    """Formatted where that can be seen."""
+    if sys.stdout.isatty() and not _dumb():
+        return LiveScreen(markdown=markdown)
+    return PlainScreen()
+
+
+def _dumb() -> bool:
+    return os.environ.get("TERM", "") in ("dumb", "unknown")
+
+
+class Converse:
+    """One person at one terminal."""
+
+    def __init__(self, talk: Talk, desk: Desk, screen: Screen) -> None:
+        self._talk = talk
+        self._desk = desk
+        self._screen = screen
+        self._bench = Bench(talk, desk, screen)
+        self._news = News(talk.h)
+        self._status = status(talk.model.name, None, None, "")
+
+    def run(self) -> None:
+        """Until the person leaves."""
+        first = not (self._talk.h.home / HISTORY).exists()
+        commands = [(name, command.help) for name, command in COMMANDS.items()]
+        reader = reader_for(self._talk.h.home, commands, lambda: self._status, self._screen.note)
+        self._greet(reader.keys if first else "")
+        threading.Thread(target=_load, args=(self._talk.model,), name="herma: loading", daemon=True).start()
+        self._news.look(None)
+        with shown_by(self._screen):
+            self._loop(reader)
+
+    def _greet(self, keys: str) -> None:
+        info = self._talk.info
+        what = f"going on with: {name_of(info, 60)}" if info else "a new conversation"
+        self._screen.line(f"herma {__version__} · {self._talk.model.name} · {what}")
+        if keys:
+            self._screen.line(keys)
+        if info is not None and self._talk.agent.unfinished:
+            self._screen.line("The last message has no answer yet: /retry asks for it.")
+
+    def _loop(self, reader: Reader) -> None:
+        edit, leaving = "", False
+        while True:
+            self._tell_news()
+            try:
+                text = reader.read(edit)
+            except KeyboardInterrupt:
+                if leaving:
+                    return
+                leaving = True
+                self._screen.line("Ctrl-C again, Ctrl-D or /quit leaves.")
+                continue
+            if text is None:
+                return
+            edit, leaving = "", False
+            if text.strip():
+                done = self._obey(text)
+                if done.quit:
+                    return
+                edit = done.edit
+
+    def _obey(self, text: str) -> Next:
+        if is_command(text):
+            done = obey(self._bench, text)
+            self._refresh()
+        else:
+            done = Next(send=text.strip().removeprefix("/") if text.strip().startswith("//") else text)
+        if done.send or done.retry:
+            self._turn(done)
+        return done
+
+    def _turn(self, what: Next) -> None:
+        """One turn; whatever goes wrong with it, the conversation goes on."""
+        if len(what.send) > LONGEST:
+            self._screen.line(f"That is {len(what.send):,} characters; a message may have {LONGEST:,}.")
+            return
+        try:
+            with stopping(self._talk) as cancel:
+                agent = self._talk.agent
+                for warning in self._talk.servers.warnings:
+                    self._screen.note(warning)
+                done = agent.go_on(cancel=cancel) if what.retry else agent.turn(what.send, cancel=cancel)
+            self._screen.end()
+            self._conclude(done)
+        except HermaError as exc:
+            self._screen.end()
+            self._complain(exc)
+        except KeyboardInterrupt:
+            self._screen.end()
+            self._screen.line("Stopped.")
+        self._refresh()
+
+    def _conclude(self, done: TurnReport) -> None:
+        if done.ended == "interrupted":
+            self._screen.line("Stopped. What had come is kept; say something else, or /retry.")
+
+    def _complain(self, exc: HermaError) -> None:
+        self._screen.line(f"{exc}")
+        if exc.hint:
+            self._screen.line(f"  → {exc.hint}")
+        if isinstance(exc, ModelError):
+            self._screen.line("  Your message is kept: /retry sends it again, /undo takes it back.")
+
+    def _tell_news(self) -> None:
+        info = self._talk.info
+        for line in self._news.look(info.scope if info else None, info.id if info else ""):
+            self._screen.note(line)
+        self._screen.end()
+
+    def _refresh(self) -> None:
+        """The line below the prompt, as things stand now."""
+        info = self._talk.info
+        name = name_of(info, 40) if info and info.title else ""
+        self._status = output.visible(status(self._talk.model.name, self._talk.plan(), self._talk.cost(), name))
+
+
+def _load(model: ChatModel) -> None:
+    """What the first answer needs, while the person types the question."""
+    from importlib import import_module
+
+    where = getattr(model, "where", None)
+    library = "anthropic" if getattr(where, "kind", "") == "anthropic" else "openai"
+    for name in (library, "rich.live", "rich.markdown"):
+        import_module(name)
+
+
+@contextmanager
+def stopping(talk: Talk) -> Iterator[threading.Event]:
+    """Inside, Ctrl-C sets the event that is given; a second time it interrupts, as everywhere else."""
+    cancel = threading.Event()
+    talk.servers.cancel = cancel
+
+    def stop(*_: Any) -> None:
+        if cancel.is_set():
+            raise KeyboardInterrupt
+        cancel.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield cancel
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        with _unechoed():
+            yield cancel
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _unechoed() -> Iterator[None]:
+    """Inside, the terminal does not draw keys into an answer; what is typed meanwhile stands in the next prompt."""
+    if sys.stdin is None or not sys.stdin.isatty() or importlib.util.find_spec("termios") is None:
+        yield
+        return
+    import termios
+
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(handle, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(handle, termios.TCSANOW, before)
+
+
+@contextmanager
+def shown_by(screen: Screen) -> Iterator[None]:
+    """Inside, warnings of ours are said by the screen, which may be drawing at that moment."""
+    with warnings.catch_warnings():
+        otherwise: Any = warnings.showwarning
+
+        def show(message: Any, category: Any, *rest: Any) -> None:
+            if issubclass(category, HermaWarning):
+                screen.note(str(message))
+            else:
+                otherwise(message, category, *rest)
+
+        warnings.showwarning = show  # type: ignore[assignment]  # the rest is passed on as it comes
+        yield

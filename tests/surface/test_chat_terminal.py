@@ -1,0 +1,337 @@
+"""`herma chat` at a real terminal, with a model over real HTTP."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from herma import Herma
+from herma.testing import Answer, ScriptedModel
+
+if TYPE_CHECKING:
+    from tests.surface.terminal import Terminal
+
+if sys.platform == "win32":
+    pytest.skip("there are no pseudo-terminals", allow_module_level=True)
+
+_spec = spec_from_file_location("terminal", Path(__file__).with_name("terminal.py"))
+assert _spec is not None
+assert _spec.loader is not None
+terminal = module_from_spec(_spec)
+_spec.loader.exec_module(terminal)
+CTRL_C, CTRL_D, ALT_ENTER = terminal.CTRL_C, terminal.CTRL_D, terminal.ALT_ENTER
+PASTE, PASTED = "\x1b[200~", "\x1b[201~"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as made:
+        yield made
+
+
+@pytest.fixture
+def chat(home: Path, model: ScriptedModel, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Starts a chat, and waits until it is ready."""
+    (home / "config.yaml").write_text(f"model:\n  url: {model.url}\n  name: m\n  retries: 0\n")
+    with ExitStack() as stack:
+
+        def start(*words: str, **options: Any) -> Terminal:
+            made: Terminal = stack.enter_context(
+                terminal.Terminal(["chat", *words, "--home", str(home)], {"NO_COLOR": "1"}, **options)
+            )
+            made.wait_for("herma 0")
+            made.wait_for(">")
+            return made
+
+        yield start
+
+
+def messages(home: Path) -> list[list[tuple[str, str]]]:
+    """Every conversation as it is stored, the latest first: who said what."""
+    with Herma.open(home) as h:
+        return [
+            [(one.role, str(one.content)) for one in h.transcripts.messages(info.id)]
+            for info in h.transcripts.list(limit=10)
+        ]
+
+
+def test_a_turn_a_tool_and_leaving(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+    model.then(
+        Answer("# Welcome\n\nHello **there**.\n\n```\nx = 1\n```\n", piece=5),
+        Answer.calling("memory", {"action": "add", "target": "user", "content": "The user drinks tea."}),
+        "Noted.",
+    )
+    with chat() as t:
+        t.wait_for("m")  # the line below the prompt
+        t.say("Hi!")
+        t.wait_for("Hello there.")
+        t.wait_for("x = 1")
+        t.wait_for("of 32k tokens")
+        t.say("I drink tea.")
+        t.wait_for("→ memory add")
+        t.wait_for("Noted.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    assert "**" not in t.text
+    assert "\x1b[3" not in t.raw.decode()  # no colours: NO_COLOR
+    (conversation,) = messages(home)
+    assert [role for role, _ in conversation] == ["user", "assistant", "user", "assistant", "tool", "assistant"]
+    assert "The user drinks tea." in (home / "memories" / "USER.md").read_text()
+    assert (home / "chat_history").stat().st_mode & 0o077 == 0
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then(Answer("one two three four five. ", piece=5, pause=0.02, endless=True), "Fine.")
+    with chat() as t:
+        t.say("Count.")
+        t.wait_for("three")
+        t.press(CTRL_C)
+        t.wait_for("Stopped.")
+        assert model.requests[0].hung_up.wait(10)
+        t.wait_for(">")
+        t.say("Are you there?")
+        t.wait_for("Fine.")
+        t.wait_for(">")
+        t.press(CTRL_C)
+        t.wait_for("again")
+        t.wait_for(">")
+        t.press(CTRL_C)
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    assert conversation[1][1].startswith("one two three")
+    assert conversation[1][1].endswith("[This reply was interrupted.]")
+    assert conversation[-1] == ("assistant", "Fine.")
+
+
+def test_taking_back_and_editing(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+    model.then("First.", "Second.", "Third.")
+    with chat() as t:
+        t.say("one")
+        t.wait_for("First.")
+        t.wait_for(">")
+        t.say("twwo")
+        t.wait_for("Second.")
+        t.wait_for(">")
+        t.say("/undo")
+        t.wait_for("Took back 1 turn.")
+        t.wait_for("twwo")
+        t.press("\x7f" * 4 + "two")
+        t.say("")
+        t.wait_for("Third.")
+        t.wait_for(">")
+        t.say("/undo 7")
+        t.wait_for("cannot be taken back")
+        t.wait_for(">")
+        t.say("/quit")
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    assert [text for _, text in conversation] == ["one", "First.", "two", "Third."]
+
+
+def test_going_on_with_an_earlier_one(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+    model.then("Blue.", "Yes, blue.", "A new one.", "Back again.")
+    with chat() as t:
+        t.say("My colour is blue.")
+        t.wait_for("Blue.")
+        t.wait_for(">")
+        t.say("/title Colours")
+        t.wait_for("Its title: Colours")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    with chat("--continue") as t:
+        assert "Colours" in t.text
+        t.say("Which colour?")
+        t.wait_for("Yes, blue.")
+        assert "My colour is blue." in str(model.requests[-1].messages)
+        t.wait_for(">")
+        t.say("/new")
+        t.wait_for("A new conversation.")
+        t.wait_for(">")
+        t.say("Hello")
+        t.wait_for("A new one.")
+        assert "colour" not in str(model.requests[-1].messages[1:])
+        t.wait_for(">")
+        t.say("/resume")
+        t.wait_for("Colours")
+        t.wait_for("/search")
+        t.wait_for(">")
+        t.say("/resume 2")
+        t.wait_for("Going on with: Colours")
+        t.wait_for(">")
+        t.say("And now?")
+        t.wait_for("Back again.")
+        t.wait_for(">")
+        t.say("/branch 1")
+        t.wait_for("going its own way")
+        t.wait_for(">")
+        t.say("/exit")
+        assert t.leave() == 0
+    assert len(messages(home)) == 3
+
+
+def test_several_lines_and_pasted_text(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+    model.then("Got it.", "Both.", "Huge.")
+    pasted = "".join(f"line {number}\r" for number in range(20_000))
+    with chat() as t:
+        t.press(f"first{ALT_ENTER}second\\\rthird")
+        t.say("")
+        t.wait_for("Got it.")
+        t.wait_for(">")
+        t.press(f"{PASTE}a\rb\r{PASTED}")
+        t.say("c")
+        t.wait_for("Both.")
+        t.wait_for(">")
+        t.press(PASTE)
+        for at in range(0, len(pasted), 1000):  # a terminal holds no more at once
+            t.press(pasted[at : at + 1000])
+            t.drain()
+        t.press(PASTED)
+        t.say("end")
+        t.wait_for("Huge.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    assert [text for role, text in conversation if role == "user"][:2] == ["first\nsecond\nthird", "a\nb\nc"]
+    huge = [text for role, text in conversation if role == "user"][2]
+    assert huge.count("\n") == 20_000
+    assert (home / "chat_history").stat().st_size < 10_000
+
+
+def test_commands_are_completed_and_mistyped_ones_get_the_nearest(
+    chat: Callable[..., Terminal], model: ScriptedModel, home: Path
+) -> None:
+    with chat() as t:
+        t.press("/he")
+        t.wait_for("This list.")
+        t.press("\t")
+        t.say("")
+        t.wait_for("Take back the last turn")
+        t.wait_for(">")
+        t.say("/serch x")
+        t.wait_for("Did you mean /search?")
+        t.wait_for(">")
+        t.say("/memory add The user's cat is called Möhre.")
+        t.wait_for(">")
+        t.say("/memory")
+        t.wait_for("Möhre")
+        t.wait_for(">")
+        t.say("/search cat")
+        t.wait_for("Read as")
+        t.wait_for(">")
+        t.say("/tools")
+        t.wait_for("session_search")
+        t.wait_for(">")
+        t.say("/cost")
+        t.wait_for("No calls yet")
+        t.wait_for(">")
+        t.say("/compress")
+        t.wait_for("nothing to make shorter")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    assert model.requests == []
+    assert "Möhre" in (home / "memories" / "MEMORY.md").read_text("utf-8")
+    assert messages(home) == []
+
+
+def test_a_model_that_fails_costs_no_message(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+    model.then(Answer.failing(401, "wrong key"), "Now it works.")
+    with chat() as t:
+        t.say("Hi!")
+        t.wait_for("Your message is kept")
+        t.wait_for(">")
+        t.say("/retry")
+        t.wait_for("Now it works.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    assert conversation == [("user", "Hi!"), ("assistant", "Now it works.")]
+
+
+def test_nothing_that_a_model_says_steers_the_terminal(chat: Callable[..., Terminal], model: ScriptedModel) -> None:
+    model.then("\x1b]0;owned\x07 \x1b[2J bell\x07 [link](http://evil.example/x)")
+    with chat() as t:
+        t.say("Hi!")
+        t.wait_for("\\x1b[2J")
+        t.wait_for("http://evil.example/x")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    assert b"owned\x07" not in t.raw
+    assert b"\x1b]8" not in t.raw
+
+
+def test_the_window_changes_and_bytes_that_are_no_text(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then(Answer("word " * 200, piece=20, pause=0.01), "Fine.")
+    with chat(size=(12, 60)) as t:
+        t.say("Talk.")
+        t.wait_for("word")
+        t.resize(30, 40)
+        os.kill(t.process.pid, __import__("signal").SIGWINCH)
+        t.wait_for("of 32k tokens")
+        t.press("caf\udce9 ")
+        t.say("?")
+        t.wait_for("Fine.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    assert conversation[0] == ("user", "Talk.")
+    assert conversation[2][1].startswith("caf")
+
+
+def test_without_the_library_lines_are_read_plainly(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel, tmp_path: Path
+) -> None:
+    (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('gone')")
+    model.then("Hello.", "Two lines.")
+    with terminal.Terminal(["chat", "--home", str(home)], {"PYTHONPATH": str(tmp_path)}) as t:
+        t.wait_for("Lines are read plainly")
+        t.wait_for("> ")
+        t.say("Hi!")
+        t.wait_for("Hello.")
+        t.wait_for("> ")
+        t.say("one \\")
+        t.wait_for("… ")
+        t.say("two")
+        t.wait_for("Two lines.")
+        t.wait_for("> ")
+        t.press(CTRL_C)
+        t.wait_for("again")
+        t.wait_for("> ")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    assert ("user", "one \ntwo") in conversation
+
+
+def test_resume_by_the_sessions_command(home: Path, model: ScriptedModel, chat: Callable[..., Terminal]) -> None:
+    with Herma.open(home) as h, h.session(title="Login bug", source="cli") as s:
+        s.before_model("It fails.")
+        s.after_model("Why?")
+    model.then("I see.")
+    with terminal.Terminal(["sessions", "resume", "login", "--home", str(home)]) as t:
+        t.wait_for("Login bug")
+        t.wait_for(">")
+        t.say("Because of the cookie.")
+        t.wait_for("I see.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    assert len(messages(home)) == 1
