@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from herma.app import Herma as Herma
     from herma.errors import HermaError as HermaError
     from herma.errors import HermaWarning as HermaWarning
+    from herma.ports import ContextEngine as ContextEngine
+    from herma.ports import EngineNeeds as EngineNeeds
     from herma.prompt.fence import sanitize as sanitize
     from herma.prompt.scrub import StreamScrubber as StreamScrubber
     from herma.providers.base import MemoryProvider as MemoryProvider
@@ -43,15 +45,18 @@ if TYPE_CHECKING:
     from herma.types import Author as Author
     from herma.types import Blocked as Blocked
     from herma.types import Change as Change
+    from herma.types import Condensed as Condensed
     from herma.types import Drifted as Drifted
     from herma.types import Dropped as Dropped
     from herma.types import Duplicate as Duplicate
     from herma.types import Entry as Entry
     from herma.types import Episode as Episode
     from herma.types import EpisodeHit as EpisodeHit
+    from herma.types import Expansion as Expansion
     from herma.types import Fact as Fact
     from herma.types import Finding as Finding
     from herma.types import Hit as Hit
+    from herma.types import LeftAlone as LeftAlone
     from herma.types import MemoryOp as MemoryOp
     from herma.types import MemoryOutcome as MemoryOutcome
     from herma.types import Message as Message
@@ -90,6 +95,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "herma.app": ("Herma",),
     "herma.errors": ("HermaError", "HermaWarning"),
+    "herma.ports": ("ContextEngine", "EngineNeeds"),
     "herma.prompt.fence": ("sanitize",),
     "herma.prompt.scrub": ("StreamScrubber",),
     "herma.providers.base": ("MemoryProvider",),
@@ -102,15 +108,18 @@ _HOMES = {
         "Author",
         "Blocked",
         "Change",
+        "Condensed",
         "Drifted",
         "Dropped",
         "Duplicate",
         "Entry",
         "Episode",
         "EpisodeHit",
+        "Expansion",
         "Fact",
         "Finding",
         "Hit",
+        "LeftAlone",
         "MemoryOp",
         "MemoryOutcome",
         "Message",

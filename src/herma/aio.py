@@ -31,7 +31,7 @@ from herma.skills import SkillLibrary
 from herma.tools import Tools
 from herma.tools.registry import Json
 from herma.transcript import Transcripts
-from herma.types import Message, SessionInfo, Snapshot
+from herma.types import Compression, Message, SessionInfo, Snapshot
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,6 +131,7 @@ class AsyncSession(_Face):
     heard = _Threaded(Session.heard)
     rewind = _Threaded(Session.rewind)
     reload = _Threaded(Session.reload)
+    compress = _Threaded(Session.compress)
     continue_with = _Threaded(Session.continue_with)
     before_compression = _Threaded(Session.before_compression)
     working_memory = _Threaded(Session.working_memory)
@@ -171,6 +172,14 @@ class AsyncSession(_Face):
     @property
     def warnings(self) -> tuple[str, ...]:
         return self._inner.warnings
+
+    @property
+    def tokens(self) -> int:
+        return self._inner.tokens
+
+    @property
+    def last_compression(self) -> Compression | None:
+        return self._inner.last_compression
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -308,6 +317,7 @@ class AsyncHerma(_Face):
     branch = _OpensSession(Herma.branch)
     search = _Threaded(Herma.search)
     restore = _Threaded(Herma.restore)
+    expand = _Threaded(Herma.expand)
     cost = _Threaded(Herma.cost)
     working_memory = _Threaded(Herma.working_memory)
     doctor = _Threaded(Herma.doctor)

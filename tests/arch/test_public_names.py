@@ -14,6 +14,7 @@ PUBLIC = [
     *("Episode", "EpisodeHit", "Fact", "Restored", "SessionState"),
     *("Skill", "Parameter", "SkillMatch", "SkillMatches", "SkillUsage", "SkillChange", "SkillPending", "SkillReport"),
     *("SkillOutcome", "SkillWritten", "SkillUnchanged", "SkillStaged", "SkillRefused"),
+    *("ContextEngine", "EngineNeeds", "Condensed", "LeftAlone", "Expansion"),
 ]
 
 

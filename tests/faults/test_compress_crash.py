@@ -138,7 +138,8 @@ def test_killed_while_the_model_writes(home: Path) -> None:
         code = textwrap.dedent(
             f"""
             from herma import Herma
-            flags = {{"context.window": 100_000, "model.url": {model.url!r}, "model.name": "gpt-main", "review.enabled": False}}
+            flags = {{"context.window": 100_000, "review.enabled": False}}
+            flags |= {{"model.url": {model.url!r}, "model.name": "gpt-main"}}
             with Herma.open({str(home)!r}, flags=flags) as h:
                 h.session(resume={first!r}).compress()
             """

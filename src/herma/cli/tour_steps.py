@@ -211,6 +211,35 @@ def says_why(guide: Guide) -> Facts:
     return {"hits": len(report.hits), "dropped": {one.rule: one.count for one in report.dropped}}
 
 
+def shortens(guide: Guide) -> Facts:
+    """A full window loses nothing"""
+    from herma.types import Condensed
+
+    guide.tell(
+        """A model's window is small. Here one of 8,192 tokens gets a hundred messages, and something that is
+        said only once, early on. Herma makes room by itself, before the window is full:"""
+    )
+    with guide.h.session(source="tour", model="gpt-4", title="Move the shop") as session:
+        for turn in range(50):
+            session.before_model(f"{SAID_ONCE if turn == 4 else f'Step {turn}: move part_{turn % 5}.'} {SMALL_TALK}")
+            session.after_model(f"Moved move_part_{turn % 5}(). {SMALL_TALK}")
+        tokens, done = session.tokens, session.last_compression
+        asked = {"query": "staging database port"}
+        found = json.loads(session.call_tool("session_search", asked))
+    guide.expect(isinstance(done, Condensed), "the conversation was not shortened")
+    parts = len(guide.h.transcripts.conversation(session.id))
+    shown = f"{tokens:,} tokens in the window, {parts} sessions, one conversation"
+    guide.show("session.tokens, len(h.transcripts.conversation(session.id))", shown)
+    guide.tell("A summary stands for what is out of sight. The model still finds every message behind it:")
+    hits = [hit for hit in found["results"] if "5433" in hit["snippet"]]
+    guide.show(f"session.call_tool('session_search', {json.dumps(asked)})", "\n".join(hit["snippet"] for hit in hits))
+    guide.expect(bool(hits), "what was said once is lost")
+    guide.tell("Each line of the summary names its messages by number, and so do you:")
+    number = f"#{hits[0]['match_message_id']}"
+    guide.expect("5433" in guide.type("sessions", "expand", number), "the original message was not found")
+    return {"tokens": tokens, "sessions": parts, "message": number}
+
+
 def survives(guide: Guide) -> Facts:
     """kill -9 loses nothing"""
     guide.tell(
@@ -248,6 +277,7 @@ STEPS: list[Callable[[Guide], Facts]] = [
     tells,
     finds,
     says_why,
+    shortens,
     survives,
 ]
 
@@ -258,6 +288,8 @@ TALK = [
     ),
     ("退款要多久？", "退款在三个工作日内到账，节假日顺延。"),
 ]
+SAID_ONCE = "The staging database listens on port 5433, not on 5432."
+SMALL_TALK = "There is more to say about this than fits into one line, and so it goes on for a while. " * 3
 FILLER = [
     "Reviews code on Monday and Thursday mornings; wants pull requests of fewer than 300 changed lines before that.",
     "Reviews code on Thursday and Monday mornings, and wants pull requests with fewer than 300 changed lines.",
