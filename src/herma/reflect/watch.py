@@ -78,7 +78,8 @@ class ReviewWatcher(Watcher):
         self._when_idle(view)
 
     def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:  # noqa: ARG002
-        self._stop(old)
+        if reset or reason == "rewind":  # what was looked back at is not what was said any more
+            self._stop(old)
         if reset:
             self._counters = Counters()
 

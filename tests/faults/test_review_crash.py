@@ -1,0 +1,212 @@
+"""Looking back is killed, or two processes would do it at once: nothing half-written, nothing done twice or always."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import Herma, Who
+from herma.store.sqlite.database import Database
+from herma.store.sqlite.reviews import SqliteReviews
+from herma.testing import Answer, Asked, ScriptedModel
+from herma.types import Review
+
+LONG = 60.0
+HOUR = 3600.0
+TALK = """
+import sys, time
+from herma import Herma
+flags = {"model.url": sys.argv[2], "model.name": "scripted", "model.retries": 0, "embedding.model": "none",
+         "memory.nudge_interval": int(sys.argv[3]), "review.at_end": sys.argv[4] == "end", "review.min_turns": 2,
+         "review.drain": 600, "review.deadline": 60}
+with Herma.open(sys.argv[1], flags=flags) as h:
+    with h.session() as s:
+        for text in ("I drink green tea", "and I like it"):
+            s.before_model(text)
+            s.after_model("Fine.")
+        if sys.argv[4] != "end":
+            time.sleep(600)
+"""
+
+
+def killed_while_asked(home: Path, server: ScriptedModel, nth: int, how: str) -> None:
+    """A process of its own talks, and is killed while the model thinks about the nth question."""
+    command = [sys.executable, "-c", TALK, str(home), server.url, "0" if how == "end" else "2", how]
+    process = subprocess.Popen(command)
+    until = time.monotonic() + LONG
+    while len(server.requests) < nth and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(server.requests) == nth
+
+
+@contextmanager
+def later(home: Path, server: ScriptedModel, by: float = HOUR, **flags: Any) -> Iterator[Herma]:
+    given = {
+        "model.url": server.url,
+        "model.name": "scripted",
+        "model.retries": 0,
+        "embedding.model": "none",
+        "memory.nudge_interval": 0,
+        "review.drain": 20,
+    }
+    given |= {name.replace("__", "."): value for name, value in flags.items()}
+    with Herma.open(home, flags=given, clock=lambda: time.time() + by) as h:
+        yield h
+
+
+def hi(h: Herma) -> None:
+    with h.session() as s:
+        s.before_model("hi")
+        s.after_model("hi")
+        assert h.reviews.wait(LONG)
+
+
+def adding(content: str) -> Answer:
+    return Answer.calling("memory", {"action": "add", "target": "user", "content": content})
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
+def test_killed_between_two_writes_the_first_is_whole_and_it_is_not_repeated(home: Path) -> None:
+    with ScriptedModel([adding("The user drinks green tea."), Answer("late", wait=LONG)]) as server:
+        killed_while_asked(home, server, 2, "turn")
+        with later(home, server) as h:
+            (change,) = h.memory.history("user")
+            assert change.author.who is Who.REVIEW
+            assert h.memory.entries("user") == ["The user drinks green tea."]
+            hi(h)
+            (review,) = h.reviews.log()
+            assert (review.state, review.tries, review.notice) == ("failed", 1, "The program ended while it ran.")
+            assert len(server.requests) == 2
+            h.memory.undo(change.id)
+            assert h.memory.entries("user") == []
+            assert h.doctor().healthy
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
+def test_killed_at_the_end_of_a_session_it_is_made_up_for(home: Path) -> None:
+    script: list[Any] = [Answer("late", wait=LONG)]
+    with ScriptedModel(script) as server:
+        killed_while_asked(home, server, 1, "end")
+        with later(home, server, by=0) as h:  # for all we know, that process is still at it
+            hi(h)
+            assert len(server.requests) == 1
+        server.then('{"memory": [{"action": "add", "target": "user", "content": "The user drinks green tea."}]}')
+        with later(home, server) as h:
+            hi(h)
+            (review,) = h.reviews.log()
+            assert (review.kind, review.state, review.tries) == ("end", "done", 2)
+            assert h.memory.entries("user") == ["The user drinks green tea."]
+            hi(h)
+            assert len(server.requests) == 2
+
+
+def test_two_processes_look_back_at_one_conversation_once(home: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_: Asked) -> Answer:
+        begun.set()
+        assert go_on.wait(LONG)
+        return Answer("nothing")
+
+    with (
+        ScriptedModel([slow]) as server,
+        later(home, server, memory__nudge_interval=2, review__at_end=False) as one,
+        later(home, server, memory__nudge_interval=1, review__at_end=False) as other,
+    ):
+        s = one.session()
+        for text in ("I drink green tea", "yes"):
+            s.before_model(text)
+            s.after_model("Fine.")
+        assert begun.wait(LONG)
+        with other.session(resume=s.id) as again:
+            again.before_model("hello from elsewhere")
+            again.after_model("Hello.")
+            assert other.reviews.wait(LONG)
+        go_on.set()
+        assert one.reviews.wait(LONG)
+        assert len(server.requests) == 1
+        s.close()
+
+
+@pytest.fixture
+def rows(home: Path) -> Iterator[tuple[SqliteReviews, SqliteReviews]]:
+    """The same rows, as two processes have them."""
+    databases = [Database(home / "herma.db"), Database(home / "herma.db")]
+    try:
+        yield SqliteReviews(databases[0]), SqliteReviews(databases[1])
+    finally:
+        for database in databases:
+            database.close()
+
+
+def review(last: int = 10, **fields: Any) -> Review:
+    return replace(Review("c", "s", "end", "closed", 1, last, 1.0), **fields)
+
+
+def test_a_claim_is_a_lease(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
+    one, other = rows
+    owed = one.owe(review())
+    assert one.owe(review(12)).id == owed.id
+    (due,) = other.owed(2.0, 3, 10)
+    assert (due.last_message, due.state) == (12, "due")
+    claimed = one.claim(due, 2.0, 100.0)
+    assert claimed is not None
+    assert (claimed.state, claimed.tries) == ("running", 1)
+    assert other.claim(due, 3.0, 100.0) is None
+    assert other.claim(review(20, kind="turn"), 3.0, 100.0) is None
+    assert other.owed(3.0, 3, 10) == []
+    (left,) = other.owed(103.0, 3, 10)  # its process was killed
+    taken = other.claim(left, 103.0, 100.0)
+    assert taken is not None
+    assert taken.tries == 2
+    other.end(replace(taken, state="done", ended=104.0))
+    assert one.covered("c") == 12
+    assert one.claim(review(11), 105.0, 100.0) is None
+    assert one.claim(review(13), 105.0, 100.0) is not None
+    assert [each.last_message for each in one.log(10)] == [13, 12]
+    assert one.log(10, "other") == []
+    assert one.covered("other") == 0
+
+
+def test_what_a_later_one_covered_is_not_owed_for_ever(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
+    one, _ = rows
+    owed = one.owe(review(10))
+    later_one = one.claim(review(20), 2.0, 1.0)
+    assert later_one is not None
+    one.end(replace(later_one, state="done"))
+    assert one.claim(owed, 9.0, 1.0) is None
+    assert one.owed(9.0, 3, 10) == []
+
+
+def test_after_enough_tries_it_is_over(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
+    one, _ = rows
+    owed = one.owe(review())
+    for number in range(3):
+        claimed = one.claim(owed, number * 10.0, 5.0)
+        assert claimed is not None
+    assert one.owed(100.0, 3, 10) == []
+    (failed,) = one.log(10)
+    assert (failed.state, failed.tries, failed.notice) == ("failed", 3, "The program ended while it ran.")
+
+
+def test_each_request_to_remember_is_its_own(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
+    one, _ = rows
+    first, second = one.owe(review(3, kind="remember")), one.owe(review(5, kind="remember"))
+    assert first.id != second.id
+    for each in (second, first):
+        claimed = one.claim(each, 2.0, 5.0)
+        assert claimed is not None
+        one.end(replace(claimed, state="done"))

@@ -1,0 +1,320 @@
+"""The end of a session, and the virtual ends of a chat that never ends: what is learnt of it as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from herma import Add, Author, Herma, Origin, Who
+from herma.session import Session
+from herma.testing import Answer, Asked, FixedClock, ScriptedModel
+from herma.types import Review, Scope
+
+LONG = 30.0
+AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
+
+
+@contextmanager
+def opened(home: Path, server: ScriptedModel, clock: FixedClock | None = None, **flags: Any) -> Iterator[Herma]:
+    given: dict[str, Any] = {
+        "memory.nudge_interval": 0,
+        "review.skill_interval": 0,
+        "review.min_turns": 2,
+        "review.drain": 20,
+        "embedding.model": "none",
+        "model.url": server.url,
+        "model.name": "scripted",
+        "model.retries": 0,
+    }
+    given |= {name.replace("__", "."): value for name, value in flags.items()}
+    with Herma.open(home, flags=given, clock=clock or FixedClock()) as h:
+        yield h
+
+
+def say(session: Session, *texts: str, reply: str = "Fine.") -> None:
+    for text in texts:
+        session.before_model(text)
+        session.after_model(reply)
+
+
+def looked(h: Herma) -> list[Review]:
+    assert h.reviews.wait(LONG)
+    return h.reviews.log()
+
+
+def proposing(*changes: dict[str, str], **more: Any) -> str:
+    return json.dumps({"memory": list(changes), **more})
+
+
+def change(action: str, content: str = "", old: str = "", target: str = "user", reason: str = "") -> dict[str, str]:
+    return {"action": action, "content": content, "old_text": old, "target": target, "reason": reason}
+
+
+def test_operations_become_one_change_of_each_document(home: Path) -> None:
+    answer = proposing(
+        change("add", "The user drinks green tea."),
+        change("add", "The user has two cats called Ink and Paper."),
+        change("add", "Tests run with make check.", target="memory"),
+    )
+    with ScriptedModel([f"Here it is:\n```json\n{answer}\n```"]) as server, opened(home, server) as h:
+        with h.session() as s:
+            say(s, "I drink green tea", "my two cats are Ink and Paper", "tests run with make check")
+        (review,) = looked(h)
+        assert (review.kind, review.state, review.why, len(review.written)) == ("end", "done", "closed", 3)
+        assert len(h.memory.history("user")) == len(h.memory.history("memory")) == 1
+        h.memory.undo(h.memory.history("user")[0].id)
+        assert h.memory.entries("user") == []
+        assert h.memory.entries("memory") == ["Tests run with make check."]
+        asked = server.requests[0]
+        assert asked.tools == s.tools
+        assert asked.messages[0] == {"role": "system", "content": s.system_prompt}
+        assert [one["role"] for one in asked.messages[1:]] == ["user", "assistant"] * 3 + ["user"]
+        assert "response_format" not in asked.body  # it would take another cache
+
+
+def test_a_removal_needs_a_reason_and_little_may_go_at_once(home: Path) -> None:
+    things = enumerate(("fork", "boat", "lamp", "tree"))
+    entries = [f"The user's favourite thing number {n} is a {word} of some kind." for n, word in things]
+    answer = proposing(
+        change("remove", old="fork"),
+        change("remove", old="boat", reason="the user sold the boat and said so"),
+        change("remove", old="lamp", reason="the user no longer wants to hear of it"),
+    )
+    with ScriptedModel([answer]) as server, opened(home, server) as h:
+        h.memory.apply("user", [Add(entry) for entry in entries], author=AGENT)
+        with h.session() as s:
+            say(s, "I sold the boat", "really")
+        (review,) = looked(h)
+        assert review.refusals == {"no reason": 1, "loss": 1}
+        assert h.memory.entries("user") == [entries[0], entries[2], entries[3]]
+        newest = h.memory.history("user")[0]
+        assert (newest.author.who, newest.reason) == (Who.REVIEW, "the user sold the boat and said so")
+        assert "one pass may change 25 %" in next(one.said for one in review.actions if one.why == "loss")
+
+
+def test_the_episode_is_said_better_and_a_skill_is_proposed(home: Path) -> None:
+    episode = {
+        "task": "Release the shop",
+        "outcome": "resolved",
+        "result": "Version 2 is out.",
+        "error": "The tag was missing",
+        "remedy": "Fetch the tags first",
+    }
+    skill = {"name": "release-the-shop", "description": "Release the shop. Use for releases.", "body": "1. Fetch tags."}
+    with ScriptedModel([proposing(episode=episode, skill=skill)]) as server, opened(home, server) as h:
+        with h.session() as s:
+            say(s, "release the shop", "the tag was missing")
+        (review,) = looked(h)
+        assert [(one.what, one.result) for one in review.actions] == [
+            ("episode", "applied"),
+            ("skill create", "staged"),
+        ]
+        made = h.episodes.get(s.id)
+        assert made is not None
+        assert (made.task, made.outcome, made.remedy, made.built_by) == (
+            "Release the shop",
+            "resolved",
+            "Fetch the tags first",
+            "model",
+        )
+        (waiting,) = h.skills.pending()
+        assert waiting.operation.name == "release-the-shop"
+        h.skills.approve(waiting.id)
+        assert h.skills.get("release-the-shop").body.strip() == "1. Fetch tags."
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_once_more(home: Path) -> None:
+    script: list[Any] = ["I learnt a lot.", proposing(change("add", "The user drinks green tea."))]
+    with ScriptedModel(script) as server, opened(home, server) as h:
+        with h.session() as s:
+            say(s, "I drink green tea", "yes")
+        assert looked(h)[0].state == "done"
+        assert h.memory.entries("user") == ["The user drinks green tea."]
+        assert "cannot be read" in server.requests[1].last
+
+
+def test_short_sessions_are_not_asked_about(home: Path) -> None:
+    with ScriptedModel() as server, opened(home, server) as h:
+        with h.session() as s:
+            say(s, "what time is it?")
+        assert looked(h) == []
+    assert server.requests == []
+
+
+def test_closing_does_not_wait_for_a_slow_model_and_the_next_one_makes_up_for_it(home: Path) -> None:
+    with ScriptedModel([Answer("late", wait=LONG)]) as server:
+        with opened(home, server, review__drain=0.05) as h, h.session() as s:
+            say(s, "I drink green tea", "yes")
+        with opened(home, server) as h:
+            assert h.reviews.status().owed == 1
+            server.then(proposing(change("add", "The user drinks green tea.")))
+            with h.session() as other:
+                say(other, "hi")
+                assert looked(h)[0].state == "done"
+            assert looked(h)[0].session_id == s.id
+            assert h.memory.entries("user") == ["The user drinks green tea."]
+            assert h.reviews.status().owed == 0
+
+
+def test_what_fails_is_tried_three_times_and_no_more(home: Path) -> None:
+    def script(asked: Asked) -> Answer:
+        return Answer.failing(400, "no")
+
+    with ScriptedModel(script) as server, opened(home, server, review__min_turns=2) as h:
+        with h.session() as s:
+            say(s, "I drink green tea", "yes")
+        looked(h)
+        for _ in range(4):
+            with h.session() as other:
+                say(other, "hi")
+                looked(h)
+        assert [(one.state, one.tries) for one in h.reviews.log()] == [("failed", 3)]
+        assert len(server.requests) == 3
+
+
+# ── endless chats ──
+
+
+def test_a_pause_another_day_and_silence_divide_an_endless_chat(home: Path) -> None:
+    clock = FixedClock()
+    script = [
+        proposing(change("add", f"The user has {thing}.")) for thing in ("a boat in the harbour", "a house on a hill")
+    ]
+    with ScriptedModel(list(script)) as server, opened(home, server, clock) as h:
+        s = h.session()
+        say(s, "I have a boat in the harbour", "it is blue")
+        assert looked(h) == []
+        clock.advance(61 * 60)
+        first = s.messages[-1].id
+        say(s, "back again")
+        (review,) = looked(h)
+        assert (review.kind, review.why, review.last_message) == ("boundary", "idle", first)
+        sent = server.requests[0].messages
+        assert sent[-2] == {"role": "assistant", "content": "Fine."}
+        assert not any("back again" in str(one["content"]) for one in sent)
+        assert h.memory.entries("user") == ["The user has a boat in the harbour."]
+        clock.advance(60)
+        say(s, "I have a house on a hill")
+        clock.advance(86_400)
+        say(s, "good morning")
+        assert looked(h)[0].why == "idle"
+        assert "begins with “back again”" in server.requests[1].last
+        s.close()
+        assert len(looked(h)) == 2  # too little was said since
+
+
+def test_a_restart_does_not_repeat_a_boundary(home: Path) -> None:
+    clock = FixedClock()
+    with ScriptedModel([proposing()]) as server:
+        with opened(home, server, clock, review__at_end=False) as h:
+            s = h.session()
+            say(s, "I have a boat in the harbour", "it is blue")
+            clock.advance(2 * 86_400)
+            say(s, "back again")
+            assert len(looked(h)) == 1
+            s.close()
+        with opened(home, server, clock, review__at_end=False) as h, h.session(resume=s.id) as s:
+            clock.advance(2 * 86_400)
+            say(s, "and again")
+            assert len(looked(h)) == 1  # one turn is too little to learn from
+
+
+def test_another_topic_divides_too(home: Path) -> None:
+    garden = [
+        f"{what} in the garden behind the old house need plenty of water during summer"
+        for what in ("tomatoes", "roses", "beans", "apples", "tulips", "carrots")
+    ]
+    code = [
+        f"the {what} module of the compiler raises type errors while parsing generic functions"
+        for what in ("lexer", "parser", "emitter")
+    ]
+    with ScriptedModel([proposing()]) as server, opened(home, server, review__idle_minutes=0) as h, h.session() as s:
+        say(s, *garden, *code[:2])
+        assert looked(h) == []
+        last = s.messages[11].id
+        say(s, code[2])
+        (review,) = looked(h)
+        assert (review.why, review.last_message) == ("topic", last)
+
+
+def test_silence_alone_is_enough(home: Path) -> None:
+    with (
+        ScriptedModel([proposing(change("add", "The user drinks green tea."))]) as server,
+        opened(home, server, review__idle_minutes=0.001) as h,
+        h.session() as s,
+    ):
+        say(s, "I drink green tea")
+        s.before_model("yes")
+        s.after_model("Fine.")
+        for _ in range(600):
+            if h.reviews.log():
+                break
+            h.reviews.wait(0.05)
+            import time
+
+            time.sleep(0.01)
+        (review,) = looked(h)
+        assert (review.kind, review.why) == ("boundary", "idle")
+
+
+def test_before_a_conversation_is_summed_up_it_is_looked_back_at(home: Path) -> None:
+    with ScriptedModel([proposing(change("add", "The user drinks green tea."))]) as server, opened(home, server) as h:
+        with h.session() as s:
+            say(s, "I drink green tea", "yes")
+            s.continue_with(s.messages[-2:])
+            (review,) = looked(h)
+            assert (review.kind, review.why) == ("boundary", "compression")
+        assert h.memory.entries("user") == ["The user drinks green tea."]
+
+
+# ── others ──
+
+
+def test_a_project_keeps_its_own_notes_and_the_homes_entry_is_changed_where_it_is(home: Path) -> None:
+    answer = proposing(
+        change("add", "The shop's tests run with make check.", target="memory"),
+        change(
+            "replace",
+            "Python 3.12 with uv is used on this machine and nothing else.",
+            "Python 3.11",
+            "memory",
+            "it was upgraded",
+        ),
+    )
+    with ScriptedModel([answer]) as server, opened(home, server) as h:
+        old = "Python 3.11 with uv is used on this machine and nothing else."
+        h.memory.apply("memory", Add(old), author=AGENT)
+        with h.session(project="shop") as s:
+            say(s, "tests run with make check", "I upgraded to Python 3.12")
+        looked(h)
+        assert h.memory.entries("memory", scope=Scope(project="shop")) == ["The shop's tests run with make check."]
+        assert h.memory.entries("memory") == [old.replace("3.11", "3.12")]
+
+
+def test_it_can_be_asked_for(home: Path) -> None:
+    with (
+        ScriptedModel([proposing(change("add", "The user drinks green tea."))]) as server,
+        opened(home, server, review__at_end=False) as h,
+    ):
+        with h.session() as s:
+            say(s, "I drink green tea", "yes")
+        assert h.reviews.run(s.id).state == "done"
+        assert h.memory.entries("user") == ["The user drinks green tea."]
+
+
+def test_deleting_a_session_deletes_what_was_noted_about_it(home: Path) -> None:
+    clock = FixedClock()
+    with (
+        ScriptedModel([proposing(change("add", "The tests pass now, all done."))]) as server,
+        opened(home, server, clock, retention__grace_days=1) as h,
+    ):
+        with h.session() as s:
+            say(s, "I drink green tea", "yes")
+        assert looked(h)[0].refusals == {"status": 1}
+        h.transcripts.delete([s.id])
+        clock.advance(2 * 86_400)
+        h.transcripts.purge_expired()
+        assert h.reviews.log() == []
