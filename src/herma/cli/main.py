@@ -46,6 +46,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "episodes": Lazy("herma.cli.episodes:episodes", "See what was done before, how it ended, and what helped."),
     "facts": Lazy("herma.cli.facts:facts", "See what memory states plainly, and ask it exact questions."),
+    "review": Lazy("herma.cli.review:review", "See what was learnt from conversations, and take it back."),
     "restore": Lazy("herma.cli.restore:restore", "Put together what is known for a task, for any agent to go on with."),
     "cost": Lazy("herma.cli.cost:cost", "See what calls to models took, and what a cache could reuse of them."),
     "context": Lazy("herma.cli.context:context", "See what the model's window holds."),
