@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from herma.transcript import Transcripts
     from herma.turn.cost import CostReport
     from herma.wiring.models import Models, Role
+    from herma.wiring.tidy import Tidy
 
 
 class Herma:
@@ -66,7 +67,7 @@ class Herma:
         """Curated memory: MEMORY.md and USER.md."""
         from herma.wiring.memory import memory_store
 
-        return memory_store(self._ground)
+        return memory_store(self._ground, lambda: self.index.vectors)
 
     @part
     def transcripts(self) -> Transcripts:
@@ -133,6 +134,13 @@ class Herma:
         return reviews(self._ground, self)
 
     @part
+    def tidy(self) -> Tidy:
+        """Curated memory kept in order: `h.tidy(dry_run=True)` says what could be done."""
+        from herma.wiring.tidy import tidy
+
+        return tidy(self._ground, self.memory, lambda: self.models.get("auxiliary", purpose="tidy"))
+
+    @part
     def prefetch(self) -> Prefetch:
         """What is looked up in past conversations before each turn: `prefetch.look(text)` says what, and why."""
         from herma.wiring.prefetch import prefetch
@@ -159,14 +167,8 @@ class Herma:
 
     @part
     def _opener(self) -> Opener:
-        from herma.wiring.company import together
-        from herma.wiring.compression import with_compression
-        from herma.wiring.episodes import with_episodes
-        from herma.wiring.prefetch import with_prefetch
-        from herma.wiring.providers import with_provider
-        from herma.wiring.reflect import with_reviews
+        from herma.wiring.everybody import everybody
         from herma.wiring.sessions import opener
-        from herma.wiring.skills import with_skills
 
         return opener(
             self._ground,
@@ -175,14 +177,7 @@ class Herma:
             self.tools,
             self._calls,
             written=self.index.written,
-            invite=together(
-                with_skills(self._ground, lambda: self.skills),
-                with_episodes(self._ground, lambda: self.episodes),
-                with_prefetch(lambda: self.prefetch),
-                with_provider(self._ground, lambda: self.providers, self.tools.names),
-                with_compression(self._ground, self.transcripts, lambda: self.models),
-                with_reviews(self._ground, lambda: self.reviews),
-            ),
+            invite=everybody(self._ground, self),
         )
 
     # ── what a program does with it ──
@@ -351,6 +346,8 @@ class Herma:
         """Let go of the databases. Closing twice does no harm."""
         if self._process == os.getpid() and "reviews" in self.__dict__:  # they write through parts that must be open
             self.reviews.close()
+        if self._process == os.getpid() and "tidy" in self.__dict__:
+            self.tidy.close()
         self._closed = True
         if self._process == os.getpid() and "episodes" in self.__dict__:
             self.episodes.wait()

@@ -23,6 +23,7 @@ _FEW = 2
 """A question of so many words may be answered by an entry that has one of them."""
 _SURE, _LIKELY = 0.86, 0.82
 """Cosines: near enough by itself, and near enough with a word in common. What is unrelated has some 0.75."""
+_NEARLY = 0.8
 _UNRELATED, _SAME = 0.75, 0.92
 
 
@@ -38,7 +39,7 @@ class Evidence:
     @property
     def score(self) -> float:
         """Between 0 and 1."""
-        words = min(1.0, (self.of_question + self.of_entry) / 1.2) * min(1.0, _weight(self.shared) / 2)
+        words = (self.of_question + self.of_entry) / 2 * min(1.0, _weight(self.shared) / 2)
         meaning = 0.0 if self.cosine is None else (self.cosine - _UNRELATED) / (_SAME - _UNRELATED)
         return max(words, min(1.0, max(0.0, meaning)))
 
@@ -71,6 +72,11 @@ def helps(evidence: Evidence, question: Sequence[str], others: Mapping[str, int]
         return max(evidence.of_question, evidence.of_entry) >= _SHARE
     rare = all(others.get(term, 0) <= max(2, total // 20) for term in evidence.shared)
     return enough >= 1 and _weight(asked) <= _FEW and rare
+
+
+def best_of(scores: Sequence[float]) -> int:
+    """How many of these, best first, are nearly as good as the best: the rest only shares its words."""
+    return sum(score >= _NEARLY * scores[0] for score in scores)
 
 
 def says_something(question: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from herma.curated.relevance import Evidence, helps, says_something, weigh
+from herma.curated.relevance import Evidence, best_of, helps, says_something, weigh
 from herma.errors import UsageError
 from herma.ports import Place
 from herma.ports.tail import TailRows
@@ -112,7 +112,7 @@ class Tail:
                 continue
             if helps(evidence, question, counts, total):
                 found.append(TailHit(entry, evidence.score, evidence.why))
-        return found[:limit]
+        return found[: min(limit, best_of([hit.score for hit in found]))] if found else []
 
     def is_empty(self, scope: Scope | None = None) -> bool:
         """Whether there is nothing that a session of this scope could recall. Costs next to nothing."""
