@@ -18,7 +18,7 @@ The map, in the order of a turn:
     turn         the steps of one turn       providers         external memories, as guests
     safety       scans what comes in         store             files and SQLite
     episodes     what was done before        facts             exact answers to exact questions
-    doctor       what is wrong, and how to put it right
+    agent        the reference agent's turn  doctor            what is wrong, and how to put it right
 
 Names are loaded when they are first used, so importing the package costs next to nothing.
 """
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from herma import errors as errors
+    from herma.agent.loop import Agent as Agent
     from herma.app import Herma as Herma
     from herma.errors import HermaError as HermaError
     from herma.errors import HermaWarning as HermaWarning
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "herma.agent.loop": ("Agent",),
     "herma.app": ("Herma",),
     "herma.errors": ("HermaError", "HermaWarning"),
     "herma.ports": ("ContextEngine", "EngineNeeds"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import herma
 
 PUBLIC = [
-    *("Herma", "Session", "HermaError", "HermaWarning", "errors", "__version__"),
+    *("Herma", "Session", "Agent", "HermaError", "HermaWarning", "errors", "__version__"),
     *("scan", "sanitize", "StreamScrubber", "MemoryProvider"),
     *("Message", "SessionInfo", "Usage", "SearchReport", "Hit", "Dropped"),
     *("Add", "Replace", "Remove", "MemoryOp"),
