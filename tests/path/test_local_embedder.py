@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from herma.models.embedding.endpoint import EndpointEmbedder
 from herma.models.embedding.folder import read_folder
 from herma.models.embedding.install import look
 from herma.models.embedding.local import LocalEmbedder, together
+from herma.models.embedding.native import NativeCalls
 from herma.models.embedding.wordpiece import read_vocabulary
 from herma.settings import EmbeddingSettings
 
@@ -252,3 +254,50 @@ def test_a_long_text_is_cut(e5_folder: Path) -> None:
     embedder = LocalEmbedder(read_folder(e5_folder))
     text = "salt " * 600
     assert np.allclose(embedder.passages([text]), embedder.passages([text + "pepper " * 50]), atol=1e-6)
+
+
+# ── the end of a program ────────────────────────────────────────────────────────────────────────────────────────
+
+
+CUT_SHORT = """
+import sys, threading
+from herma.models.embedding.folder import read_folder
+from herma.models.embedding.local import LocalEmbedder
+from pathlib import Path
+
+begun, released = threading.Event(), threading.Event()
+embedder = LocalEmbedder(read_folder(Path(sys.argv[1])), runner="numpy")
+loading = embedder._load
+
+
+def slowly():
+    begun.set()
+    released.wait(0.3)
+    loaded = loading()
+    print("loaded", flush=True)
+    return loaded
+
+
+embedder._load = slowly
+threading.Thread(target=embedder.queries, args=(["a"],), daemon=True).start()
+begun.wait()
+"""
+
+
+def test_the_end_of_a_program_waits_for_the_model(tmp_path: Path) -> None:
+    """A thread cut off inside of onnxruntime would end the process with an abort."""
+    folder = write_folder(tmp_path / "m")
+    done = subprocess.run(
+        [sys.executable, "-c", CUT_SHORT, str(folder)], capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr, done.stdout.strip()) == (0, "", "loaded")
+
+
+def test_no_call_begins_while_the_program_ends() -> None:
+    calls = NativeCalls()
+    calls.end()  # nothing was called: nothing to wait for
+    with calls.one():
+        pass
+    calls.end()
+    with pytest.raises(EmbedderError, match="ending"), calls.one():
+        pass

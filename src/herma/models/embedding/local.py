@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from herma.errors import EmbedderError
+from herma.models.embedding.native import NATIVE
 from herma.models.embedding.wordpiece import WordPiece, read_vocabulary
 
 if TYPE_CHECKING:
@@ -49,13 +50,16 @@ class LocalEmbedder:
     @property
     def runner(self) -> str:
         """What does the arithmetic: onnxruntime or numpy. Loads the model."""
-        return self._load()[1].kind
+        with NATIVE.one():
+            return self._load()[1].kind
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        return self._embed(texts, self.model.query_prefix)
+        with NATIVE.one():
+            return self._embed(texts, self.model.query_prefix)
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        return self._embed(texts, self.model.passage_prefix)
+        with NATIVE.one():
+            return self._embed(texts, self.model.passage_prefix)
 
     def _load(self) -> tuple[WordPiece, Runner]:
         with self._loading:
