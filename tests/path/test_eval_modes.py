@@ -74,3 +74,26 @@ def test_ones_own_history_is_asked_in_every_mode_and_with_every_setting(home: Pa
     assert [one.mode for one in results] == ["words", "hybrid", "cap: words", "cap: hybrid", "none: hybrid"]
     assert len({len(one.answers) for one in results}) == 1
     assert not (home / "index.db.vectors").exists()
+
+
+def test_what_is_indexed_already_is_not_indexed_again(home: Path) -> None:
+    embedder = HashEmbedder()
+    with Herma.open(home=home, embedder=embedder) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, [{"role": "user", "content": text} for text in TEXTS.values()])
+        h.index.wait()
+    with selfexam.copied(home) as copy, Herma.open(home=copy, embedder=embedder) as h:
+        before = len(embedder.seen)
+        h.index.wait()
+        assert len(embedder.seen) == before
+        assert h.search("tractor", level="message").hits
+
+
+def test_a_derived_file_that_cannot_be_copied_is_made_again(home: Path) -> None:
+    with Herma.open(home=home) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, [{"role": "user", "content": text} for text in TEXTS.values()])
+    (home / "index.db").write_bytes(b"no database at all" * 100)
+    with selfexam.copied(home) as copy, Herma.open(home=copy) as h:
+        assert not (copy / "index.db").exists()
+        assert h.search("tractor", level="message").hits

@@ -16,6 +16,7 @@ from herma.evals.exam import Said, questions
 from herma.evals.measures import Answered
 from herma.evals.retrieval import PATIENT, Mode, Report, Result, ask, prepare, silent
 from herma.store.backup_copy import copy_database
+from herma.store.sqlite.derived_copy import copy_derived
 from herma.types import SessionFilter
 
 DATABASE = "herma.db"
@@ -85,11 +86,11 @@ def copied(home: Path) -> Iterator[Path]:
         raise UsageError(f"There is no {DATABASE} in {home}.", hint="Name another home with --home.")
     with tempfile.TemporaryDirectory(prefix="herma-eval-") as folder:
         copy = Path(folder)
-        for name in (DATABASE, *DERIVED):
-            if (home / name).is_file():
-                with copy_database(home / name, copy / name) as one:
-                    one.begin()
-                    one.copy()
+        with copy_database(home / DATABASE, copy / DATABASE) as one:
+            one.begin()
+            one.copy()
+        for name in DERIVED:
+            copy_derived(home / name, copy / name)
         yield copy
 
 

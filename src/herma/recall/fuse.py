@@ -29,6 +29,8 @@ STANDS_OUT = 0.03
 random strings and greetings that were tried stay below, four in five real questions are above."""
 FOREIGN = 0.5
 """How far meaning is trusted in Chinese, Japanese and Korean, or by an English model in another European language."""
+KEYWORDS = 0.4
+"""How far it is trusted where words are put side by side with nothing between: whoever does that means the words."""
 ONE_THING = 0.5
 """How far it is trusted where one single thing is looked for."""
 HEARD = {"assistant": 0.7}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from herma.errors import HermaError
 from herma.ports.vectors import Near, VectorIndex
-from herma.recall.fuse import FOREIGN, NEAREST, ONE_THING
+from herma.recall.fuse import FOREIGN, KEYWORDS, NEAREST, ONE_THING
 from herma.recall.match import units
 from herma.recall.query import HAS_CJK, Query
 from herma.recall.rules import Filters
@@ -97,7 +97,7 @@ def _late(deadline: float) -> Meaning:
 
 def _trust(query: Query, *, multilingual: bool) -> float:
     """How far meaning counts: less where the model knows the language less, or where it is about one exact thing."""
-    trust = ONE_THING if len(units(query)) == 1 else 1.0
+    trust = ONE_THING if len(units(query)) == 1 else 1.0 if query.ignored else KEYWORDS
     words = query.plain.casefold().split()
     if HAS_CJK.search(query.plain) or (not multilingual and _is_foreign(words)):
         trust *= FOREIGN

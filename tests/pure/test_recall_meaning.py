@@ -1,0 +1,111 @@
+"""Asking the index of vectors: what is asked, how far the answer is trusted, and what is said when there is none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from herma.errors import StoreError
+from herma.ports.vectors import MESSAGE, Near, Nearest, VectorState
+from herma.recall.fuse import FOREIGN, KEYWORDS, NEAREST, ONE_THING
+from herma.recall.meaning import FILTERED, Asker
+from herma.recall.query import parse
+from herma.recall.rules import Filters
+
+if TYPE_CHECKING:
+    from herma.ports.vectors import Vector
+
+
+class Scripted:
+    """An index of vectors that answers what it is told to."""
+
+    def __init__(self, state: VectorState | None = None) -> None:
+        self._state = state or VectorState(model="scripted", vectors=1, is_multilingual=False)
+        self.asked: list[tuple[object, int]] = []
+        self.go = threading.Event()
+        self.go.set()
+        self.trouble: StoreError | None = None
+
+    def near(
+        self,
+        query: str | Vector,
+        k: int,
+        *,
+        kinds: Collection[str] = (MESSAGE,),
+        allowed: Collection[int] | Collection[str] | None = None,
+        scopes: Collection[str] | None = None,
+    ) -> Nearest:
+        self.asked.append((query, k))
+        if self.trouble is not None:
+            raise self.trouble
+        return Nearest((Near(MESSAGE, "1", 0.9),), ("vectors: a note.",))
+
+    def scores(self, query: str | Vector, message_ids: Sequence[int]) -> Mapping[int, float]:
+        self.go.wait(30)
+        return {}
+
+    def state(self) -> VectorState:
+        return self._state
+
+
+@pytest.mark.parametrize(
+    ("text", "trust"),
+    [
+        ("what did the plumber say about the boiler", 1.0),
+        ("plumber boiler basement", KEYWORDS),
+        ("boiler", ONE_THING),
+        ("was hat der Klempner über den Kessel gesagt", FOREIGN),
+        ("the boiler 锅炉 in the basement", FOREIGN),
+    ],
+)
+def test_how_far_meaning_is_trusted(text: str, trust: float) -> None:
+    found = Asker(Scripted(), deadline=5.0).begin(parse(text, 0.0), Filters()).result()
+    assert found.trust == trust
+    assert len(found.near) == 1
+    assert found.notes == ("vectors: a note.",)
+
+
+def test_a_model_of_many_languages_is_trusted_in_german() -> None:
+    vectors = Scripted(VectorState(model="m", vectors=1, is_multilingual=True))
+    asked = parse("was hat der Klempner über den Kessel gesagt", 0.0)
+    assert Asker(vectors, deadline=5.0).begin(asked, Filters()).result().trust == 1.0
+
+
+def test_operators_and_filters_are_not_embedded_and_filters_ask_for_more() -> None:
+    vectors = Scripted()
+    query = parse('what about the "old boiler" role:user -staging since:2026-01', 0.0)
+    Asker(vectors, deadline=5.0).begin(query, Filters(roles=("user",))).result()
+    assert vectors.asked == [("what about the old boiler", FILTERED)]
+    assert FILTERED > NEAREST
+
+
+def test_without_an_embedder_nothing_is_asked() -> None:
+    vectors = Scripted(VectorState(trouble="the model's folder is gone"))
+    found = Asker(vectors, deadline=5.0).begin(parse("the boiler", 0.0), Filters()).result()
+    assert (found.near, found.notes, vectors.asked) == ((), ("vectors: the model's folder is gone",), [])
+
+
+def test_without_words_nothing_is_asked() -> None:
+    vectors = Scripted()
+    assert Asker(vectors, deadline=5.0).begin(parse("since:2026-01", 0.0), Filters()).result().near == ()
+    assert vectors.asked == []
+
+
+def test_a_late_answer_is_not_waited_for_and_no_second_question_is_asked_meanwhile() -> None:
+    vectors = Scripted()
+    vectors.go.clear()
+    asker = Asker(vectors, deadline=0.01)
+    first = asker.begin(parse("the boiler", 0.0), Filters())
+    assert "did not answer within 0.01 s" in first.result().notes[0]
+    assert "did not answer" in asker.begin(parse("the tractor", 0.0), Filters()).result().notes[0]
+    vectors.go.set()
+
+
+def test_what_breaks_in_the_index_is_told() -> None:
+    vectors = Scripted()
+    vectors.trouble = StoreError("The disk is gone.")
+    found = Asker(vectors, deadline=5.0).begin(parse("the boiler", 0.0), Filters()).result()
+    assert found.notes == ("vectors: The disk is gone.",)
