@@ -342,7 +342,7 @@ def test_what_the_user_asks_to_remember_is_kept_without_a_model(home: Path) -> N
             say(s, "remember that my dentist is Dr. Weiss")
             (review,) = looked(h)
             assert (review.kind, review.state, review.model) == ("remember", "done", "")
-            assert h.memory.entries("user") == ["The user asked to remember: my dentist is Dr. Weiss"]
+            assert h.memory.entries("user") == ["The user asked to remember — my dentist is Dr. Weiss"]
             (change,) = h.memory.history("user")
             assert (change.author.who, change.author.origin) == (Who.REVIEW, Origin.USER_SAID)
             assert change.author.message == s.messages[0].id
@@ -409,7 +409,7 @@ def test_where_the_model_does_not_save_it_the_users_words_are(home: Path, answer
         with h.session() as s:
             say(s, "remember that my dentist is Dr. Weiss")
             looked(h)
-        assert h.memory.entries("user") == ["The user asked to remember: my dentist is Dr. Weiss"]
+        assert h.memory.entries("user") == ["The user asked to remember — my dentist is Dr. Weiss"]
 
 
 def test_a_new_turn_does_not_lose_what_was_asked_for(home: Path) -> None:
@@ -431,10 +431,10 @@ def test_remember_this_points_at_what_was_said(home: Path) -> None:
     with opened(home) as h, h.session() as s:
         say(s, "My shoe size is 43.", "Remember this.")
         looked(h)
-        assert h.memory.entries("user") == ["The user asked to remember: My shoe size is 43."]
+        assert h.memory.entries("user") == ["The user asked to remember — My shoe size is 43."]
         say(s, "The staging server is called basalt. Remember that!")
         looked(h)
-        assert h.memory.entries("memory") == ["The user asked to remember: The staging server is called basalt."]
+        assert h.memory.entries("memory") == ["The user asked to remember — The staging server is called basalt."]
 
 
 def test_several_calls_in_one_answer(home: Path) -> None:
@@ -471,3 +471,43 @@ def test_external_memories_do_not_see_it(home: Path) -> None:
             say(s, "hi", "I like green tea")
             assert looked(h)[0].written
     assert follower.written == []
+
+
+def test_the_newest_word_of_the_user_holds(home: Path) -> None:
+    with opened(home) as h, h.session() as s:
+        say(s, "remember that my shoe size is 43")
+        looked(h)
+        say(s, "remember that my shoe size is 44")
+        looked(h)
+        assert h.memory.entries("user") == ["The user asked to remember — my shoe size is 44"]
+        fact = h.facts.answer("what is my shoe size?")
+        assert fact is not None
+        assert fact.value == "44"
+        assert len(h.memory.history("user")) == 2
+
+
+def test_a_session_without_tools_is_learnt_from_too(home: Path) -> None:
+    script: list[Step] = [adding("The user likes green tea."), "nothing"]
+    with ScriptedModel(script) as server, opened(home, server) as h, h.session(tools=None) as s:
+        assert s.tools == []
+        say(s, "hi", "I like green tea")
+        looked(h)
+        assert [tool["function"]["name"] for tool in server.requests[0].tools] == [
+            "memory",
+            "skills_list",
+            "skill_view",
+            "skill_manage",
+        ]
+        assert h.memory.entries("user") == ["The user likes green tea."]
+
+
+def test_a_conversation_that_does_not_fit_is_looked_at_in_short(home: Path) -> None:
+    with ScriptedModel(["nothing"]) as server, opened(home, server, context__window=16_000) as h, h.session() as s:
+        say(s, "I like green tea. " + "word " * 12_000, "and I like it warm")
+        looked(h)
+        asked = server.requests[0]
+        assert asked.messages[0]["content"] == s.system_prompt
+        assert "in short" in asked.messages[1]["content"]
+        assert "I like green tea" in asked.messages[1]["content"]
+        assert asked.messages[-3]["content"] == "and I like it warm"
+        assert len(asked.messages[1]["content"]) < 1_000

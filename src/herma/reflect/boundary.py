@@ -71,7 +71,7 @@ def distance(before: Sequence[str], after: Sequence[str]) -> float:
     if sum(one.values()) < _WORDS or sum(other.values()) < _WORDS:
         return 0.0
     dot = sum(weight * other[word] for word, weight in one.items())
-    return 1.0 - dot / (_length(one) * _length(other))
+    return max(0.0, 1.0 - dot / (_length(one) * _length(other)))
 
 
 def apart(one: Sequence[float], other: Sequence[float]) -> float:

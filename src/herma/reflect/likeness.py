@@ -78,12 +78,23 @@ def likeness(new: str, known: str) -> Likeness:
     return _compare(gist(new), gist(known))
 
 
+def restates(new: str, known: str) -> bool:
+    """Whether both state the same attribute of the same, with another value: "my size is 43", "my size is 44"."""
+    return _restates(gist(new), gist(known))
+
+
+def _restates(new: Gist, known: Gist) -> bool:
+    return any(
+        named in known.stated and not set(gist_words(value)) <= set(gist_words(known.stated[named]))
+        for named, value in new.stated.items()
+    )
+
+
 def _compare(new: Gist, known: Gist) -> Likeness:
     from rapidfuzz import fuzz
 
-    for named, value in new.stated.items():
-        if named in known.stated and not set(gist_words(value)) <= set(gist_words(known.stated[named])):
-            return "changed"
+    if _restates(new, known):
+        return "changed"
     if not new.words or not known.words:
         return "same" if new == known else "other"
     alike = fuzz.token_sort_ratio(new.text, known.text)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from herma.errors import ModelCancelled, ModelError, SpendRefused
+from herma.ports import ChatModel
 from herma.reflect.book import Book
 from herma.reflect.cadence import Due
 from herma.reflect.ending import Hands, ask_for_proposal, carry_out
@@ -36,6 +37,7 @@ class Desk:
     heard: Overheard
     author: Author
     call: Call
+    schemas: tuple[Mapping[str, Any], ...]
 
 
 class Passes:
@@ -50,9 +52,7 @@ class Passes:
         """The quiet pass after a reply."""
         model = self._needs.model("review")
         if model is not None:
-            request = request_of(prefix_of(view), turn_task(what), view.tools, self._needs.window(model.name))
-            desk = self._desk(view, book)
-            look_back(model, request, view.tools, desk.call, book, cancel, self._policy.limits)
+            self._look_back(model, view, turn_task(what), book, cancel)
 
     def remember(self, view: SessionView, what: Due, book: Book, hurry: threading.Event) -> None:
         """The same for something that the user asked for; what the model does not save is saved in the user's words."""
@@ -62,9 +62,8 @@ class Passes:
         model = None if hurry.is_set() else self._needs.model("review")
         if model is not None:
             task = turn_task(what, [wanted.words or "(they point at what was said before)"])
-            request = request_of(prefix_of(view), task, view.tools, self._needs.window(model.name))
             try:
-                look_back(model, request, view.tools, self._desk(view, book).call, book, hurry, self._policy.limits)
+                self._look_back(model, view, task, book, hurry)
             except ModelCancelled:
                 pass  # a new turn was quicker: there is another way
             except SpendRefused as exc:
@@ -98,6 +97,15 @@ class Passes:
         hands = Hands(self._needs.memory, desk.memory, desk.skills, episodes, desk.heard.by, desk.author, book)
         carry_out(proposal, review.conversation, view.scope, hands, self._shelf.enabled(view.scope))
 
+    def _look_back(self, model: ChatModel, view: SessionView, task: str, book: Book, cancel: threading.Event) -> None:
+        """With the tools that the session has, as they are part of what its cache knows; where the model had none to
+        save with, with ours."""
+        desk = self._desk(view, book)
+        has_memory = any(one.get("function", {}).get("name") == "memory" for one in view.tools)
+        tools = view.tools if has_memory else desk.schemas
+        request = request_of(prefix_of(view), task, tools, self._needs.window(model.name))
+        look_back(model, request, tools, desk.call, book, cancel, self._policy.limits)
+
     def _desk(self, view: SessionView, book: Book) -> Desk:
         library = self._needs.skills()
         heard = listen(view, self._shelf.entries(view.scope))
@@ -119,7 +127,7 @@ class Passes:
                 _note_view(skills.viewed, answer, arguments)
             return answer
 
-        return Desk(memory, skills, heard, author, refusing(call, ALLOWED))
+        return Desk(memory, skills, heard, author, refusing(call, ALLOWED), tuple(tools.schemas()))
 
 
 def _note_view(viewed: Callable[[str, str], None], answer: str, arguments: str) -> None:

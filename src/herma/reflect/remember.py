@@ -5,22 +5,36 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from herma.curated import MemoryStore
 from herma.reflect.book import LONGEST, Book
 from herma.reflect.cadence import MEMORY_TOOL
 from herma.reflect.gate import Propose, action_of
-from herma.reflect.likeness import nearest
+from herma.reflect.likeness import nearest, restates
 from herma.reflect.requests import remember_request, sentences
 from herma.safety.scan import scan
 from herma.transcript.wire import text_of
-from herma.types import Add, Author, Message, Origin, OverBudget, ReviewAction, Scope, Staged, Target, Who
+from herma.types import (
+    Add,
+    Author,
+    MemoryOp,
+    Message,
+    Origin,
+    OverBudget,
+    Replace,
+    ReviewAction,
+    Scope,
+    Staged,
+    Target,
+    Who,
+)
 
 _ABOUT_ME = re.compile(
     r"\b(?:i|i'm|i'd|i've|i'll|me|my|mine|myself|we|our|call me)\b|我|我们|私|僕|俺|저|나는|제|내 ", re.IGNORECASE
 )
-_ASKED = "The user asked to remember: "
+_ASKED = "The user asked to remember — "
+"""What stands before their words. The dash lets what they state plainly become a fact."""
 _LONG, _SHORT = 400, 6
 
 
@@ -84,7 +98,12 @@ def keep(
         book.refuse("memory add", "scanned", why, target=target)
         book.notice = f"What you asked to remember was not saved. {why}"
         return
-    op, author = Add(text), Author(Who.REVIEW, Origin.USER_SAID, session, wanted.message)
+    author = Author(Who.REVIEW, Origin.USER_SAID, session, wanted.message)
+    op: MemoryOp = Add(text)
+    if like == "changed" and restates(text, entry):  # their newest word holds, and the history keeps the older one
+        for there, where in _places(scope):
+            if entry in memory.entries(there, scope=where):
+                op, target, scope = Replace(entry, text), there, where
     outcome = memory.apply(target, op, scope=scope, author=author, reason="the user asked to remember it")
     if isinstance(outcome, OverBudget):
         outcome = propose(target, [op], scope, author, "the user asked to remember it", although_full=True)
@@ -96,6 +115,11 @@ def keep(
         )
     elif not outcome.ok:
         book.notice = f"What you asked to remember was not saved. {outcome.message}"
+
+
+def _places(scope: Scope) -> list[tuple[Target, Scope]]:
+    """Every document that a session of this scope is shown."""
+    return [("user", scope), ("memory", replace(scope, project="")), ("memory", scope)]
 
 
 def entry_for(words: str) -> tuple[Target, str]:

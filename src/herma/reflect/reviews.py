@@ -111,13 +111,16 @@ class Reviews:
         """Do something small in the background."""
         self._worker.submit(what, lambda _: then(), priority=SOON)
 
-    def make_up(self, session: str, tell: Tell) -> None:
-        """Do what was left undone: because a new turn came, or a program ended too soon or was killed."""
+    def make_up(self, session: str) -> None:
+        """Do what was left undone: because a new turn came, or a program ended too soon or was killed.
+
+        It may be about another user's session, so that nobody is told here; the log has it.
+        """
 
         def work(cancel: threading.Event) -> None:
             for review in self._needs.rows.owed(self._needs.clock(), MOST_TRIES, _AT_ONCE):
                 if not cancel.is_set():
-                    self._make_up(review, cancel, tell)
+                    self._make_up(review, cancel)
 
         self._submit("making up for what was left undone", work, SOMETIME, session)
 
@@ -142,7 +145,7 @@ class Reviews:
             raise UsageError("Looking back needs a model.", hint=self._needs.why_no_model())
         review = self._review(view, "end", "asked for")
         owed = self._needs.rows.owe(review)
-        done = self._run(owed, lambda book: self._passes.whole(view, owed, book, threading.Event()), lambda _: None)
+        done = self._run(owed, lambda book: self._passes.whole(view, owed, book, threading.Event()), _nobody)
         if done is None:
             raise UsageError("It is being looked back at, or was already.", hint="herma review log")
         return done
@@ -218,7 +221,7 @@ class Reviews:
             raise error
         return ended
 
-    def _make_up(self, review: Review, cancel: threading.Event, tell: Tell) -> None:
+    def _make_up(self, review: Review, cancel: threading.Event) -> None:
         view = self._needs.load(review.session_id)
         if view is None:
             self._needs.rows.end(replace(review, state="cancelled", notice="The session is gone."))
@@ -230,9 +233,9 @@ class Reviews:
             else:
                 at_once = threading.Event()
                 at_once.set()
-                self._run(review, lambda book: self._passes.remember(view, Due(), book, at_once), tell)
+                self._run(review, lambda book: self._passes.remember(view, Due(), book, at_once), _nobody)
         elif self._needs.model("memory_update") is not None:
-            self._run(review, lambda book: self._passes.whole(view, review, book, cancel), tell)
+            self._run(review, lambda book: self._passes.whole(view, review, book, cancel), _nobody)
 
 
 def _ended(review: Review, book: Book, state: str, now: float) -> Review:
@@ -258,6 +261,10 @@ _STATES: Mapping[str, ReviewState] = {"done": "done", "cancelled": "cancelled", 
 
 def _why(what: Due) -> str:
     return " and ".join([name for name, on in (("memory", what.memory), ("skills", what.skills)) if on])
+
+
+def _nobody(notice: str) -> None:
+    """Tells nobody."""
 
 
 def _idle(session: str) -> str:

@@ -66,6 +66,7 @@ class ReviewWatcher(Watcher):
         if not self._reviews.has_model:
             if wanted:
                 self._hurry = self._reviews.remember(view, Due(), self._tell)
+                self._reviews.make_up(view.id)  # what a killed program was asked to remember
             return
         what = self._due()
         if wanted:
@@ -74,7 +75,7 @@ class ReviewWatcher(Watcher):
             self._underway = what
             self._reviews.after_turn(view, what, self._tell, self._ended)
         self._divide(view)
-        self._reviews.make_up(view.id, self._tell)
+        self._reviews.make_up(view.id)
         self._when_idle(view)
 
     def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:  # noqa: ARG002
