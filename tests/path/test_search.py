@@ -403,3 +403,11 @@ def test_slips_of_the_caller_are_said_and_no_time_breaks_a_search(home: Path) ->
                 h.search("login", **more)
         for moment in (float("nan"), float("inf"), -1e300):
             assert any("no date" in note for note in h.search("login", since=moment).notes)
+
+
+def test_only_what_must_not_occur(h: Herma) -> None:
+    said(h, "The login is broken.", "It is repaired.")
+    other = said(h, "Lunch at noon?", "Gladly.")
+    found = h.search("-login -repaired", level="message")
+    assert {hit.session_id for hit in found.hits} == {other}
+    assert "without login" in found.understood

@@ -82,7 +82,7 @@ class Gatherer:
         """Everything that matches and may be shown, as far as it can come to the top."""
         found = Gathered()
         if not query.any_of:
-            self._newest(found, filters)
+            self._newest(found, filters, query.none_of)
             return found
         if lag:
             missing = list(self._index.missing(SCANS))
@@ -150,9 +150,12 @@ class Gatherer:
                 one.bonus += RECENT * (one.timestamp - oldest) / span if span else 0.0
         return made
 
-    def _newest(self, found: Gathered, filters: Filters) -> None:
+    def _newest(self, found: Gathered, filters: Filters, none_of: Sequence[Term]) -> None:
         found.notes.append(f"No words to look for: what passes the filters among the newest {BROWSED:,} messages.")
         newest = list(self._reader.newest(BROWSED))
+        if none_of:
+            folded = {id_: fold(text) for id_, text in self._reader.texts(newest, READ).items()}
+            newest = [id_ for id_ in newest if not any(holds(term, folded.get(id_, "")) for term in none_of)]
         self._take(found, filters, newest)
         found.matched = len(newest)
 
