@@ -12,6 +12,7 @@ from herma import Add, Applied, Herma, Remove, Replace, Scope, Staged
 from herma.errors import UsageError
 from herma.ports import Place
 from herma.testing import FixedClock, HashEmbedder
+from herma.types import Target
 
 PORT = "The staging database listens on port 5433."
 TEA = "Tea for visitors is in the second drawer."
@@ -30,7 +31,7 @@ def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
 
 def move(h: Herma, text: str, scope: Scope | None = None, **options: object) -> int:
     """Write an entry and move it to the long tail. → the change."""
-    target = "user" if scope and scope.user else "memory"
+    target: Target = "user" if scope and scope.user else "memory"
     assert h.memory.apply(target, Add(text, **options), scope=scope).ok  # type: ignore[arg-type]
     outcome = h.memory.apply(target, Remove(text, kept="room"), scope=scope, reason="make room")
     assert isinstance(outcome, Applied)

@@ -13,7 +13,8 @@ from herma import Add, Applied, Author, Herma, Origin, Scope, Who
 from herma.errors import ConfigError, StoreBusy
 from herma.store.locks import exclusive
 from herma.testing import FixedClock
-from herma.testing.scripted_model import Answer, ScriptedModel
+from herma.testing.scripted_model import ScriptedModel
+from herma.testing.scripted_model_answer import Answer
 from herma.types import Tidied
 
 DAY = 86_400.0
