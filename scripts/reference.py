@@ -41,6 +41,7 @@ def _command(command: click.Command, path: str, context: click.Context) -> Itera
 def configuration() -> Iterator[str]:
     """Every key, with its default, range and variable."""
     from herma import config
+    from herma.configservers import KEYS
 
     yield "# Configuration keys\n"
     yield (
@@ -56,6 +57,9 @@ def configuration() -> Iterator[str]:
                 default = json.dumps(item.default)
                 yield f"| `{key}` | `{default}` | {item.expected} | `{item.variable}` | {project} | {item.doc} |"
         yield ""
+
+    yield "## mcp_servers\n\nServers whose tools `herma chat` may call, by name; only in the home's `config.yaml`.\n"
+    yield "Below each name: " + ", ".join(f"`{key}`" for key in KEYS) + "; see [how to](../how-to/chat.md).\n"
 
 
 def tools() -> Iterator[str]:

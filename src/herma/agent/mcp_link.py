@@ -90,7 +90,7 @@ class Link:
 
         given = self.server
         if given.command:
-            env = {name: value(text) for name, text in given.env.items()}
+            env = {"HERMA_SESSION": "chat"} | {name: value(text) for name, text in given.env.items()}
             args = [value(text) for text in given.args]
             where = os.path.expanduser(given.cwd) if given.cwd else None  # noqa: PTH111
             program = StdioServerParameters(command=value(given.command), args=args, env=env, cwd=where)

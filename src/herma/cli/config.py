@@ -15,6 +15,7 @@ from herma.errors import ConfigError
 
 if TYPE_CHECKING:
     from herma.configkey import Value
+    from herma.configservers import McpServer
 
 _PASSWORD = re.compile(r"""(//[^/@:\s]*:)[^/\s]+(@)|(\bpassword=)('[^']*'?|[^&\s]+)""")
 
@@ -26,6 +27,11 @@ def shown(value: Value, *, secrets: bool = False) -> str:
     if isinstance(value, str) and not secrets:
         return _PASSWORD.sub(r"\1\3…\2", value)
     return str(value)
+
+
+def _reached_by(server: McpServer) -> str:
+    """The program or the address, without arguments and headers: those may hold keys."""
+    return shown(server.command or server.url.partition("?")[0])
 
 
 def home_file(context: Context) -> Path:
@@ -79,6 +85,10 @@ def show(context: Context) -> None:
                     }
                     for (key, value), known in zip(values.items(), configuration.options().values(), strict=True)
                 ],
+                "mcp_servers": [
+                    {"name": one.name, "reached_by": _reached_by(one), "enabled": one.enabled}
+                    for one in settings.mcp_servers
+                ],
                 "problems": [
                     {"key": item.key, "where": item.where, "nearest": item.nearest, "message": str(item)}
                     for item in settings.problems
@@ -92,6 +102,11 @@ def show(context: Context) -> None:
         ("key", "value", "from", "description"),
         [(key, shown(value) or '""', settings.sources[key], table[key].doc) for key, value in values.items()],
     )
+    if settings.mcp_servers:
+        context.line()
+        context.line("MCP servers (mcp_servers, in an editor):")
+        for server in settings.mcp_servers:
+            context.line(f"  {server.name}: {_reached_by(server)}{'' if server.enabled else ' (off)'}")
     if settings.problems:
         context.line()
         context.line("Ignored:")

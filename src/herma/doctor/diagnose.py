@@ -10,6 +10,7 @@ from pathlib import Path
 from herma import config
 from herma.doctor import database, distilled, files, guests, models
 from herma.doctor.check import Check, State
+from herma.doctor.servers import check_servers
 from herma.doctor.skills import check_skills
 from herma.errors import ConfigError, StoreError
 
@@ -57,6 +58,7 @@ def diagnose(
         lambda: distilled.check_episodes(home, busy_timeout=settings.memory.lock_timeout),
         lambda: guests.check_provider(home, settings, now),
         lambda: models.check_models(settings),
+        lambda: check_servers(settings),
         lambda: files.check_space(home),
         lambda: files.check_backups(home, now),
         lambda: files.check_neighbours(home),
