@@ -177,3 +177,28 @@ def test_stripping_twice_changes_nothing_more(word: str) -> None:
     once = strip(word)
     assert len(once) <= len(word)
     assert strip(once) == once or "'" in word
+
+
+@pytest.mark.parametrize(
+    ("unquoted", "quoted"),
+    [
+        ("login since:last week", 'login since:"last week"'),
+        ("since:3 days ago login", 'since:"3 days ago" login'),
+        ("since:last week, login bug", 'since:"last week" login bug'),
+        ("login before:last month -staging", 'login before:"last month" -staging'),
+        ("on:5 March login", 'on:"5 March" login'),
+    ],
+)
+def test_a_date_of_several_words_needs_no_quotes(unquoted: str, quoted: str) -> None:
+    one, other = read(unquoted), read(quoted)
+    assert [(span.since, span.before, span.hard) for span in one.dates] == [
+        (span.since, span.before, span.hard) for span in other.dates
+    ]
+    assert one.dates
+    assert (one.any_of, one.none_of, one.notes) == (other.any_of, other.none_of, ())
+
+
+def test_a_date_takes_no_words_that_are_not_its_own() -> None:
+    query = read("since:yesterday week plan")
+    assert [str(term) for term in query.any_of] == ["week", "plan"]
+    assert [str(term) for term in read('since:last "week plan"').any_of] == ["since:last", "“week plan”"]

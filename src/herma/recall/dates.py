@@ -79,6 +79,19 @@ def read_value(value: str, now: float) -> Span | None:
     return None
 
 
+MOST_WORDS = 4
+"""Words that one date takes at most."""
+
+
+def words_of_date(words: Sequence[str], now: float) -> int:
+    """How many of these words are one date, read from the first on; 1 where no more than the first can be."""
+    for count in range(min(len(words), MOST_WORDS), 1, -1):
+        text = " ".join(words[:count]).rstrip(",.;:!?)")
+        if all(words[:count]) and any(span.at == (0, len(text)) for span in spoken_dates(text, now)):
+            return count
+    return 1
+
+
 def _iso(value: str) -> Span | None:
     found = _ISO.match(value)
     if not found:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from herma.recall.dates import Span, read_value, spoken_dates
+from herma.recall.dates import MOST_WORDS, Span, read_value, spoken_dates, words_of_date
 from herma.recall.frames import unframed
 from herma.recall.stopwords import CJK_FILLERS, NAMES, STOP_WORDS
 
@@ -129,11 +129,18 @@ def parse(text: str, now: float) -> Query:
     if len(whole) > MOST_TEXT:
         reading.notes.append(f"Only the first {MOST_TEXT:,} characters of the query were read.")
         whole = whole[:MOST_TEXT]
-    for found in _TOKEN.finditer(whole):
-        if found["quoted"] is not None:
+    tokens, spent = list(_TOKEN.finditer(whole)), 0
+    for place, found in enumerate(tokens):
+        if spent:
+            spent -= 1
+        elif found["quoted"] is not None:
             _quoted(reading, found["minus"] == "-", found["name"], found["quoted"], now)
         elif found["bare"]:
-            _bare(reading, found["bare"], now)
+            words = [one["bare"] or "" for one in tokens[place : place + MOST_WORDS]]
+            name, _, value = words[0].partition(":")
+            if name.casefold() in _DATES and value:  # since:last week, without quotes
+                spent = words_of_date([value, *words[1:]], now) - 1
+            _bare(reading, " ".join(words[: spent + 1]), now)
     return _finish(text, reading, now)
 
 
