@@ -32,6 +32,14 @@ EVERY = [
     ["reject", "all"],
     ["adopt"],
     ["adopt", "--dry-run"],
+    ["tidy", "--yes"],
+    ["tidy", "--dry-run"],
+    ["tail", "list"],
+    ["tail", "search", "One"],
+    ["tail", "restore", "1"],
+    ["tail", "forget", "1"],
+    ["tail", "forget", "1", "--dry-run"],
+    ["tail", "unforget", "1"],
     ["reset", "--yes"],
     ["reset", "--dry-run"],
 ]
@@ -65,7 +73,7 @@ def test_json_when_the_database_is_foreign(person: Person, words: list[str]) -> 
 
 def test_help_has_examples(person: Person) -> None:
     for words in EVERY:
-        shown = person(words[0], "--help").out
+        shown = person(*words[: 2 if words[0] == "tail" else 1], "--help").out
         assert "Examples:" in shown
         assert "--json" in shown
         assert "--project" in shown

@@ -18,6 +18,7 @@ from herma.errors import UsageError
 from herma.types import TARGETS, Author, Origin, Scope, StoreStatus, Target, Who
 
 if TYPE_CHECKING:
+    from herma.app import Herma
     from herma.config import Settings
     from herma.curated import MemoryStore
 
@@ -27,7 +28,7 @@ P = ParamSpec("P")
 class MemoryGroup(HermaGroup):
     """Lists its commands in the order in which people come to need them."""
 
-    ORDER = "list add replace remove mark status log diff blame undo pending approve reject adopt reset"
+    ORDER = "list add replace remove mark status log diff blame undo pending approve reject tidy tail adopt reset"
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
         return sorted(self.commands, key=self.ORDER.index)
@@ -67,6 +68,7 @@ class Desk:
     store: MemoryStore
     settings: Settings
     scope: Scope
+    h: Herma
 
     def statuses(self, target: Target | None = None) -> list[StoreStatus]:
         """The files of the scope: both, or the one asked for."""
@@ -135,7 +137,7 @@ def with_memory(function: Callable[Concatenate[Desk, P], None]) -> Callable[...,
     @functools.wraps(function)
     def run(context: Context, /, project: str, user: str, **options: Any) -> None:
         with context.open() as opened:
-            desk = Desk(context, opened.memory, opened.settings, Scope(project=project, user=user))
+            desk = Desk(context, opened.memory, opened.settings, Scope(project=project, user=user), opened)
             function(desk, **options)  # type: ignore[call-arg]  # click hands over what the options declare
 
     scope = [

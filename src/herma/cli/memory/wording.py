@@ -135,8 +135,10 @@ def operation(op: MemoryOp) -> str:
             return f"add: {content}"
         case Replace(old, content):
             return f"replace the entry with “{preview(old, 60)}” by: {content}"
-        case Remove(old):
+        case Remove(old, "" | "merged"):
             return f"remove the entry with “{preview(old, 60)}”"
+        case Remove(old):
+            return f"move the entry “{preview(old, 60)}” to the long tail"
 
 
 # ── JSON ──
@@ -198,6 +200,8 @@ def operation_json(op: MemoryOp) -> Json:
     fields: Json = {"action": type(op).__name__.lower()}
     if not isinstance(op, Add):
         fields["old_text"] = op.old_text
+    if isinstance(op, Remove) and op.kept:
+        fields["kept"] = op.kept
     if not isinstance(op, Remove):
         fields |= {"content": op.content, "category": op.category, "tags": list(op.tags)}
     return fields
