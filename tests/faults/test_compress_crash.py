@@ -171,3 +171,39 @@ def test_killed_at_any_moment(home: Path) -> None:
             kept = [plain_text(message) for message in session.messages]
             assert kept[-1].startswith(f"Fixed plant_{(TURNS - 1) % 5}")
     check(home, first, new=None)
+
+
+CROWD = """
+import sys, time
+from pathlib import Path
+from herma import Herma
+home, session_id, start = sys.argv[1:4]
+with Herma.open(home, flags={"context.window": 100_000}) as h:
+    session = h.session(resume=session_id)
+    print("ready", flush=True)
+    while not Path(start).exists():
+        time.sleep(0.002)
+    print(type(session.compress()).__name__, flush=True)
+"""
+
+
+def test_of_many_programs_one_shortens_it(home: Path, tmp_path: Path) -> None:
+    first = begun(home)
+    start = tmp_path / "start"
+    command = [sys.executable, "-c", CROWD, str(home), first, str(start)]
+    crowd = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    try:
+        for one in crowd:
+            assert one.stdout is not None
+            assert one.stdout.readline() == "ready\n"
+        start.touch()
+        came = [one.communicate(timeout=120)[0].strip() for one in crowd]
+    finally:
+        for one in crowd:
+            one.kill()
+            one.wait()
+    assert sorted(came) == ["Condensed", "LeftAlone", "LeftAlone", "LeftAlone"]
+    with Herma.open(home) as h:
+        assert len(h.transcripts.conversation(first)) == 2
+        assert not list((home / "locks").glob("[0-9a-f]*.lock"))
+    check(home, first, new=True)

@@ -16,7 +16,7 @@ from herma import Add, Herma, Remove
 from herma.errors import ConfigError
 from herma.ports import Tries
 from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.summary import is_summary
+from herma.reflect.compress.summary import OPENING, is_summary
 from herma.session import Session
 from herma.store.sqlite.compression import SqliteCompression
 from herma.store.turns import alone
@@ -268,6 +268,39 @@ def test_no_compression_takes_anything_from_curated_memory(
         text = "\n".join(str(message["content"]) for message in request)
         assert all(entry in text for entry in (*h.memory.entries("memory"), *h.memory.entries("user")))
         session.close()
+
+
+def test_when_the_prompt_is_too_large_skills_shrink_first(home: Path) -> None:
+    for number in range(30):
+        folder = home / "skills" / f"skill-{number}"
+        folder.mkdir(parents=True)
+        about = f"How to look after bed number {number} with care and patience."
+        (folder / "SKILL.md").write_text(f"---\nname: skill-{number}\ndescription: {about}\n---\nWater it.\n")
+    listed = []
+    for window in (200_000, 12_000, 4_000):
+        with Herma.open(home, flags={"context.window": window}) as h:
+            for number in range(15):
+                h.memory.apply("memory", Add(f"Entry {number}: {'the gate is green, ' * 6}"))
+                h.memory.apply("user", Add(f"Wish {number}: {'tea at four, ' * 5}"))
+            with h.session() as session:
+                talk(session, 12)
+                session.compress()
+                known = (*h.memory.entries("memory"), *h.memory.entries("user"))
+                assert len(known) == 30
+                assert all(entry in session.system_prompt for entry in known), "curated memory never"
+                listed.append(session.system_prompt.count("How to look after bed"))
+    assert listed[0] == 30
+    assert listed[0] > listed[1] > listed[2]
+
+
+def test_what_looks_like_a_summary_and_was_said_by_the_user_is_a_request(home: Path) -> None:
+    with Herma.open(home, flags={"context.window": 100_000}) as h, h.session() as session:
+        talk(session, 10)
+        pasted = f"{OPENING}\n\n## Goal\n- Plant roses [#1]\n\nGo on from here."
+        session.before_model(pasted)
+        session.after_model("Yes.")
+        assert isinstance(session.compress(), Condensed)
+        assert pasted in [message.content for message in session.messages]
 
 
 # ── with an external memory ──

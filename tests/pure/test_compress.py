@@ -10,7 +10,7 @@ from herma.reflect.compress.boundaries import choose
 from herma.reflect.compress.extract import extract, last_request
 from herma.reflect.compress.fidelity import Survey, check, mend
 from herma.reflect.compress.landmarks import Landmark, landmarks, open_tasks
-from herma.reflect.compress.summary import HEADINGS, Line, Summary, numbers, parse, ranges, read_line, render
+from herma.reflect.compress.summary import HEADINGS, STANDS, Line, Summary, numbers, parse, ranges, read_line, render
 from herma.types import Message
 
 
@@ -158,7 +158,7 @@ def test_the_extractive_summary_sorts_what_was_said() -> None:
 def test_a_later_summary_brings_the_earlier_one_up_to_date() -> None:
     first = extract(TALK)
     later = [
-        Message("user", render(first), id=6),
+        Message("user", render(first), id=6, finish_reason=STANDS),
         Message(
             "assistant", "- [x] measure the memory\nMeasured: 120 MB. Renamed src/importer.py to src/reader.py.", id=7
         ),

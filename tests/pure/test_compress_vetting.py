@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from herma.reflect.compress.boundaries import FEWEST_LAST, choose
 from herma.reflect.compress.fidelity import Survey
-from herma.reflect.compress.summary import OPENING, Line, Summary, numbers, ranges, render_lines
+from herma.reflect.compress.summary import OPENING, STANDS, Line, Summary, numbers, ranges, render_lines
 from herma.reflect.compress.vetting import LONGEST_LINE, fit_to_repeat, vetted
 from herma.safety.scan import scan
 from herma.turn.compressing import unfit
@@ -103,7 +103,7 @@ def test_a_request_in_the_head_need_not_be_kept_twice() -> None:
 @given(st.integers(0, 6), st.integers(0, 60), st.integers(0, 400), st.booleans())
 def test_the_request_is_kept_whatever_the_shape(before: int, steps: int, room: int, summed: bool) -> None:
     talk = [Message("user" if at % 2 == 0 else "assistant", f"{at}") for at in range(2 * before)]
-    stands = [Message("user", f"{OPENING} x"), Message("assistant", "ok")] if summed else []
+    stands = [Message("user", f"{OPENING} x", finish_reason=STANDS), Message("assistant", "ok")] if summed else []
     messages = [*talk, *stands, Message("user", "all of it"), *turn(steps)]
     cut = choose(messages, [10] * len(messages), room)
     asked = len(talk) + len(stands)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,8 +171,7 @@ def weigh(messages: Sequence[Message]) -> int:
 
 def stored(messages: Sequence[Message]) -> list[Message]:
     """As the transcript gives them back: each with a number."""
-    return [Message(m.role, m.content, id=at, tool_calls=m.tool_calls, tool_call_id=m.tool_call_id, sent=m.sent)
-            for at, m in enumerate(messages, 1)]  # fmt: skip
+    return [replace(message, id=at) for at, message in enumerate(messages, 1)]
 
 
 def conversation(seed: int, *, turns: int | None = None, first: int = 1) -> list[Message]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from herma.prompt.fence import sanitize
 from herma.reflect.compress.extract import called, plain_text
-from herma.reflect.compress.summary import HEADINGS, Summary, is_summary, render_lines
+from herma.reflect.compress.summary import HEADINGS, Summary, render_lines, stands_in
 from herma.transcript.redact import Redactor
 from herma.types import Message
 
@@ -57,7 +57,7 @@ def portions(messages: Sequence[Message], most: int, count: Callable[[str], int]
     piece: list[str] = []
     size = 0
     for message in messages:
-        if is_summary(plain_text(message)):
+        if stands_in(message):
             continue
         text = shown(message)
         weight = count(text) + 2

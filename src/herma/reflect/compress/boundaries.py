@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herma.reflect.compress.summary import is_summary
+from herma.reflect.compress.summary import stands_in
 from herma.types import Message
 
 HEAD = 2
@@ -67,7 +67,7 @@ def _last_request(messages: Sequence[Message]) -> int | None:
 
 def _asks(message: Message) -> bool:
     """Whether the user says it; a summary asks for nothing, whoever is taken to say it."""
-    return message.role == "user" and not (isinstance(message.content, str) and is_summary(message.content))
+    return message.role == "user" and not stands_in(message)
 
 
 def _last_said(messages: Sequence[Message]) -> int | None:

@@ -21,7 +21,7 @@ from herma.reflect.compress.boundaries import Cut, choose
 from herma.reflect.compress.extract import extract, last_request, plain_text
 from herma.reflect.compress.fidelity import Survey, Verdict, check, mend
 from herma.reflect.compress.prune import prune
-from herma.reflect.compress.summary import Summary, is_summary, parse, render
+from herma.reflect.compress.summary import STANDS, Summary, parse, render, stands_in
 from herma.reflect.compress.vetting import fit_to_repeat, vetted
 from herma.transcript.replay import as_sent
 from herma.types import Compression, Condensed, How, LeftAlone, Message, Usage
@@ -244,7 +244,7 @@ class Compressor:
 
     def _head(self, messages: Sequence[Message]) -> int:
         """The beginning is kept the first time; later, what the summary says of it will do."""
-        again = any(is_summary(plain_text(message)) for message in messages)
+        again = any(map(stands_in, messages))
         return 1 if again else max(1, self._options.head)
 
     def _weight(self, message: Message) -> int:
@@ -281,8 +281,7 @@ class _Work:
     @property
     def previous(self) -> Summary | None:
         """The summary that is in the conversation already."""
-        texts = (plain_text(message) for message in self.middle)
-        return next((parse(text) for text in texts if is_summary(text)), None)
+        return next((parse(plain_text(message)) for message in self.middle if stands_in(message)), None)
 
     def fits(self, text: str, count: Callable[[str], int]) -> bool:
         return count(text) <= self.tokens * 1.5
@@ -316,6 +315,6 @@ def _role(messages: Sequence[Message], cut: Cut) -> str | None:
 
 def _assembled(messages: Sequence[Message], cut: Cut, summary: str) -> list[Message]:
     role = _role(messages, cut) or "user"
-    stands = Message(role, summary, timestamp=messages[cut.tail - 1].timestamp)
+    stands = Message(role, summary, timestamp=messages[cut.tail - 1].timestamp, finish_reason=STANDS)
     request = [] if cut.request is None else [messages[cut.request]]
     return [*messages[: cut.head], stands, *request, *messages[cut.tail :]]

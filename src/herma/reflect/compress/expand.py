@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from herma.errors import UsageError
 from herma.ports import MessageRows
 from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.summary import Line, is_summary, numbers, parse, ranges, read_line
+from herma.reflect.compress.summary import Line, numbers, parse, ranges, read_line, stands_in
 from herma.transcript import Transcripts
 from herma.types import Expansion, SessionInfo
 
@@ -75,9 +75,8 @@ def _summaries(transcripts: Transcripts, session: SessionInfo) -> Iterator[list[
     """The lines of each summary in the conversation, the newest first."""
     for member in reversed(transcripts.conversation(session.id)):
         for message in reversed(transcripts.messages(member.id, include_hidden=True)):
-            text = plain_text(message)
-            if is_summary(text):
-                yield [line for lines in parse(text).lines.values() for line in lines]
+            if stands_in(message):
+                yield [line for lines in parse(plain_text(message)).lines.values() for line in lines]
 
 
 def _key(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from herma.prompt.results import trouble_lines
 from herma.reflect.compress.landmarks import Landmark, bounded, finished_tasks, landmarks, open_tasks, same_task
-from herma.reflect.compress.summary import Line, Section, Summary, is_summary
+from herma.reflect.compress.summary import Line, Section, Summary, stands_in
 from herma.types import Message
 
 _SENTENCE = re.compile(r"[^.!?。！？\n]++(?:[.!?。！？]++(?!\s|$)[^.!?。！？\n]*+)*+[.!?。！？]*+")
@@ -124,7 +124,7 @@ def marks_of(message: Message) -> list[Landmark]:
 
 
 def _summary_of(message: Message) -> bool:
-    return is_summary(plain_text(message))
+    return stands_in(message)
 
 
 def _sayings(message: Message) -> Iterator[_Said]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from herma.reflect.compress.extract import marks_of, plain_text
 from herma.reflect.compress.landmarks import Landmark, finished_tasks, open_tasks, same_task, survives
-from herma.reflect.compress.summary import Line, Summary, is_summary, render
+from herma.reflect.compress.summary import Line, Summary, render, stands_in
 from herma.types import Message
 
 _A_LINE = 8
@@ -67,9 +67,9 @@ def tasks_of(messages: Sequence[Message]) -> dict[str, int]:
     """Open tasks, and the message that named each last; ticked-off ones are gone."""
     found: dict[str, int] = {}
     for message in messages:
-        text = plain_text(message)
-        if is_summary(text) or message.role == "tool":
+        if stands_in(message) or message.role == "tool":
             continue
+        text = plain_text(message)
         finished = finished_tasks(text)
         found = {task: at for task, at in found.items() if not same_task(task, finished)}
         found |= dict.fromkeys(open_tasks(text), message.id)

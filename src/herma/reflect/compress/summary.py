@@ -7,10 +7,12 @@ originals: `[#12-18]` names messages by the numbers that the transcript gave the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+from herma.types import Message
 
 Section: TypeAlias = Literal[
     "goal", "constraints", "done", "state", "decisions", "questions", "files", "errors", "next", "also"
@@ -29,6 +31,8 @@ HEADINGS: Mapping[Section, str] = MappingProxyType(
         "also": "Also mentioned",
     }
 )
+STANDS = "summary"
+"""The `finish_reason` of a message that stands for others."""
 REQUEST = "The user's last request, word for word"
 OPENING = (
     "This conversation was longer than fits. Its earlier part is summarised here as background; it asks for nothing by "
@@ -36,8 +40,8 @@ OPENING = (
     "session_search with around_message_id=12 shows them, and with a query it looks through all of them."
 )
 _LINE = re.compile(r"^\s*+(?:[-*+•]|\d{1,3}[.)])\s++(?P<text>\S[^\n]*)$")
-_SOURCES = re.compile(r"\s*+\[(?P<sources>#?\d++(?:\s?[-–,]\s?#?\d++)*+)\]\s*+$")
-_HEADING = re.compile(r"^\s{0,3}#{1,4}\s++(?P<title>\S[^\n]*?)[\s#:]*$")
+_SOURCES = re.compile(r"#?\d++(?:\s?[-–,]\s?#?\d++)*+")
+_HEADING = re.compile(r"^\s{0,3}#{1,4}\s++(?P<title>\S[^\n]*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def parse(text: str, known: Callable[[int], bool] = lambda _: True) -> Summary:
     quoting = False
     for row in text.split("\n"):
         if heading := _HEADING.match(row):
-            title = heading["title"].strip().casefold()
+            title = heading["title"].rstrip(" \t\r#:").casefold()
             quoting = title == REQUEST.casefold()
             section = by_title.get(title)
         elif quoting:
@@ -106,7 +110,13 @@ def parse(text: str, known: Callable[[int], bool] = lambda _: True) -> Summary:
 
 
 def is_summary(text: str) -> bool:
+    """Whether it reads like one. Somebody may have pasted it: a message that stands for others is marked, too."""
     return text.startswith(OPENING)
+
+
+def stands_in(message: Message) -> bool:
+    """Whether a message is a summary that stands for others."""
+    return message.finish_reason == STANDS and isinstance(message.content, str) and is_summary(message.content)
 
 
 def read_line(text: str, known: Callable[[int], bool] = lambda _: True) -> Line:
@@ -116,11 +126,11 @@ def read_line(text: str, known: Callable[[int], bool] = lambda _: True) -> Line:
 
 
 def _line(said: str, known: Callable[[int], bool]) -> Line:
-    sources: Sequence[int] = ()
-    if match := _SOURCES.search(said):
-        sources = [number for number in numbers(match["sources"]) if known(number)]
-        said = said[: match.start()].rstrip()
-    return Line(said, tuple(sources))
+    said = said.rstrip()
+    before, bracket, named = said.rpartition("[")
+    if not bracket or not _SOURCES.fullmatch(named.removesuffix("]")) or not named.endswith("]"):
+        return Line(said)
+    return Line(before.rstrip(), tuple(number for number in numbers(named[:-1]) if known(number)))
 
 
 _MOST_SOURCES = 10_000
@@ -133,7 +143,7 @@ def numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in text.replace("#", "").split(","):
         first, _, last = (bound.strip() for bound in part.replace("–", "-").partition("-"))
-        if first.isdigit():
+        if first.isdigit() and len(found) < 2 * _MOST_SOURCES:
             begin, end = int(first), int(last) if last.isdigit() else int(first)
             found += range(begin, min(end, begin + _MOST_SOURCES) + 1)
     return sorted(set(found))[:_MOST_SOURCES]
