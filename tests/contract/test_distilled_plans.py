@@ -17,6 +17,7 @@ WHOLE_BY_PURPOSE = {
     *("weights", "live_count", "version", "months", "archived_in"),  # forgetting and digests look at all of them
     *("without_episode",),  # a rebuild
     *("everything", "clear", "clear_forgotten", "unread"),  # commands on facts, and their rebuild
+    *("owed", "give_up", "newest"),  # reviews: an index of the few that are unfinished; the newest by their numbers
 }
 PIECES = {"visible", "columns", "state_columns", "select"}
 
@@ -31,7 +32,7 @@ def plan(sql: str) -> list[str]:
 
 def statements() -> dict[str, str]:
     found = {}
-    for file in ("episodes", "facts"):
+    for file in ("episodes", "facts", "reviews"):
         every = queries(file)
         for name, sql in every.items():
             if name in PIECES | WHOLE_BY_PURPOSE:
@@ -45,7 +46,8 @@ def statements() -> dict[str, str]:
 @pytest.mark.parametrize("name", sorted(statements()))
 def test_rows_are_found_by_an_index(name: str) -> None:
     steps = plan(statements()[name])
-    assert [step for step in steps if re.match(r"SCAN (e|episodes|facts|session_states|episode_terms)\b", step)] == []
+    tables = "e|episodes|facts|session_states|episode_terms|reviews"
+    assert [step for step in steps if re.match(rf"SCAN ({tables})\b", step)] == []
 
 
 @pytest.mark.parametrize(
