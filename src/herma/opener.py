@@ -34,7 +34,7 @@ from herma.turn.compressing import Room
 from herma.turn.handed import tells_of_changes
 from herma.turn.watchers import Watchers
 from herma.turn.window import Budget, hold
-from herma.types import NOWHERE, Circumstances, Message, Reason, Scope, SessionInfo, SessionView, Snapshot
+from herma.types import NOWHERE, TARGETS, Circumstances, Message, Reason, Scope, SessionInfo, SessionView, Snapshot
 
 _FIRST_ONES = 50
 """Messages of a session among which the user's first one is looked for."""
@@ -235,6 +235,7 @@ class Opener:
             identity=files.identity,
             system_message=wish.system_message,
             guidance=tuple(topic for topic in ("memory", "session_search") if topic in known),
+            targets=tuple(target for target in TARGETS if self._memory.is_enabled(target)),
             project=tuple(ContextFile(name, text) for name, text in files.project),
             memory=memory,
             date=datetime.date.fromtimestamp(info.started),  # noqa: DTZ012  the user's own day

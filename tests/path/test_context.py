@@ -89,3 +89,10 @@ def test_looking_changes_nothing(home: Path) -> None:
         assert h.transcripts.get(session.id) == ended
         with pytest.raises(UsageError):
             h.working_memory("nosuch")
+
+
+def test_a_slot_over_its_share_has_borrowed_and_lost_nothing(home: Path) -> None:
+    with Herma.open(home, flags={"context.window": 4_096}) as h:
+        (over,) = h.session().working_memory().overflows
+    assert over.slot == "system"
+    assert "nothing was cut" in over.where

@@ -277,3 +277,23 @@ def test_an_entry_that_is_too_long_by_itself_is_to_be_shortened_not_traded(model
     model(action="add", content="a fact")
     answer = model(action="add", content="x" * 3000)
     assert answer["error"].endswith("Shorten it.")
+
+
+@pytest.mark.parametrize(("off", "on"), [("user_profile_enabled", "memory"), ("memory_enabled", "user")])
+def test_a_target_that_is_switched_off_is_not_offered(home: Path, off: str, on: str) -> None:
+    with Herma.open(home, flags={f"memory.{off}": False}) as h, h.session() as session:
+        (schema,) = [tool["function"] for tool in session.tools if tool["function"]["name"] == "memory"]
+        assert schema["parameters"]["properties"]["target"]["enum"] == [on]
+        other = {"memory": "user", "user": "memory"}[on]
+        assert f'"{other}" holds' not in schema["description"]
+        assert f"- `{on}`: " in session.system_prompt
+        assert f"- `{other}`: " not in session.system_prompt
+        assert "two small files" not in session.system_prompt
+
+
+def test_without_any_target_there_is_no_memory_tool_and_no_word_of_it(home: Path) -> None:
+    flags = {"memory.memory_enabled": False, "memory.user_profile_enabled": False}
+    with Herma.open(home, flags=flags) as h, h.session() as session:
+        assert "memory" not in [tool["function"]["name"] for tool in session.tools]
+        assert "# Memory" not in session.system_prompt
+        assert "There is no tool 'memory'" in session.call_tool("memory", {"action": "add", "content": "x"})

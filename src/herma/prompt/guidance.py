@@ -6,9 +6,11 @@ within a week, or true of one task only, does more harm than good; the transcrip
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+from herma.types import TARGETS, Target
 
 Topic: TypeAlias = Literal["memory", "session_search", "skills"]
 
@@ -17,12 +19,10 @@ You are a careful, capable assistant with a memory that outlasts this conversati
 have checked, and what you only suppose. You do the work that was asked for, and you tell the user plainly when
 something did not work."""
 
-MEMORY = """\
+_MEMORY = """\
 # Memory
 
-You keep two small files across sessions, and change them with the `memory` tool.
-- `user`: who the user is: name, role, language, preferences, how they like to work and to be answered.
-- `memory`: what you have learned: the environment, tools and their quirks, conventions of a project, lessons.
+{files}
 
 What to save, most valuable first:
 1. Corrections. When the user corrects you, or says "always", "never", "I prefer", "remember": save that before \
@@ -41,6 +41,26 @@ Write each entry as a fact, short and complete: "The user wants answers in Germa
 entry that reads like an order would be carried out again in every session. How to do something belongs in a skill, \
 not in memory. The notes below were read when this conversation began; changes reach you as a memory update in a \
 later message. When a file is full, merge or drop entries that matter least. Saving nothing is often right."""
+
+_FILES: Mapping[Target, str] = MappingProxyType(
+    {
+        "user": "who the user is: name, role, language, preferences, how they like to work and to be answered.",
+        "memory": "what you have learned: the environment, tools and their quirks, conventions of a project, lessons.",
+    }
+)
+
+
+def memory_guidance(targets: Sequence[Target] = TARGETS) -> str:
+    """How memory is used, with the files that there are: one may be switched off."""
+    how = "You keep two small files across sessions, and change them with the `memory` tool."
+    if len(targets) == 1:
+        how = "You keep a small file across sessions, and change it with the `memory` tool."
+    return _MEMORY.format(
+        files="\n".join([how, *(f"- `{name}`: {what}" for name, what in _FILES.items() if name in targets)])
+    )
+
+
+MEMORY = memory_guidance()
 
 SESSION_SEARCH = """\
 # Earlier conversations

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from herma.prompt.context import SMALLEST_CAP, ContextFile, show
 from herma.prompt.fence import neutralize
-from herma.prompt.guidance import GUIDANCE, IDENTITY, TOPICS, Topic
-from herma.types import Snapshot
+from herma.prompt.guidance import GUIDANCE, IDENTITY, TOPICS, Topic, memory_guidance
+from herma.types import TARGETS, Snapshot, Target
 
 BINDING = ("identity", "system message")
 """Sections that a resumed session must not ignore when they have changed."""
@@ -34,6 +34,8 @@ class Tiers:
     """What the caller adds."""
     guidance: tuple[Topic, ...] = TOPICS
     """Which tools there are to explain."""
+    targets: tuple[Target, ...] = TARGETS
+    """Which curated files there are."""
     skills: str = ""
     """The index of skills."""
     project: tuple[ContextFile, ...] = ()
@@ -85,7 +87,7 @@ def _sections(tiers: Tiers, warnings: list[str]) -> Iterator[tuple[str, str]]:
     yield "system message", tiers.system_message
     for topic in TOPICS:
         if topic in tiers.guidance:
-            yield f"guidance on {topic}", GUIDANCE[topic]
+            yield f"guidance on {topic}", memory_guidance(tiers.targets) if topic == "memory" else GUIDANCE[topic]
     yield "skills", tiers.skills
     for file in tiers.project:
         shown = show(file, tiers.cap)

@@ -40,16 +40,19 @@ LISTED = 20_000
 _ACTIONS = ("add", "replace", "remove")
 
 DESCRIPTION = """\
-Keep a durable fact for future sessions, or correct or drop one. Both stores are shown at the start of every \
-session, so keep entries short, factual and worth their space.
-Targets: "memory" holds what you learnt about the environment, the project and how to work here; "user" holds who \
-the user is and what they prefer.
+Keep a durable fact for future sessions, or correct or drop one. {shown} at the start of every session, so keep \
+entries short, factual and worth their space.
+{targets}
 Save at once, without being asked: corrections by the user, stated preferences, facts about the environment, \
 conventions, lessons from mistakes. Do not save: task progress, results, TODO lists, temporary roles, one-off \
 topics, anything that is stale in a week, secrets.
 Write facts ("The user prefers short answers"), not orders. "replace" puts content in the place of the whole entry \
 that contains old_text; "remove" drops it. old_text is any part of the entry that occurs in no other.
 To make room and add in one step, use operations: all are applied, or none."""
+_HOLDS: dict[Target, str] = {
+    "memory": '"memory" holds what you learnt about the environment, the project and how to work here',
+    "user": '"user" holds who the user is and what they prefer',
+}
 
 _OPERATION: Json = {
     "action": {"type": "string", "enum": list(_ACTIONS)},
@@ -57,25 +60,37 @@ _OPERATION: Json = {
     "old_text": {"type": "string", "description": "A part of the entry meant, unique to it, for replace and remove."},
     "category": {"type": "string", "enum": list(CATEGORIES), "description": "What kind of fact it is; optional."},
 }
-
-PARAMETERS: Json = {
-    "type": "object",
-    "properties": {
-        "target": {"type": "string", "enum": list(TARGETS), "description": "Which store."},
-        **_OPERATION,
-        "operations": {
-            "type": "array",
-            "description": "Several operations as one atomic batch, instead of action.",
-            "items": {"type": "object", "properties": _OPERATION, "required": ["action"]},
-        },
-        "scope": {
-            "type": "string",
-            "enum": ["home", "project"],
-            "description": "In a project, memory goes to the project's notes; home keeps it for everywhere.",
-        },
-    },
-    "required": ["target"],
+_SAID_ABOVE: Json = {
+    name: {key: value for key, value in field.items() if key != "description"} for name, field in _OPERATION.items()
 }
+"""The same fields inside of a batch, without explaining them twice: every session pays for every word."""
+
+
+def _description(targets: Sequence[Target]) -> str:
+    shown = "Both stores are shown" if len(targets) > 1 else "It is shown"
+    which = f"{'Targets' if len(targets) > 1 else 'Target'}: {'; '.join(_HOLDS[target] for target in targets)}."
+    return DESCRIPTION.format(shown=shown, targets=which)
+
+
+def _parameters(targets: Sequence[Target]) -> Json:
+    return {
+        "type": "object",
+        "properties": {
+            "target": {"type": "string", "enum": list(targets), "description": "Which store."},
+            **_OPERATION,
+            "operations": {
+                "type": "array",
+                "description": "Several operations as one atomic batch, instead of action.",
+                "items": {"type": "object", "properties": _SAID_ABOVE, "required": ["action"]},
+            },
+            "scope": {
+                "type": "string",
+                "enum": ["home", "project"],
+                "description": "In a project, memory goes to the project's notes; home keeps it for everywhere.",
+            },
+        },
+        "required": ["target"],
+    }
 
 
 class Memory(Protocol):
@@ -90,9 +105,14 @@ class Memory(Protocol):
     def status(self, *, scope: Scope | None = None) -> list[StoreStatus]: ...
 
 
-def memory_tool(store: Memory) -> Tool:
-    """The tool over this store."""
-    return Tool("memory", DESCRIPTION, PARAMETERS, lambda arguments, context: _run(store, arguments, context))
+def memory_tool(store: Memory, targets: Sequence[Target] = TARGETS) -> Tool:
+    """The tool over this store; it speaks of these targets only, the others are switched off."""
+    return Tool(
+        "memory",
+        _description(targets),
+        _parameters(targets),
+        lambda arguments, context: _run(store, arguments, context),
+    )
 
 
 class _Invalid(Exception):

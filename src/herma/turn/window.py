@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from herma.ports import TokenCounter
-from herma.prompt.budget import WHERE, Overflow, Plan, Slot, WorkingMemory, shares_of
+from herma.prompt.budget import SLOTS, WHERE, Overflow, Plan, Slot, WorkingMemory, shares_of
 from herma.prompt.families import window_of
 from herma.prompt.snapshot import RULE
 from herma.prompt.weight import PER_MESSAGE, count_content, count_message, count_tools
@@ -16,6 +16,8 @@ from herma.transcript.replay import as_sent
 from herma.types import Content, Message
 
 _MEMORY_BEGINS = (f"\n\n{RULE}\n", "\n\n# Earlier work that may matter here\n")
+BORROWED = "more than its share, taken from what is free in the window; nothing was cut for it"
+"""What was sent was sent whole: a slot that is over its share has borrowed, and has lost nothing."""
 _MEMORY_ENDS = "\n\nThis conversation began on "
 
 
@@ -64,7 +66,7 @@ def hold(
         usage["conversation"] += max(0, tokens - injected)
     exactly = "exact" if counter.exact else "estimated, rather too high than too low"
     note = "; ".join(filter(None, [budget.note, f"tokens are {exactly} ({counter.name})"]))
-    plan = replace(budget, note=note).with_usage(usage)
+    plan = replace(budget, note=note).with_usage(usage, where=dict.fromkeys(SLOTS, BORROWED))
     compressed = sum(message.tokens or count_message(as_sent(message), count) for message in hidden)
     gone = [Overflow("tools", left_out, WHERE["tools"]), Overflow("conversation", compressed, WHERE["conversation"])]
     return replace(plan, overflows=(*plan.overflows, *(one for one in gone if one.tokens)))

@@ -13,6 +13,7 @@ from herma.tools.skill_manage import skill_manage_tool
 from herma.tools.skills import skill_view_tool, skills_list_tool
 from herma.transcript import Transcripts
 from herma.wiring.ground import Ground
+from herma.wiring.memory import targets_on
 
 
 def tools(
@@ -23,8 +24,9 @@ def tools(
     skills: SkillLibrary,
     assisted: AssistedSearch | None = None,
 ) -> Tools:
+    targets = targets_on(ground.settings.memory)
     everything = [
-        memory_tool(memory),
+        *([memory_tool(memory, targets)] if targets else []),
         session_search_tool(searcher, kept, assisted),
         skills_list_tool(skills),
         skill_view_tool(skills),
