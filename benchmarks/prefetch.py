@@ -32,7 +32,7 @@ from herma.store.sqlite.reader import SqliteReader
 SETS = ("locomo_turn", "lme_pooled", "beam", "zh_tw_event_memory", "memorybank_cn")
 ASKED_WRONGLY, SMALL_TALK = 40, 120
 """Questions of others, and pieces of small talk, that each history is asked."""
-SMALL_TALK_RATE = 0.01
+SMALL_TALK_RATE = 0.0075
 """Of small talk, so much may recall something, on the groups that are learnt from."""
 WRONG_RATE = 0.10
 """The same of questions to the wrong history: they are often about the like."""

@@ -133,7 +133,7 @@ def test_what_others_said_is_not_taken_for_the_users_own_words(home: Path) -> No
             session.before_model(QUESTION)
             fact = "Argon2id, with 64 MiB and three passes; the Quillon service can afford that."
             session.call_tool("memory", {"action": "add", "target": "memory", "content": fact})
-            assert fact not in [entry.text for entry in h.memory.entries("memory")]
+            assert fact not in h.memory.entries("memory")
             assert len(h.memory.pending()) == 1
 
 
@@ -164,7 +164,7 @@ def test_only_the_users_own_agent_looks_back(home: Path) -> None:
         filled(h)
         remembered(h)
         for context in ("subagent", "review"):
-            with h.session(context=context) as session:  # type: ignore[arg-type]
+            with h.session(context=context) as session:
                 session.before_model(QUESTION)
                 assert session.messages[-1].sent is None
 

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from herma.cli.context_recall import recall, recalled
 from herma.cli.frame import HermaGroup
 from herma.cli.sessions.desk import Desk, with_sessions
 from herma.cli.sessions.wording import count, name_of, when
@@ -18,13 +19,18 @@ _WIDTH = 72
 
 @click.group(cls=HermaGroup)
 def context() -> None:
-    """See what the model's window holds.
+    """See what the model's window holds, and what is recalled into it.
 
     \b
     Examples:
       herma context show
+      herma context recall "which hash did we choose?"
       herma context show 20261231_2359
     """
+
+
+context.add_command(recall)
+context.add_command(recalled)
 
 
 @context.command()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from herma.cli.eval_skills import skills
+from herma.cli.eval_summaries import summaries
 from herma.cli.frame import Context, HermaGroup, pass_context
 from herma.errors import UsageError
 
@@ -25,7 +26,7 @@ _COLUMNS = ("hit@1", "hit@5", "hit@10", "recall@10", "mrr", "ndcg@10")
 class EvalGroup(HermaGroup):
     """Lists its commands in the order in which people come to need them."""
 
-    ORDER = "self retrieval skills safety compare"
+    ORDER = "self retrieval skills safety summaries compare"
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
         return sorted(self.commands, key=self.ORDER.split().index)
@@ -47,6 +48,7 @@ def eval() -> None:  # noqa: A001 (the name of the command)
 
 
 eval.add_command(skills)
+eval.add_command(summaries)
 
 
 def _paths(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[Path]:

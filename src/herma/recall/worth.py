@@ -60,8 +60,8 @@ class Model:
     least: float
 
 
-BY_WORDS = Model(constant=-6.27, beside=3.49, rare=0.81, unknown=-3.51, words=2.69, near=0.0, least=0.71)
-BY_BOTH = Model(constant=-6.0, beside=3.0, rare=0.8, unknown=-2.0, words=0.0, near=0.8, least=0.5)
+BY_WORDS = Model(constant=-6.32, beside=4.02, rare=0.66, unknown=-3.49, words=2.75, near=0.0, least=0.77)
+BY_BOTH = Model(constant=-7.21, beside=3.5, rare=0.92, unknown=-4.09, words=2.89, near=0.57, least=0.8)
 
 
 def chance(evidence: Evidence) -> float:

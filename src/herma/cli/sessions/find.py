@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from dataclasses import asdict
 
 import click
 
@@ -87,6 +88,8 @@ def _read_time(_: click.Context, parameter: click.Parameter, value: str | None) 
     type=click.Choice(("hybrid", "words", "vectors")),
     help="By words and by meaning, or by one of them; the default is search.mode.",
 )
+@click.option("--expand", is_flag=True, help="With a model: search for other words too, which it proposes.")
+@click.option("--summarize", is_flag=True, help="With a model: sum up what the first conversations say about it.")
 @click.option("--explain", is_flag=True, help="Say why each hit is there.")
 @with_sessions
 def search(
@@ -102,6 +105,8 @@ def search(
     sort: str | None,
     everything: bool,
     mode: Mode | None,
+    expand: bool,
+    summarize: bool,
     explain: bool,
 ) -> None:
     """Find what was said in past sessions, in any language. Exit code 1 when nothing is found as asked.
@@ -115,6 +120,7 @@ def search(
       herma search '"connection reset"' -staging --since 30d
       herma search 登录 --level message
       herma search deploy role:user --sort newest --json
+      herma search "why did the rollout fail" --expand --summarize
     """
     report = desk.h.search(
         text,
@@ -129,6 +135,8 @@ def search(
         include_archived=everything,
         explain=explain,
         mode=mode,
+        expand=expand,
+        summarize=summarize,
     )
     if desk.context.json:
         desk.context.print_json(_as_json(report))
@@ -152,6 +160,7 @@ def _write(desk: Desk, report: SearchReport, *, explain: bool) -> None:
         desk.context.line()
     for number, hit in enumerate(report.hits, 1):
         _write_hit(desk, number, hit, explain=explain)
+        _write_summary(desk, hit, report)
     _write_account(desk, report, [] if report.widened else notes)
 
 
@@ -176,6 +185,20 @@ def _write_hit(desk: Desk, number: int, hit: Hit, *, explain: bool) -> None:
         desk.context.line(f"   why: {'; '.join(hit.why)}; score {hit.score:g}")
     place = ["--around", str(hit.message_id)] if hit.message_id else []
     desk.context.line(f"   {desk.command('sessions', 'show', hit.session_id, *place)}")
+    desk.context.line()
+
+
+def _write_summary(desk: Desk, hit: Hit, report: SearchReport) -> None:
+    """What a model says about the conversation of a hit; under its first hit only."""
+    first = next(one for one in report.hits if one.conversation == hit.conversation)
+    made = next((one for one in report.summaries if one.conversation == hit.conversation and one.text), None)
+    if made is None or first is not hit:
+        return
+    desk.context.line(f"   Summed up by {made.model}:")
+    for line in output.visible(made.text).splitlines():
+        desk.context.line(f"   {line}")
+    if made.note:
+        desk.context.line(f"   ({made.note})")
     desk.context.line()
 
 
@@ -245,4 +268,6 @@ def _as_json(report: SearchReport) -> Json:
         "mode": report.mode,
         "embedding_ms": report.embedding_ms,
         "took_ms": report.took_ms,
+        "also": list(report.also),
+        "summaries": [asdict(one) for one in report.summaries],
     }
