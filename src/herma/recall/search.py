@@ -93,9 +93,8 @@ class Searcher:
         by vectors or by both; without an embedder, and where vectors say nothing, it is by words.
         """
         self._alive()
-        mode = mode or self._mode
+        began, mode = time.perf_counter(), mode or self._mode
         check(text, limit, level, sort, mode)
-        began = time.perf_counter()
         query = parse(text, self._clock())
         query = replace(
             query,
@@ -111,8 +110,7 @@ class Searcher:
         lag, answer, pending = 0, _Answer(), Pending(Meaning())
         if sessions:
             lag = self._index.catch_up(INDEXES)
-            if self._asker is not None and mode != "words":
-                pending = self._asker.begin(query, filters)
+            pending = self._asked_of_vectors(query, filters, mode)
             answer = self._answer(query, filters, wanted, lag, pending)
         meaning = pending.result()
         if not answer.hits or not (answer.matched or mode == "vectors"):
@@ -141,6 +139,9 @@ class Searcher:
         """Each hit with the turns around it, and how its conversation began and ended."""
         self._alive()
         return in_context(self._reader, hits) if hits else []
+
+    def _asked_of_vectors(self, query: Query, filters: Filters, mode: Mode) -> Pending:
+        return self._asker.begin(query, filters) if self._asker and mode != "words" else Pending(Meaning())
 
     # ── one pass ──
 
