@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from herma.recall.prefetching import Prefetch
     from herma.recall.rerank import Reranker
     from herma.recall.search import Searcher
+    from herma.reflect.curator import Curator
     from herma.reflect.reviews import Reviews
     from herma.session import Session
     from herma.skills import SkillLibrary
@@ -96,6 +97,13 @@ class Herma:
         from herma.wiring.skills import skill_library
 
         return skill_library(self._ground, lambda: self.index.vectors)
+
+    @part
+    def curator(self) -> Curator:
+        """Keeps skills in shape, by age and use: `h.curator.run(dry_run=True)` says what is due."""
+        from herma.wiring.curator import curator
+
+        return curator(self._ground, lambda: self.skills, lambda: self.models.get("auxiliary", purpose="curate"))
 
     @part
     def facts(self) -> Facts:
@@ -344,17 +352,14 @@ class Herma:
 
     def close(self) -> None:
         """Let go of the databases. Closing twice does no harm."""
-        if self._process == os.getpid() and "reviews" in self.__dict__:  # they write through parts that must be open
-            self.reviews.close()
-        if self._process == os.getpid() and "tidy" in self.__dict__:
-            self.tidy.close()
+        mine = self.__dict__ if self._process == os.getpid() else {}
+        for name in [each for each in ("reviews", "tidy", "curator") if each in mine]:
+            mine[name].close()  # they write through parts that must be open
         self._closed = True
-        if self._process == os.getpid() and "episodes" in self.__dict__:
+        if "episodes" in mine:
             self.episodes.wait()
-        if self._process == os.getpid() and "providers" in self.__dict__:
-            self.providers.close()
-        if self._process == os.getpid() and "index" in self.__dict__:
-            self.index.close()
+        for other in [each for each in ("providers", "index") if each in mine]:
+            mine[other].close()
         self._ground.close()
 
     def __enter__(self) -> Self:

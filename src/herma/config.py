@@ -26,6 +26,7 @@ from herma.settings import (
     ChatSettings,
     CompressionSettings,
     ContextSettings,
+    CuratorSettings,
     EmbeddingSettings,
     EpisodeSettings,
     MemorySettings,
@@ -93,6 +94,7 @@ class Settings:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
+    curator: CuratorSettings = field(default_factory=CuratorSettings)
     compression: CompressionSettings = field(default_factory=CompressionSettings)
     episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
     review: ReviewSettings = field(default_factory=ReviewSettings)

@@ -221,6 +221,32 @@ class SkillSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CuratorSettings:
+    """How skills are kept in shape."""
+
+    enabled: bool = option(True, "Look after skills by itself, in the background, when that is due.")
+    interval_hours: float = option(168.0, "Hours from one run to the next.", low=1, high=100_000)
+    min_idle_hours: float = option(
+        2.0, "Hours without a word before a run begins by itself; at the end of a session, in others.", low=0, high=1000
+    )
+    stale_days: float = option(30.0, "Days without use after which a skill is stale.", low=1, high=36_500)
+    archive_days: float = option(90.0, "Days without use after which it goes to the archive.", low=1, high=36_500)
+    notice_days: float = option(
+        7.0, "Days for which reports name a skill as unused, at least, before it goes.", low=0, high=36_500
+    )
+    most_archived: int = option(10, "Skills that go to the archive in one interval at most.", low=0, high=100_000)
+    origins: str = option(
+        "agent", "Whose skills may become stale and go: agent, installed, user, found, separated by commas."
+    )
+    review_uses: int = option(5, "Outcomes that must be known before failures count.", low=1, high=1_000_000)
+    review_rate: float = option(0.5, "Part of successes below which a skill needs review.", low=0, high=1)
+    keep_snapshots: int = option(5, "Snapshots of all skills that are kept.", low=1, high=1000)
+    consolidate: bool = option(
+        False, "Let the auxiliary model propose one text for skills that nearly repeat each other; a person decides."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ChatSettings:
     """The agent in the terminal."""
 

@@ -44,6 +44,9 @@ COMMANDS: dict[str, Lazy] = {
     "skills": Lazy(
         "herma.cli.skills:skills", "See and change what agents learnt to do: SKILL.md files, one folder each."
     ),
+    "curator": Lazy(
+        "herma.cli.curator:curator", "Keep skills in shape: put away what nobody uses, mark what fails, and undo it."
+    ),
     "episodes": Lazy("herma.cli.episodes:episodes", "See what was done before, how it ended, and what helped."),
     "facts": Lazy("herma.cli.facts:facts", "See what memory states plainly, and ask it exact questions."),
     "review": Lazy("herma.cli.review:review", "See what was learnt from conversations, and take it back."),
@@ -55,7 +58,7 @@ COMMANDS: dict[str, Lazy] = {
     "models": Lazy("herma.cli.models:models", "Install and try models that find by meaning what words do not find."),
     "doctor": Lazy("herma.cli.doctor:doctor", "Look whether everything is all right, and repair what is not."),
     "backup": Lazy("herma.cli.backup:backup", "Make, check and restore backups of everything."),
-    "eval": Lazy("herma.cli.eval:eval", "Measure how well things are found, and attacks caught."),
+    "eval": Lazy("herma.cli.eval:eval", "Measure how well things are found, routed and caught."),
     "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it."),
 }
 

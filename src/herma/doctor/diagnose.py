@@ -10,6 +10,7 @@ from pathlib import Path
 from herma import config
 from herma.doctor import database, distilled, files, guests, models
 from herma.doctor.check import Check, State
+from herma.doctor.curator import check_curator
 from herma.doctor.servers import check_servers
 from herma.doctor.skills import check_skills
 from herma.errors import ConfigError, StoreError
@@ -53,6 +54,7 @@ def diagnose(
         lambda: iter(trouble) if trouble else files.check_config(settings),
         lambda: files.check_curated(home, settings),
         lambda: check_skills(home, settings, now=now, full=full),
+        lambda: check_curator(home, settings, now),
         lambda: files.check_leftovers(home),
         lambda: database.check_database(home, now=now, full=full, busy_timeout=settings.memory.lock_timeout),
         lambda: distilled.check_episodes(home, busy_timeout=settings.memory.lock_timeout),

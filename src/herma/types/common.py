@@ -36,6 +36,7 @@ class Who(StrEnum):
     IMPORT = "import"
     HAND_EDIT = "hand edit"
     TIDY = "tidy"
+    CURATOR = "curator"
 
 
 class Origin(StrEnum):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from herma.turn.company import Invite
 from herma.wiring.company import together
 from herma.wiring.compression import with_compression
+from herma.wiring.curator import with_curator
 from herma.wiring.episodes import with_episodes
 from herma.wiring.ground import Ground
 from herma.wiring.prefetch import with_prefetch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from herma.episodes import Episodes
     from herma.providers.roster import Providers
     from herma.recall.prefetching import Prefetch
+    from herma.reflect.curator import Curator
     from herma.reflect.reviews import Reviews
     from herma.skills import SkillLibrary
     from herma.tools import Tools
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 class Whole(Protocol):
     """The opened memory; each part is made when it is needed."""
+
+    @property
+    def curator(self) -> Curator: ...
 
     @property
     def episodes(self) -> Episodes: ...
@@ -71,5 +76,6 @@ def everybody(ground: Ground, whole: Whole) -> Invite:
         with_provider(ground, lambda: whole.providers, whole.tools.names),
         with_compression(ground, whole.transcripts, lambda: whole.models),
         with_reviews(ground, lambda: whole.reviews),
+        with_curator(ground, lambda: whole.curator),
         with_curated(ground, lambda: whole.memory, lambda: whole.tidy),
     )

@@ -22,7 +22,7 @@ WITHOUT = (
 )
 """What a model would add."""
 PURPOSES = (
-    *("review", "memory_update", "compress", "episodes", "skills", "tidy", "boundary", "title"),
+    *("review", "memory_update", "compress", "episodes", "skills", "tidy", "boundary", "title", "curate"),
     *("search_summary", "query_expansion", "eval"),
 )
 """What background work there is."""

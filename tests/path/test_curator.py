@@ -1,0 +1,418 @@
+"""The curator from end to end: runs, snapshots, reports, rollback, and a run that comes by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from herma import Author, Herma, Origin, Who
+from herma.errors import ConfigError, StoreBusy, StoreError, UsageError
+from herma.reflect.consolidate import missing_from
+from herma.store.turns import alone
+from herma.testing import FixedClock, ScriptedModel
+from herma.types import SkillWritten
+
+AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
+DAY = 86_400.0
+
+
+def document(name: str, description: str = "", body: str = "1. Do it.\n2. Check it.", more: str = "") -> str:
+    said = description or f"How to {name} properly."
+    return f"---\nname: {name}\ndescription: {said}\n{more}---\n\n# {name}\n\n{body}\n"
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
+    with Herma.open(home, clock=clock) as opened:
+        yield opened
+
+
+def make(h: Herma, *names: str, author: Author = AGENT, category: str = "") -> None:
+    for name in names:
+        assert h.skills.create(name, document(name), author=author, category=category, despite_similar=True).ok
+
+
+def aged(h: Herma, clock: FixedClock, *, runs: int = 3) -> None:
+    """A hundred days later, with as many runs as it takes."""
+    clock.advance(95 * DAY)
+    for _ in range(runs):
+        clock.advance(8 * DAY)
+        h.curator.run()
+
+
+def test_unused_skills_become_stale_are_named_and_go_and_come_back(h: Herma, clock: FixedClock, home: Path) -> None:
+    make(h, "bake", "cut", category="kitchen")
+    make(h, "mine", author=Author())
+    clock.advance(31 * DAY)
+    h.skills.record("cut", True)
+    first = h.curator.run()
+    assert [(m.skill, m.before, m.after, m.result) for m in first.moves] == [("bake", "active", "stale", "done")]
+    assert first.diff.splitlines()[-2:] == ["-bake: active", "+bake: stale"]
+    assert h.curator.run().moves == ()
+    clock.advance(60 * DAY)
+    h.skills.record("cut", True)
+    second = h.curator.run()
+    (gone,) = second.moves
+    assert (gone.skill, gone.after, gone.reason) == ("bake", "archived", "nobody used it for 91 days")
+    assert not (home / "skills/kitchen/bake").exists()
+    assert (home / "skills/.archive/bake/SKILL.md").exists()
+    change = h.skills.change(gone.change or 0)
+    assert change is not None
+    assert change.author.who is Who.CURATOR
+    assert change.reason == f"curator {second.id}: nobody used it for 91 days"
+    assert second.kept == {"mine": "it was not made by an agent"}
+    text = (home / f"logs/curator/{second.id}/REPORT.md").read_text()
+    assert "| bake | stale | archived |" in text
+    assert json.loads((home / f"logs/curator/{second.id}/report.json").read_text())["state"] == "done"
+    assert h.curator.report() == second
+    assert h.curator.report(first.id) == first
+    assert h.curator.restore("bake").ok
+    assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
+    assert h.curator.run().moves == ()  # being restored counts as use
+    assert h.skills.usage()["bake"].state == "active"
+
+
+def test_the_move_of_a_run_can_be_undone_alone(h: Herma, clock: FixedClock) -> None:
+    make(h, "bake")
+    aged(h, clock)
+    (move,) = [m for one in h.curator.reports() for m in one.moves if m.after == "archived"]
+    assert h.skills.undo(move.change).ok
+    assert h.skills.usage()["bake"].state == "active"
+    assert h.skills.get("bake").path == "bake"
+
+
+def test_a_dry_run_changes_nothing(h: Herma, clock: FixedClock, home: Path) -> None:
+    make(h, "bake")
+    clock.advance(40 * DAY)
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and "herma.db" not in path.name}
+    rows = (h.skills.usage(), [change.id for change in h.skills.history()])
+    report = h.curator.run(dry_run=True)
+    assert [(move.after, move.result) for move in report.moves] == [("stale", "planned")]
+    assert report.dry_run
+    assert "+bake: stale" in report.diff
+    assert {p: p.read_bytes() for p in home.rglob("*") if p.is_file() and "herma.db" not in p.name} == before
+    assert (h.skills.usage(), [change.id for change in h.skills.history()]) == rows
+    assert h.curator.reports() == []
+    with pytest.raises(UsageError, match="no run yet"):
+        h.curator.report()
+
+
+def test_a_home_without_anything_is_no_trouble(home: Path) -> None:
+    with Herma.open(home) as h:
+        assert h.curator.run(dry_run=True).checked == 0
+        assert h.curator.status().last_run is None
+        assert h.curator.snapshots() == []
+        assert not h.curator.due()
+        with pytest.raises(UsageError, match="no snapshot"):
+            h.curator.rollback()
+        report = h.curator.run()
+        assert (report.state, report.snapshot) == ("done", "")
+    assert not (home / "backups").exists()
+
+
+def test_rollback_brings_back_what_a_run_did_and_leaves_what_came_since(
+    h: Herma, clock: FixedClock, home: Path
+) -> None:
+    make(h, "bake", "cut", category="kitchen")
+    (home / "skills/kitchen/bake/scripts").mkdir()
+    script = home / "skills/kitchen/bake/scripts/oven.sh"
+    script.write_bytes(b"#!/bin/sh\nheat\n")
+    script.chmod(0o700)
+    h.skills.history()  # takes note of what was done by hand
+    aged(h, clock)
+    assert [kept.name for kept in h.curator.archived()] == ["bake", "cut"]
+    make(h, "new")
+    would = h.curator.rollback(dry_run=True)
+    assert ("kitchen/bake", "back from the archive") in would.done
+    assert not (home / "skills/kitchen").exists()
+    done = h.curator.rollback()
+    assert done.ok
+    assert sorted(done.done)[-2:] == [
+        ("kitchen/bake", "back from the archive"),
+        ("kitchen/cut", "back from the archive"),
+    ]
+    assert script.stat().st_mode & 0o100
+    assert h.skills.get("new")
+    assert {name: one.state for name, one in h.skills.usage().items()} == {
+        "bake": "stale", "cut": "stale", "new": "active"
+    }  # fmt: skip
+    assert h.curator.rollback().done == ()  # once is enough
+    assert h.curator.rollback(done.before).done == ()  # nothing was put away by hand then
+    exact = h.curator.rollback(done.before, exact=True)
+    assert ("kitchen/bake", "to the archive: it was made since") in exact.done
+
+
+def test_an_exact_rollback_keeps_what_is_there_now_in_the_archive(h: Herma, clock: FixedClock, home: Path) -> None:
+    make(h, "bake")
+    h.skills.write_file("bake", "assets/note.txt", "then")
+    report = h.curator.run()
+    clock.advance(60)
+    h.skills.write_file("bake", "assets/note.txt", "now")
+    make(h, "new")
+    assert h.curator.rollback(report.snapshot).left == (("bake", "it was changed since"),)
+    done = h.curator.rollback(report.snapshot, exact=True)
+    assert done.ok, done
+    assert (home / "skills/bake/assets/note.txt").read_text() == "then"
+    assert (home / "skills/.archive/bake/assets/note.txt").read_text() == "now"
+    assert [kept.name for kept in h.curator.archived()] == ["bake", "new"]
+    assert h.skills.usage()["bake"].origin == "agent"
+    h.curator.pin("bake")
+    h.skills.patch("bake", "1. Do it.", "1. Do it well.")
+    assert h.curator.rollback(report.snapshot, exact=True).left == (("bake", "it is pinned"),)
+
+
+def test_what_is_gone_from_the_archive_comes_back_from_the_snapshot(h: Herma, clock: FixedClock, home: Path) -> None:
+    import shutil
+
+    make(h, "bake", category="kitchen")
+    h.skills.record("bake", True)
+    report = h.curator.run()
+    shutil.rmtree(home / "skills/kitchen/bake")
+    clock.advance(DAY)
+    done = h.curator.rollback(report.snapshot)
+    assert done.done == (("kitchen/bake", "back from the snapshot"),)
+    assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
+    assert (h.skills.usage()["bake"].origin, h.skills.usage()["bake"].uses) == ("agent", 1)
+
+
+def test_snapshots_are_made_once_per_state_checked_and_kept_in_number(h: Herma, clock: FixedClock, home: Path) -> None:
+    make(h, "bake")
+    first = h.curator.run()
+    clock.advance(60)
+    assert h.curator.run().snapshot == first.snapshot  # nothing changed since
+    for number in range(7):
+        clock.advance(60)
+        make(h, f"skill-{number}")
+        h.curator.run()
+    kept = h.curator.snapshots()
+    assert len(kept) == 5
+    assert [one.skills for one in kept] == [8, 7, 6, 5, 4]
+    assert {one.why for one in kept} == {"by hand"}
+    file = home / f"backups/skills/{kept[0].id}.tar.gz"
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(StoreError, match="damaged"):
+        h.curator.rollback(kept[0].id)
+    file.write_bytes(b"nothing")
+    assert "damaged" in h.curator.snapshots()[0].trouble
+    clock.advance(60)
+    assert h.curator.run().snapshot not in (kept[0].id, "")  # a bad copy is not taken for a good one
+    for wrong in ("../../etc", "nonsense", "20200101-000000"):
+        with pytest.raises(UsageError):
+            h.curator.rollback(wrong)
+
+
+def test_links_and_large_things_are_named_and_left_out(h: Herma, home: Path, tmp_path: Path) -> None:
+    make(h, "bake")
+    (tmp_path / "secret").write_text("key")
+    (home / "skills/bake/references").mkdir()
+    (home / "skills/bake/references/key").symlink_to(tmp_path / "secret")
+    (home / "skills/linked").symlink_to(tmp_path)
+    h.curator.run()
+    (snapshot,) = h.curator.snapshots()
+    assert set(snapshot.skipped) == {"linked", "bake/references/key"}
+
+
+def test_failures_dangers_and_missing_needs_call_for_review(h: Herma, clock: FixedClock, home: Path) -> None:
+    make(h, "fails", "fine")
+    for _ in range(5):
+        h.skills.record("fails", False)
+        h.skills.record("fine", True)
+    needs = "metadata:\n  herma:\n    dependencies: [gone]\n"
+    assert h.skills.create("needy", document("needy", more=needs), author=Author()).ok
+    bad = home / "skills/bad"
+    bad.mkdir()
+    (bad / "SKILL.md").write_text(document("bad", body="Run `rm -rf / --no-preserve-root` now."))
+    report = h.curator.run()
+    found = {move.skill: move.reason for move in report.moves}
+    assert found["fails"] == "it failed 5 times of 5"
+    assert found["needy"] == "it needs gone, which is not there"
+    assert "dangerous" in found["bad"]
+    assert "fine" not in found
+    assert {move.after for move in report.moves} == {"needs_review"}
+    clock.advance(60)
+    assert h.skills.patch("fails", "1. Do it.", "1. Do it better.").ok
+    make(h, "gone")
+    assert {(move.skill, move.after) for move in h.curator.run().moves} == {("fails", "active"), ("needy", "active")}
+
+
+def test_a_skill_used_or_pinned_while_the_run_is_at_it_stays(
+    h: Herma, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(h, "bake", "cut", "dig")
+    clock.advance(95 * DAY)
+    h.curator.run()
+    clock.advance(8 * DAY)
+    real = h.skills.archive
+
+    def archive(name: str, **more: object) -> object:
+        h.skills.record("cut", True)
+        h.skills.pin("dig")
+        return real(name, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(h.skills, "archive", archive)
+    report = h.curator.run()
+    assert [(move.skill, move.result, move.said) for move in report.moves] == [
+        ("bake", "done", ""),
+        ("cut", "skipped", "it was of use meanwhile"),
+        ("dig", "skipped", "it was pinned meanwhile"),
+    ]
+
+
+def test_only_one_runs_at_a_time(h: Herma, home: Path) -> None:
+    make(h, "bake")
+    with alone(home, "curator") as free:
+        assert free
+        with pytest.raises(StoreBusy, match="at work already"):
+            h.curator.run()
+        with pytest.raises(StoreBusy):
+            h.curator.rollback(h.curator.run(dry_run=True).id)
+    assert h.curator.run().state == "done"
+
+
+def test_near_duplicates_are_named_and_never_merged(h: Herma) -> None:
+    text = "Publish the package to the registry after the tests passed and the changelog was written."
+    for name in ("publish-package", "package-publishing"):
+        assert h.skills.create(name, document(name, text), author=AGENT, despite_similar=True).ok
+    report = h.curator.run()
+    (pair,) = report.merges
+    assert pair.skills == ("package-publishing", "publish-package")
+    assert (pair.pending, h.skills.pending()) == ((), [])
+
+
+# ── with a model ──
+
+
+@pytest.fixture
+def two(home: Path) -> str:
+    text = "Publish the package to the registry after the tests passed and the changelog was written."
+    with Herma.open(home) as h:
+        for name, body in (("publish-package", "Run `make dist` first."), ("package-publishing", "Tag as `v1.2.3`.")):
+            assert h.skills.create(name, document(name, text, body), author=AGENT, despite_similar=True).ok
+        h.skills.record("publish-package", True)
+    return text
+
+
+def with_model(home: Path, model: ScriptedModel) -> Herma:
+    flags = {"curator.consolidate": True, "model.url": model.url, "model.name": "scripted"}
+    return Herma.open(home, flags=flags)
+
+
+def test_a_model_may_propose_one_text_and_a_person_decides(home: Path, two: str) -> None:
+    both = document("publish-package", two, "Run `make dist` first.\nTag as `v1.2.3`.")
+    with ScriptedModel([f"Here it is:\n\n```markdown\n{both}```"]) as model, with_model(home, model) as h:
+        (pair,) = h.curator.run().merges
+        assert len(pair.pending) == 2
+        assert [type(one.operation).__name__ for one in h.skills.pending()] == ["EditSkill", "DeleteSkill"]
+        assert "curate" in str(h.models.spending())
+        for number in pair.pending:
+            assert isinstance(h.skills.approve(number), SkillWritten)
+        assert [skill.name for skill in h.skills.list()] == ["publish-package"]
+        assert "v1.2.3" in h.skills.view("publish-package").text
+        assert [kept.name for kept in h.curator.archived()] == ["package-publishing"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("No.", "no skill"), ("LOSSY", "left out"), (document("another", "x"), "no skill")],
+)
+def test_a_text_that_loses_something_is_not_proposed(home: Path, two: str, answer: str, said: str) -> None:
+    lossy = document("publish-package", two, "Run it.")
+    with ScriptedModel([lossy if answer == "LOSSY" else answer]) as model, with_model(home, model) as h:
+        (pair,) = h.curator.run().merges
+        assert said in pair.said
+        assert h.skills.pending() == []
+
+
+def test_what_a_merged_text_leaves_out_is_found() -> None:
+    source = "Run:\n```sh\nmake   dist\n```\nSee docs/release.md."
+    assert missing_from("Run ```\nmake dist\n``` and see docs/release.md", (source,)) == ()
+    assert set(missing_from("Nothing.", (source,))) == {"make dist", "docs/release.md"}
+
+
+# ── by itself ──
+
+
+def talk(h: Herma, text: str = "hello") -> None:
+    with h.session() as s:
+        s.before_model(text)
+        s.after_model("Hi.")
+
+
+def test_it_runs_by_itself_after_an_interval_at_the_end_of_a_session(h: Herma, clock: FixedClock) -> None:
+    talk(h)
+    assert h.curator.status().next_run is None  # there are no skills
+    make(h, "bake")
+    talk(h)
+    h.curator.wait()
+    assert h.curator.reports() == []  # the first time it only takes note
+    assert h.curator.status().next_run == clock() + 7 * DAY
+    clock.advance(7 * DAY - 1)
+    talk(h)
+    h.curator.wait()
+    assert h.curator.reports() == []
+    clock.advance(3 * 3600)
+    talk(h)
+    h.curator.wait()
+    (report,) = h.curator.reports()
+    assert (report.why, report.state) == ("by itself", "done")
+    assert h.curator.status().next_run == clock() + 7 * DAY
+
+
+def test_it_waits_while_others_are_at_work(h: Herma, clock: FixedClock) -> None:
+    make(h, "bake")
+    assert not h.curator.due()
+    clock.advance(8 * DAY)
+    with h.session() as other:
+        other.before_model("I am at work.")
+        talk(h)
+        h.curator.wait()
+        assert h.curator.reports() == []
+        other.after_model("Yes.")
+        clock.advance(7 * DAY)  # so long overdue that it need not matter
+        other.before_model("Still.")
+        talk(h)
+        h.curator.wait()
+        assert len(h.curator.reports()) == 1
+
+
+def test_a_quiet_session_is_waited_for_and_a_new_turn_calls_it_off(home: Path, clock: FixedClock) -> None:
+    with Herma.open(home, clock=clock, flags={"curator.min_idle_hours": 0}) as h:
+        make(h, "bake")
+        assert not h.curator.due()
+        clock.advance(8 * DAY)
+        with h.session() as s:
+            s.before_model("hello")
+            assert h.curator.reports() == []
+            s.after_model("Hi.")
+            h.curator.wait()
+            assert len(h.curator.reports()) == 1
+
+
+def test_switched_off_it_only_runs_when_asked(home: Path, clock: FixedClock) -> None:
+    with Herma.open(home, clock=clock, flags={"curator.enabled": False}) as h:
+        make(h, "bake")
+        for _ in range(2):
+            clock.advance(9 * DAY)
+            talk(h)
+        assert "curator" not in h.__dict__
+        assert not h.curator.due()
+        assert h.curator.status().next_run is None
+        assert h.curator.run().state == "done"
+
+
+def test_settings_that_make_no_sense_are_refused(home: Path) -> None:
+    for flags in ({"curator.origins": "agent, nobody"}, {"curator.stale_days": 100}):
+        with Herma.open(home, flags=flags) as h, pytest.raises(ConfigError, match=r"curator\."):
+            h.curator.run()
+    with Herma.open(home, flags={"curator.origins": "found", "curator.stale_days": 1}) as h:
+        assert h.curator.options.rules.origins == frozenset({"found"})
+        assert replace(h.curator.options.rules, stale=0).archive == 90 * DAY

@@ -1,0 +1,345 @@
+"""What the curator decides: with reasons, once and not twice, whatever the order; and never about what is protected."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.reflect.curator_words import listing_diff, page, summary
+from herma.skills.curator_alike import merge_candidates
+from herma.skills.curator_plan import plan, remembered
+from herma.types import SKILL_STATES, Skill, SkillOrigin, SkillState, SkillUsage
+from herma.types.curator import (
+    CuratorMemory,
+    CuratorMove,
+    CuratorPlan,
+    CuratorReport,
+    CuratorRules,
+    Flag,
+    MergeCandidate,
+    SkillStanding,
+)
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+RULES = CuratorRules()
+
+
+def usage(
+    name: str,
+    days: float | None,
+    state: SkillState = "active",
+    *,
+    origin: SkillOrigin = "agent",
+    pinned: bool = False,
+    successes: int = 0,
+    failures: int = 0,
+) -> SkillUsage:
+    """Last used so many days ago."""
+    at = None if days is None else NOW - days * DAY
+    return SkillUsage(
+        name,
+        created=at,
+        last_used=at,
+        state=state,
+        origin=origin,
+        pinned=pinned,
+        successes=successes,
+        failures=failures,
+    )
+
+
+def standing(
+    name: str, days: float | None = 0, state: SkillState = "active", *, needs: tuple[str, ...] = (), broken: str = "",
+    changed: float | None = None, root: str = "", **more: object,
+) -> SkillStanding:  # fmt: skip
+    skill = Skill(name, f"How to {name}", path=name, dependencies=needs, root=root)
+    return SkillStanding(skill, usage(name, days, state, **more), changed, broken)  # type: ignore[arg-type]
+
+
+def long_ago(*names: str) -> CuratorMemory:
+    return CuratorMemory(noticed=dict.fromkeys(names, NOW - 30 * DAY))
+
+
+def decided(
+    *standings: SkillStanding,
+    memory: CuratorMemory | None = None,
+    archived: Iterable[str] = (),
+    rules: CuratorRules = RULES,
+) -> CuratorPlan:
+    rows = {each.skill.name: each.usage for each in standings if each.usage}
+    return plan(standings, tuple(archived), rows, memory or CuratorMemory(), NOW, rules)
+
+
+def states(found: CuratorPlan) -> dict[str, str]:
+    return {move.skill: move.after for move in found.moves}
+
+
+# ── single rules ──
+
+
+@pytest.mark.parametrize(
+    ("days", "before", "after"),
+    [
+        (0, "active", None),
+        (29.9, "active", None),
+        (30, "active", "stale"),
+        (200, "active", "stale"),
+        (30, "stale", None),
+        (29, "stale", "active"),
+        (90, "stale", "archived"),
+        (89, "stale", None),
+        (90, "needs_review", "archived"),
+        (90, "deprecated", "archived"),
+        (89, "deprecated", None),
+        (0, "deprecated", None),
+        (0, "archived", "active"),
+        (-5, "stale", "active"),
+    ],
+)
+def test_states_follow_age(days: float, before: SkillState, after: str | None) -> None:
+    found = decided(standing("bake", days, before), memory=long_ago("bake"))
+    assert states(found) == ({"bake": after} if after else {})
+
+
+def test_nothing_goes_without_notice() -> None:
+    old = standing("bake", 200, "stale")
+    assert states(decided(old)) == {}
+    fresh = CuratorMemory(noticed={"bake": NOW - 6 * DAY})
+    assert states(decided(old, memory=fresh)) == {}
+    assert "named" in decided(old, memory=fresh).kept["bake"]
+    assert states(decided(old, memory=long_ago("bake"))) == {"bake": "archived"}
+
+
+def test_being_written_or_restored_counts_as_use() -> None:
+    back = standing("bake", 200, "stale", changed=NOW - DAY)
+    assert states(decided(back, memory=long_ago("bake"))) == {"bake": "active"}
+
+
+def test_what_a_person_made_or_others_need_or_lies_elsewhere_stays() -> None:
+    memory = long_ago("mine", "found", "base", "outside", "kept")
+    found = decided(
+        standing("mine", 300, "stale", origin="user"),
+        standing("found", 300, "stale", origin="found"),
+        standing("base", 300, "stale"),
+        standing("outside", 300, "stale", root="/elsewhere"),
+        standing("kept", 300, "stale", pinned=True),
+        standing("top", 1, needs=("base",)),
+        memory=memory,
+    )
+    assert states(found) == {}
+    assert found.kept == {
+        "mine": "it was not made by an agent",
+        "found": "it was not made by an agent",
+        "base": "top needs it",
+        "kept": "it is pinned",
+    }
+    everybody = replace(RULES, origins=frozenset({"agent", "user"}))
+    assert states(decided(standing("mine", 300, "stale", origin="user"), memory=memory, rules=everybody)) == {
+        "mine": "archived"
+    }
+
+
+def test_skills_that_need_only_each_other_go_together() -> None:
+    circle = [standing("a", 99, "stale", needs=("b",)), standing("b", 98, "stale", needs=("c",)),
+              standing("c", 97, "stale", needs=("a",))]  # fmt: skip
+    assert states(decided(*circle, memory=long_ago("a", "b", "c"))) == dict.fromkeys("abc", "archived")
+    few = replace(RULES, most=2)
+    found = decided(*circle, memory=long_ago("a", "b", "c"), rules=few)
+    assert states(found) == {}
+    assert set(found.kept.values()) == {"at most 2 go at a time"}
+
+
+def test_not_too_many_go_at_once() -> None:
+    names = [f"skill-{n}" for n in range(25)]
+    many = [standing(name, 100 + n, "stale") for n, name in enumerate(names)]
+    found = decided(*many, memory=long_ago(*names))
+    assert set(states(found)) == set(names[-10:])  # the oldest
+    gone = {move.skill: replace(usage(move.skill, 200), archived_at=NOW) for move in found.moves}
+    rest = [each for each in many if each.skill.name not in gone]
+    rows = {**gone, **{each.skill.name: each.usage for each in rest if each.usage}}
+    assert plan(rest, tuple(gone), rows, long_ago(*names), NOW, RULES).moves == tuple(
+        CuratorMove(name, "", "active", "archived", "it lies in the archive") for name in sorted(gone)
+    )
+    assert len(plan(rest, (), rows, long_ago(*names), NOW + 8 * DAY, RULES).moves) == 10
+
+
+def test_failures_and_breakage_call_for_review_and_repair_is_noticed() -> None:
+    bad = standing("bake", 1, failures=4, successes=1)
+    assert decided(bad).moves[0].reason == "it failed 4 times of 5"
+    assert states(decided(standing("bake", 1, failures=3, successes=1))) == {}  # too little is known
+    assert states(decided(standing("bake", 1, failures=3, successes=3))) == {}
+    broken = standing("bake", 1, origin="user", broken="it needs flour, which is not there")
+    assert decided(broken).moves[0].after == "needs_review"
+    assert states(decided(standing("bake", 1, "needs_review"))) == {}  # a person said so
+    flagged = CuratorMemory(flagged={"bake": Flag(NOW - 5 * DAY, "", 1, 4)})
+    ill = standing("bake", 1, "needs_review", failures=4, successes=1)
+    assert states(decided(ill, memory=flagged)) == {}
+    mended = replace(ill, changed=NOW - DAY)
+    assert states(decided(mended, memory=flagged)) == {"bake": "active"}
+    lifted = CuratorMemory(flagged={"bake": Flag(NOW - 5 * DAY, "", 1, 4, lifted=True)})
+    again = standing("bake", 1, failures=9, successes=1, changed=NOW - DAY)
+    assert states(decided(again, memory=lifted)) == {"bake": "needs_review"}
+    assert states(decided(standing("bake", 1, failures=5, successes=4, changed=NOW - DAY), memory=lifted)) == {}
+
+
+def test_two_of_one_name_are_left_alone() -> None:
+    one, other = standing("bake", 300, "stale"), standing("bake", 300, "stale")
+    other = replace(other, skill=replace(other.skill, path="kitchen/bake"))
+    assert states(decided(one, other, memory=long_ago("bake"))) == {}
+
+
+def test_of_what_nothing_is_known_the_age_counts_from_now() -> None:
+    rules = replace(RULES, origins=frozenset({"agent", "found"}))
+    new = SkillStanding(Skill("bake", "x", path="bake"))
+    found = plan([new], (), {}, CuratorMemory(), NOW, rules)
+    assert (found.moves, found.seeds) == ((), ("bake",))
+    assert plan([new], (), {}, CuratorMemory(), NOW, RULES).seeds == ()
+
+
+# ── properties ──
+
+NAMES = ["ask", "bake", "cut", "dig", "eat"]
+moments = st.one_of(st.none(), st.floats(NOW - 300 * DAY, NOW + 5 * DAY))
+
+
+@st.composite
+def shelves(
+    draw: st.DrawFn,
+) -> tuple[list[SkillStanding], dict[str, SkillUsage], list[str], CuratorMemory, CuratorRules]:
+    standings = []
+    rows: dict[str, SkillUsage] = {}
+    archived = []
+    for name in draw(st.lists(st.sampled_from(NAMES), unique=True)):
+        row = SkillUsage(
+            name,
+            state=draw(st.sampled_from(SKILL_STATES)),
+            origin=draw(st.sampled_from(("agent", "user", "installed", "found"))),
+            pinned=draw(st.booleans()),
+            successes=draw(st.integers(0, 6)),
+            failures=draw(st.integers(0, 6)),
+            created=draw(moments),
+            last_used=draw(moments),
+        )
+        if draw(st.integers(0, 9)):
+            rows[name] = row
+        if draw(st.integers(0, 5)) == 0:
+            archived.append(name)
+            continue
+        skill = Skill(
+            name,
+            "x",
+            path=draw(st.sampled_from((name, f"home/{name}"))),
+            root=draw(st.sampled_from(("", "", "", "/out"))),
+            dependencies=tuple(draw(st.lists(st.sampled_from(NAMES), max_size=2))),
+        )
+        changed = draw(st.one_of(st.none(), st.floats(NOW - 300 * DAY, NOW)))
+        standings.append(SkillStanding(skill, rows.get(name), changed, draw(st.sampled_from(("", "", "", "broken")))))
+    noticed = {name: NOW - draw(st.floats(0, 30)) * DAY for name in draw(st.lists(st.sampled_from(NAMES), unique=True))}
+    flags = {
+        name: Flag(NOW - draw(st.floats(0, 99)) * DAY, "", 1, 3, draw(st.booleans()))
+        for name in draw(st.lists(st.sampled_from(NAMES), unique=True))
+    }
+    rules = replace(
+        RULES,
+        most=draw(st.integers(0, 6)),
+        origins=frozenset(draw(st.sampled_from((("agent",), ("agent", "user", "found"), ())))),
+    )
+    return standings, rows, archived, CuratorMemory(noticed=noticed, flagged=flags), rules
+
+
+def after(
+    standings: list[SkillStanding], rows: Mapping[str, SkillUsage], archived: list[str], found: CuratorPlan
+) -> tuple[list[SkillStanding], dict[str, SkillUsage], list[str]]:
+    """Everything as it is once the plan was carried out."""
+    new = dict(rows)
+    for name in found.seeds:
+        new[name] = replace(new.get(name) or SkillUsage(name), created=NOW)
+    for move in found.moves:
+        known = new.get(move.skill) or SkillUsage(move.skill, created=NOW)
+        new[move.skill] = replace(known, state=move.after, archived_at=NOW if move.after == "archived" else None)
+    gone = [move.skill for move in found.moves if move.after == "archived" and move.path]
+    left = [replace(each, usage=new.get(each.skill.name)) for each in standings if each.skill.name not in gone]
+    return left, new, [*archived, *gone]
+
+
+@given(shelves())
+def test_twice_is_as_good_as_once(
+    given_: tuple[list[SkillStanding], dict[str, SkillUsage], list[str], CuratorMemory, CuratorRules],
+) -> None:
+    standings, rows, archived, memory, rules = given_
+    found = plan(standings, archived, rows, memory, NOW, rules)
+    then = remembered(memory, found, found.moves, rows, NOW)
+    left, new, put_away = after(standings, rows, archived, found)
+    again = plan(left, put_away, new, then, NOW, rules)
+    assert (again.moves, again.seeds) == ((), ())
+
+
+@given(shelves(), st.randoms(use_true_random=False))
+def test_the_order_does_not_matter(
+    given_: tuple[list[SkillStanding], dict[str, SkillUsage], list[str], CuratorMemory, CuratorRules],
+    dice: random.Random,
+) -> None:
+    standings, rows, archived, memory, rules = given_
+    found = plan(standings, archived, rows, memory, NOW, rules)
+    shuffled = dice.sample(standings, len(standings))
+    other = dict(dice.sample(list(rows.items()), len(rows)))
+    assert plan(shuffled, dice.sample(archived, len(archived)), other, memory, NOW, rules) == found
+
+
+@given(shelves())
+def test_what_is_protected_is_never_touched_and_every_move_has_a_reason(
+    given_: tuple[list[SkillStanding], dict[str, SkillUsage], list[str], CuratorMemory, CuratorRules],
+) -> None:
+    standings, rows, archived, memory, rules = given_
+    found = plan(standings, archived, rows, memory, NOW, rules)
+    by_name = {each.skill.name: each for each in standings}
+    needed = {name for each in standings for name in each.skill.dependencies if name != each.skill.name}
+    leaving = {move.skill for move in found.moves if move.after == "archived" and move.path}
+    for move in found.moves:
+        assert move.reason
+        assert move.before != move.after
+        row = rows.get(move.skill)
+        assert row is None or not row.pinned
+        if move.skill in leaving:
+            each = by_name[move.skill]
+            assert not each.skill.external
+            assert (row.origin if row else "found") in rules.origins
+            assert move.skill in memory.noticed
+    for name in leaving & needed:
+        assert {s.skill.name for s in standings if name in s.skill.dependencies} - {name} <= leaving
+    assert len(leaving) <= rules.most
+    assert len({move.skill for move in found.moves}) == len(found.moves)
+
+
+# ── what could be merged, and what is said ──
+
+
+def test_pairs_that_repeat_each_other_are_named_once() -> None:
+    text = "Publish the package to the registry after the tests passed and the changelog was written."
+    one, other = Skill("publish-package", text, path="a"), Skill("package-publishing", text, path="b")
+    third = Skill("bake", "Bake bread at home with rye flour and a long rest.", path="c")
+    found = merge_candidates([one, third, other])
+    assert [pair.skills for pair in found] == [("package-publishing", "publish-package")]
+    assert found == merge_candidates([other, one, third])
+    assert merge_candidates([one, replace(one, path="z")]) == ()
+
+
+def test_the_page_says_what_was_done_and_holds_its_table() -> None:
+    move = CuratorMove("a|b", "a", "stale", "archived", "line\nbreak", "done", change=7)
+    report = CuratorReport(
+        "20260101-000000", NOW, "by hand", "done", NOW, snapshot="20260101-000000", checked=2, moves=(move,),
+        kept={"c": "it is pinned"}, merges=(MergeCandidate(("d", "e"), "same", 1.0, (3,)),), notes=("Note.",),
+        diff=listing_diff({"a|b": "stale", "c": "stale"}, [move]),
+    )  # fmt: skip
+    text = page(report)
+    assert "| a\\|b | stale | archived | line break | done (change 7) |" in text
+    assert "-a|b: stale" in text
+    assert "+a|b: archived" in text
+    assert "herma curator rollback 20260101-000000" in text
+    assert summary(report) == "2 skills looked at: 1 to the archive, 1 pairs nearly repeat each other."
