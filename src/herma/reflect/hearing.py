@@ -68,6 +68,14 @@ def _without(text: str, entries: Sequence[str]) -> str:
     return text
 
 
+def standing(store: MemoryStore, target: Target, scope: Scope) -> list[str]:
+    """The entries of a document; none where it is switched off."""
+    try:
+        return store.entries(target, scope=scope)
+    except UsageError:
+        return []
+
+
 class Shelf:
     """Curated memory as a session of this scope knows it: what stands, what waits, what is gone."""
 
@@ -80,7 +88,7 @@ class Shelf:
         places = [("memory", replace(scope, project="")), ("user", scope)]
         if scope.project:
             places.append(("memory", scope))
-        return unique(entry for target, where in places for entry in self._of(target, where))  # type: ignore[arg-type]
+        return unique(entry for target, where in places for entry in standing(self._store, target, where))  # type: ignore[arg-type]
 
     def known(self, heard: Overheard) -> Callable[[Target, Scope], Known]:
         """What a new entry has to be compared with."""
@@ -90,12 +98,6 @@ class Shelf:
             return Known(standing, self._gone(target, scope), heard.said, heard.outside)
 
         return of
-
-    def _of(self, target: Target, scope: Scope) -> list[str]:
-        try:
-            return self._store.entries(target, scope=scope)
-        except UsageError:  # switched off
-            return []
 
     def _waiting(self, target: Target) -> list[str]:
         pending = [one for one in self._store.pending() if one.target == target]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from herma.facts.extract import USER, statements
@@ -54,6 +55,7 @@ class Gist:
         return " ".join(self.words)
 
 
+@lru_cache(maxsize=2048)
 def gist(text: str) -> Gist:
     """The words that matter, as stems in their order; a script without spaces character by character."""
     folded = text[:LONGEST].casefold().replace("’", "'")

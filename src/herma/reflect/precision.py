@@ -92,6 +92,9 @@ _LESSON = _any(
 )
 
 
+_ADDRESS = re.compile(r"(?:https?|ftp|ssh|git)://[^\s\"'<>“”]{3,200}|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What there is to compare with: entries that stand or wait, entries that are gone, and what the user said."""
@@ -129,7 +132,7 @@ def judge(text: str, known: Known, *, about_user: bool = False, replacing: str =
     stone = buried(text, known.gone, known.said)
     if stone is not None:
         return Refusal("removed", stone.text)
-    if about_user and from_outside(text, known):
+    if (about_user and from_outside(text, known)) or addresses_from_outside(text, known):
         return Refusal("outside")
     return None
 
@@ -164,6 +167,16 @@ def from_outside(text: str, known: Known) -> bool:
         return False
     own = max((coverage(words, gist(_text(message)).words) for message in known.said), default=0.0)
     return own < theirs
+
+
+def addresses_from_outside(text: str, known: Known) -> bool:
+    """Whether it names a web or mail address that others named, and the user did not: what poisoned pages do."""
+    named = {address.rstrip(".,;:)") for address in _ADDRESS.findall(text.casefold())}
+    own = [_text(message).casefold() for message in known.said]
+    others = [each.casefold() for each in known.outside]
+    return any(
+        any(address in each for each in others) and not any(address in each for each in own) for address in named
+    )
 
 
 def _text(message: Message) -> str:

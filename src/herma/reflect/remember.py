@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from herma.curated import MemoryStore
+from herma.errors import UsageError
 from herma.reflect.book import LONGEST, Book
 from herma.reflect.cadence import MEMORY_TOOL
 from herma.reflect.gate import Propose, action_of
+from herma.reflect.hearing import standing
 from herma.reflect.likeness import nearest, restates
 from herma.reflect.requests import remember_request, sentences
 from herma.safety.scan import scan
@@ -35,7 +37,7 @@ _ABOUT_ME = re.compile(
 )
 _ASKED = "The user asked to remember — "
 """What stands before their words. The dash lets what they state plainly become a fact."""
-_LONG, _SHORT = 400, 6
+_LONG, _SHORT = 600, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,14 @@ def keep(
     op: MemoryOp = Add(text)
     if like == "changed" and restates(text, entry):  # their newest word holds, and the history keeps the older one
         for there, where in _places(scope):
-            if entry in memory.entries(there, scope=where):
+            if entry in standing(memory, there, where):
                 op, target, scope = Replace(entry, text), there, where
-    outcome = memory.apply(target, op, scope=scope, author=author, reason="the user asked to remember it")
+    try:
+        outcome = memory.apply(target, op, scope=scope, author=author, reason="the user asked to remember it")
+    except UsageError as exc:  # switched off
+        book.refuse("memory add", "off", str(exc), target=target)
+        book.notice = f"What you asked to remember was not saved. {exc} {exc.hint}".strip()
+        return
     if isinstance(outcome, OverBudget):
         outcome = propose(target, [op], scope, author, "the user asked to remember it", although_full=True)
     book.note(action_of(op, target, outcome))

@@ -12,7 +12,7 @@ from herma.curated.inbox import ApprovalQueue
 from herma.curated.writer import Writer
 from herma.episodes import Episodes
 from herma.errors import ConfigError
-from herma.ports import Place
+from herma.ports import ChatModel, Place
 from herma.prompt.families import window_of
 from herma.providers.guard import Trouble
 from herma.reflect.boundary import WHYS
@@ -65,8 +65,8 @@ def reviews(ground: Ground, whole: Whole) -> Reviews:
         propose=_proposing(ground),
         skills=lambda: whole.skills,
         episodes=lambda: whole.episodes,
-        model=lambda purpose: whole.models.get("auxiliary", purpose=purpose),
-        why_no_model=lambda: whole.models.why_not("auxiliary"),
+        model=lambda purpose: _model(whole.models, purpose),
+        why_no_model=lambda: _why_not(whole.models),
         window=lambda name: _window(ground, name),
         load=lambda session: _stored(whole, session),
         clock=ground.clock,
@@ -78,16 +78,39 @@ def reviews(ground: Ground, whole: Whole) -> Reviews:
     return Reviews(needs, policy_of(ground.settings.review, ground.settings.memory))
 
 
+def _model(models: Models, purpose: str) -> ChatModel | None:
+    """The model for background work; none where that is switched off, which nobody needs to be told every time."""
+    return None if models.meter.caps.off else models.get("auxiliary", purpose=purpose)
+
+
+def _why_not(models: Models) -> str:
+    if models.meter.caps.off:
+        return "Background work may spend nothing (spend.daily_usd or spend.daily_tokens is 0), so no model is asked."
+    return models.why_not("auxiliary")
+
+
 def with_reviews(ground: Ground, made: Callable[[], Reviews]) -> Invite:
     """In the sessions of the user's own agent: they are looked back at."""
 
     def invite(view: SessionView, rehearsal: bool) -> Company:
         if rehearsal or not ground.settings.review.enabled or view.circumstances.context not in _LEARNS:
             return Company()
+        reviews = made()
         covered = SqliteReviews(ground.database).covered
-        return Company(watchers=[ReviewWatcher(made(), covered, ground.clock, _embedding(ground))])
+        watcher = ReviewWatcher(reviews, covered, ground.clock, _embedding(ground))
+        return Company(watchers=[watcher], warnings=_waiting(reviews.proposals(view.scope)))
 
     return invite
+
+
+def _waiting(proposals: tuple[int, int]) -> tuple[str, ...]:
+    """A queue that nobody sees helps nobody: a session says what waits."""
+    said = []
+    for number, group in zip(proposals, ("memory", "skills"), strict=True):
+        if number:
+            what = "proposal of a review waits" if number == 1 else "proposals of reviews wait"
+            said.append(f"{number} {what} for you: herma {group} pending")
+    return tuple(said)
 
 
 def policy_of(settings: ReviewSettings, memory: MemorySettings) -> Policy:
@@ -100,7 +123,7 @@ def policy_of(settings: ReviewSettings, memory: MemorySettings) -> Policy:
             )
     return Policy(
         enabled=settings.enabled,
-        memory_every=memory.nudge_interval,
+        memory_every=memory.nudge_interval if memory.memory_enabled or memory.user_profile_enabled else 0,
         skills_every=settings.skill_interval,
         writes=_writes("review.writes", settings.writes),
         skill_writes=_writes("review.skill_writes", settings.skill_writes),
