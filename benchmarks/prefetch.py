@@ -4,7 +4,7 @@ python benchmarks/prefetch.py DATA_DIR [--homes DIR] [--only NAME]... [--json] [
 
 DATA_DIR holds labelled sets (corpus.jsonl, queries.jsonl). Of each set, every second group is learnt from and the
 others are asked. What should recall something: questions that a message of their history answers. What should not:
-small talk, thanks, commands and general requests (small_talk.txt, in seven languages), and questions of other groups, put to a
+small talk, thanks, commands and general requests (small_talk.txt), and questions of other groups, put to a
 history that does not know them. `helps`: one of the lines told is a right message, or stands next to one.
 """
 

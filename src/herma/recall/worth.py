@@ -3,7 +3,7 @@
 What speaks for a message is measured so that it means the same in a small and in a large home: shares of what was
 asked, weighed by how rare each word is there, and how far its cosine stands out of what any message has. How these
 count was learnt from questions with known answers, small talk, and questions to the wrong history
-(benchmarks/prefetch.py, docs/explanation/transcripts-and-search.md).
+(benchmarks/prefetch.py, docs/explanation/prefetch.md).
 """
 
 from __future__ import annotations
