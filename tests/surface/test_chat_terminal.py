@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from herma import Herma
+from herma import Add, Herma
 from herma.testing import Answer, ScriptedModel
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ def test_the_window_changes_and_bytes_that_are_no_text(
         t.say("Talk.")
         t.wait_for("word")
         t.resize(30, 40)
-        os.kill(t.process.pid, __import__("signal").SIGWINCH)
+        os.kill(t.process.pid, signal.SIGWINCH)
         t.wait_for("of 32k tokens")
         t.press("caf\udce9 ")
         t.say("?")
@@ -335,3 +336,78 @@ def test_resume_by_the_sessions_command(home: Path, model: ScriptedModel, chat: 
         t.press(CTRL_D)
         assert t.leave() == 0
     assert len(messages(home)) == 1
+
+
+def test_after_a_crash_the_question_is_still_there(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then(Answer("never comes", wait=600), "There you are.")
+    with chat() as t:
+        t.say("Hello?")
+        t.wait_for("(Ctrl-C stops)")
+        t.process.kill()
+        t.leave()
+    with chat("--continue") as t:
+        assert "has no answer yet" in t.text
+        t.say("/retry")
+        t.wait_for("There you are.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    assert conversation == [("user", "Hello?"), ("assistant", "There you are.")]
+
+
+def test_a_window_that_is_closed_ends_the_session(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then(Answer("one two three. ", piece=5, pause=0.02, endless=True))
+    with chat() as t:
+        t.say("Count.")
+        t.wait_for("two")
+        t.process.terminate()
+        assert t.leave() == 128 + signal.SIGTERM
+    with Herma.open(home) as h:
+        (info,) = h.transcripts.list()
+        assert info.ended is not None
+        assert h.transcripts.messages(info.id)[-1].finish_reason == "interrupted"
+
+
+def test_tools_of_servers_and_what_others_write(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    script = Path(__file__).parent.parent / "path" / "mcp_server.py"
+    with (home / "config.yaml").open("a") as file:
+        file.write(
+            f"mcp_servers:\n  weather:\n    command: {sys.executable}\n    args: [{script}, stdio]\n"
+            f"    connect_timeout: 60\n  gone:\n    command: no-such-program-anywhere\n"
+        )
+    model.then(
+        Answer.calling("weather__forecast", {"city": "Bonn"}),
+        "Rain.",
+        Answer.calling("weather__patient", {}),
+        "Still here.",
+    )
+    with chat() as t:
+        t.say("Weather?")
+        t.wait_for("gone is not used")
+        t.wait_for("→ weather__forecast city=Bonn")
+        t.wait_for("Rain.")
+        with Herma.open(home) as h:
+            h.memory.apply("memory", Add("The station is closed on Mondays."))
+        t.wait_for(">")
+        t.say("Wait for it.")  # the first thing that is said after it
+        t.wait_for("weather__patient")
+        t.press(CTRL_C)
+        t.wait_for("Stopped.")
+        t.wait_for("Saved to MEMORY.md: The station is closed on Mondays.")
+        t.wait_for(">")
+        t.say("/tools")
+        t.wait_for("MCP server weather: connected")
+        t.wait_for("MCP server gone: failed")
+        t.wait_for(">")
+        t.say("And?")
+        t.wait_for("Still here.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0

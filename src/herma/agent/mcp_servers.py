@@ -12,6 +12,7 @@ import concurrent.futures
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,9 @@ class McpServers:
             found += self._tools_of(link)
         if self._missing:
             self._warnings = [self._missing]
+        for name, times in Counter(tool.name for tool in found).items():
+            if times > 1:
+                self._warnings.append(f"Two MCP servers have a tool that is called {name}; the first one is used.")
         if len(found) > MOST_TOOLS:
             self._warnings.append(
                 f"The MCP servers have {len(found)} tools; the first {MOST_TOOLS} are taken. "

@@ -1,4 +1,4 @@
-"""Whether the MCP servers of the settings could be used. Starts none of them; `/tools` in the chat shows how they are."""
+"""Whether the MCP servers of the settings could be used. Starts none of them: `/tools` in the chat says more."""
 
 from __future__ import annotations
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -112,13 +114,35 @@ def _talk(h: Herma, wanted: Wanted, screen: Screen) -> Iterator[Talk]:
     servers.begin()
     talk = Talk(h, model, servers, wanted, screen)
     try:
-        yield talk
+        with _ended_by_signals():
+            yield talk
     finally:
-        screen.end()
         try:
             talk.leave()
         finally:
             servers.close()
+            with suppress(OSError):  # whoever read it may be gone
+                screen.end()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Inside, whoever ends the program lets it close what it has open: a timer's limit, a window that is closed."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = [(number, signal.signal(number, leave)) for number in wanted] if _is_main() else []
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def model_of(h: Herma, screen: Screen) -> ChatModel:

@@ -21,7 +21,7 @@ from herma.cli.chat.slash import COMMANDS, Bench, Next, is_command, obey
 from herma.cli.chat.wording import status
 from herma.cli.sessions.desk import Desk
 from herma.cli.sessions.wording import name_of
-from herma.errors import HermaError, HermaWarning, ModelError
+from herma.errors import HermaError, HermaWarning, ModelError, StoreError
 
 if TYPE_CHECKING:
     from herma.agent.happenings import TurnReport
@@ -71,7 +71,7 @@ class Converse:
         self._screen.line(f"herma {__version__} · {self._talk.model.name} · {what}")
         if keys:
             self._screen.line(keys)
-        if info is not None and self._talk.agent.unfinished:
+        if self._talk.waits_for_an_answer():
             self._screen.line("The last message has no answer yet: /retry asks for it.")
 
     def _loop(self, reader: Reader) -> None:
@@ -90,7 +90,11 @@ class Converse:
                 return
             edit, leaving = "", False
             if text.strip():
-                done = self._obey(text)
+                try:
+                    done = self._obey(text)
+                except KeyboardInterrupt:  # a command that takes long
+                    self._screen.line("Stopped.")
+                    continue
                 if done.quit:
                     return
                 edit = done.edit
@@ -138,16 +142,23 @@ class Converse:
             self._screen.line("  Your message is kept: /retry sends it again, /undo takes it back.")
 
     def _tell_news(self) -> None:
-        info = self._talk.info
-        for line in self._news.look(info.scope if info else None, info.id if info else ""):
-            self._screen.note(line)
-        self._screen.end()
+        try:
+            info = self._talk.info
+            for line in self._news.look(info.scope if info else None, info.id if info else ""):
+                self._screen.note(line)
+        except StoreError:  # somebody else is busy with it: there is a next time
+            return
+        finally:
+            self._screen.end()
 
     def _refresh(self) -> None:
         """The line below the prompt, as things stand now."""
-        info = self._talk.info
-        name = name_of(info, 40) if info and info.title else ""
-        self._status = output.visible(status(self._talk.model.name, self._talk.plan(), self._talk.cost(), name))
+        try:
+            info = self._talk.info
+            name = name_of(info, 40) if info and info.title else ""
+            self._status = output.visible(status(self._talk.model.name, self._talk.plan(), self._talk.cost(), name))
+        except StoreError:  # somebody else is busy with it: it stays as it was
+            return
 
 
 def _load(model: ChatModel) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from herma.cli.sessions.wording import count, one_line
 from herma.curated.entries import parse
-from herma.errors import StoreError
 from herma.types import Scope, Who
 
 if TYPE_CHECKING:
@@ -30,10 +29,7 @@ class News:
         """News as lines. The first look only remembers what there is. `session` is the one whose own tool calls are
         shown already.
         """
-        try:
-            return [*self._changes(scope, session), *self._pending(), *self._spending()]
-        except StoreError:  # somebody else is busy with it: there is a next time
-            return []
+        return [*self._changes(scope, session), *self._pending(), *self._spending()]
 
     def _changes(self, scope: Scope | None, session: str) -> list[str]:
         changes = self._h.memory.history(scope=scope, limit=_MOST)
@@ -53,7 +49,8 @@ class News:
         before, self._waiting = self._waiting, waiting
         if before is None or waiting <= before:
             return []
-        return [f"{count(waiting, 'write')} to memory wait for your decision: /memory pending"]
+        wait = "waits" if waiting == 1 else "wait"
+        return [f"{count(waiting, 'write')} to memory {wait} for your decision: /memory pending"]
 
     def _spending(self) -> list[str]:
         if self._capped or self._h.models.endpoint("auxiliary") is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from herma.cli.chat.wording import shortened_line
-from herma.cli.sessions.wording import count, name_of, short_when
+from herma.cli.sessions.wording import count, name_of, one_line, short_when
 from herma.errors import HermaError, UsageError
 
 if TYPE_CHECKING:
@@ -120,12 +120,10 @@ def _list(bench: Bench) -> None:
 
 def _welcome_back(bench: Bench, info: SessionInfo) -> None:
     bench.screen.line(f"Going on with: {name_of(info, 60)} ({count(info.message_count, 'message')}).")
-    last = next((message for message in reversed(bench.talk.session.messages) if message.role == "assistant"), None)
+    last = next((message for message in reversed(bench.talk.stored()) if message.role == "assistant"), None)
     if last is not None and isinstance(last.content, str) and last.content.strip():
-        from herma.cli.sessions.wording import one_line
-
         bench.screen.line(f"Last: {one_line(last.content, 200)}")
-    if bench.talk.agent.unfinished:
+    if bench.talk.waits_for_an_answer():
         bench.screen.line("The last message has no answer yet: /retry asks for it.")
 
 
@@ -158,6 +156,8 @@ def _title(bench: Bench, rest: str) -> None:
 
 
 def _compress(bench: Bench, rest: str) -> None:
+    if bench.talk.info is not None:
+        bench.screen.line("Making the conversation shorter …")
     bench.screen.line(shortened_line(bench.talk.compress(rest)).removeprefix("· "))
 
 

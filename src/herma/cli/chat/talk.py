@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from herma.agent.loop import Agent
 from herma.errors import UsageError
-from herma.types import Compression, Context, SessionFilter, SessionInfo
+from herma.transcript.replay import is_complete
+from herma.types import Compression, Context, Message, SessionFilter, SessionInfo
 
 if TYPE_CHECKING:
     from herma.agent.loop import Show
@@ -67,6 +69,18 @@ class Talk:
         """The conversation as it is stored; nothing before the first message."""
         session_id = self._agent.session.id if self._agent else self.wanted.resume
         return self.h.transcripts.get(session_id) if session_id else None
+
+    def stored(self) -> Sequence[Message]:
+        """What was said so far."""
+        if self._agent is not None:
+            return self._agent.session.messages
+        info = self.info
+        return self.h.transcripts.messages(info.id) if info else ()
+
+    def waits_for_an_answer(self) -> bool:
+        """Whether the last message has none: the program that asked ended in the middle of it."""
+        messages = self.stored()
+        return bool(messages) and not is_complete(messages[-1:])
 
     def tools(self) -> list[Tool] | None:
         """What the model may call besides our own tools; nothing at all if that is wanted."""
