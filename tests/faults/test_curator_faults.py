@@ -1,0 +1,263 @@
+"""The curator in accidents: killed at every step, two at once, a disk that is full, files that make no sense."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from herma import Author, Herma, Origin, Who
+from herma.errors import StoreBusy, StoreError
+from herma.store import skill_snapshots
+from herma.store.curator_book import CuratorFiles
+from herma.store.skill_snapshots import SkillSnapshotFiles
+from herma.store.skill_writing import SkillFileWriting
+from herma.store.sqlite.skills import SqliteSkillUsage
+from herma.testing import FixedClock
+from herma.types.curator import CuratorMemory
+
+AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
+DAY = 86_400.0
+NAMES = ("ask", "bake", "cut", "dig")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def document(name: str) -> str:
+    return f"---\nname: {name}\ndescription: How to {name} properly.\n---\n\n1. Do it.\n"
+
+
+def prepared(home: Path) -> float:
+    """Four skills that are due for the archive. → now."""
+    clock = FixedClock(1_700_000_000.0)
+    with Herma.open(home, clock=clock) as h:
+        for name in NAMES:
+            assert h.skills.create(name, document(name), author=AGENT, despite_similar=True, category="c").ok
+        clock.advance(95 * DAY)
+        h.curator.run()
+        clock.advance(8 * DAY)
+    return clock()
+
+
+def everything_is_somewhere(home: Path) -> None:
+    """Every skill is on the shelf or in the archive, once and whole."""
+    for name in NAMES:
+        places = [home / "skills/c" / name / "SKILL.md", home / "skills/.archive" / name / "SKILL.md"]
+        assert [path.read_text() for path in places if path.exists()] == [document(name)]
+
+
+def killed_in(home: Path, now: float, owner: type, name: str, times: int, *, after: bool) -> None:
+    """A run in a process of its own that dies at the nth call of a method."""
+    pid = os.fork()
+    if pid == 0:
+        real = getattr(owner, name)
+        calls = [0]
+
+        def dying(*args: object, **more: object) -> object:
+            calls[0] += 1
+            if calls[0] < times:
+                return real(*args, **more)
+            if after:
+                real(*args, **more)
+            os.kill(os.getpid(), signal.SIGKILL)
+            return None
+
+        setattr(owner, name, dying)
+        try:
+            with Herma.open(home, clock=FixedClock(now)) as h:
+                h.curator.run()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+@needs_fork
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "name", "times"),
+    [
+        (SkillSnapshotFiles, "take", 1),
+        (CuratorFiles, "write", 1),
+        (SkillFileWriting, "move", 2),
+        (SqliteSkillUsage, "set_states", 2),
+        (CuratorFiles, "remember", 2),
+        (CuratorFiles, "write", 2),
+        (SkillSnapshotFiles, "prune", 1),
+    ],
+)
+def test_killed_at_any_step_the_next_run_does_the_rest_and_rollback_works(
+    home: Path, owner: type, name: str, times: int, after: bool
+) -> None:
+    now = prepared(home)
+    killed_in(home, now, owner, name, times, after=after)
+    everything_is_somewhere(home)
+    with Herma.open(home, clock=FixedClock(now + 60)) as h:
+        h.curator.run()
+        everything_is_somewhere(home)
+        assert sorted(kept.name for kept in h.curator.archived()) == list(NAMES)
+        assert {one.state for one in h.skills.usage().values()} == {"archived"}
+        assert [one for one in h.curator.reports() if one.state == "running"] == []
+        assert h.curator.run().moves == ()
+        oldest = next(one for one in h.curator.snapshots() if one.skills == len(NAMES))
+        assert h.curator.rollback(oldest.id).ok
+        assert sorted(skill.path for skill in h.skills.list()) == [f"c/{each}" for each in NAMES]
+
+
+@needs_fork
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_half_way_a_rollback_alone_puts_it_right(home: Path, after: bool) -> None:
+    now = prepared(home)
+    killed_in(home, now, SkillFileWriting, "move", 3, after=after)
+    with Herma.open(home, clock=FixedClock(now + 60)) as h:
+        done = h.curator.rollback()
+        assert done.ok
+        assert sorted(skill.name for skill in h.skills.list()) == list(NAMES)
+        assert {one.state for one in h.skills.usage().values()} == {"stale"}
+        assert h.curator.report().state == "interrupted"
+
+
+@needs_fork
+def test_a_killed_rollback_is_finished_by_the_next(home: Path) -> None:
+    now = prepared(home)
+    with Herma.open(home, clock=FixedClock(now)) as h:
+        snapshot = h.curator.run().snapshot
+    pid = os.fork()
+    if pid == 0:
+        real = SkillFileWriting.move
+        calls = [0]
+
+        def dying(*args: object) -> int:
+            calls[0] += 1
+            if calls[0] == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args)  # type: ignore[arg-type]
+
+        SkillFileWriting.move = dying  # type: ignore[method-assign,assignment]
+        try:
+            with Herma.open(home, clock=FixedClock(now)) as h:
+                h.curator.rollback(snapshot)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    everything_is_somewhere(home)
+    with Herma.open(home, clock=FixedClock(now + 60)) as h:
+        assert h.curator.rollback(snapshot).ok
+        assert sorted(skill.name for skill in h.skills.list()) == list(NAMES)
+
+
+def test_a_real_process_killed_from_outside(home: Path) -> None:
+    prepared(home)
+    program = (
+        "import sys, time; from herma import Herma; from herma.store.skill_writing import SkillFileWriting as W\n"
+        "real = W.move\n"
+        "def slow(*a):\n"
+        "    found = real(*a); print('moved', flush=True); time.sleep(30); return found\n"
+        "W.move = slow\n"
+        "with Herma.open(sys.argv[1]) as h: h.curator.run()\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program, str(home)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child.stdout:
+        assert child.stdout.readline() == b"moved\n"
+        with Herma.open(home) as h, pytest.raises(StoreBusy):
+            h.curator.run()
+        child.kill()
+        child.wait()
+    everything_is_somewhere(home)
+    with Herma.open(home) as h:
+        assert h.curator.run().state == "done"
+        assert len(h.curator.archived()) == len(NAMES)
+        assert [one.state for one in h.curator.reports()][:2] == ["done", "interrupted"]
+
+
+def _run(home: Path, now: float, begin: object, found: object) -> None:
+    begin.wait()  # type: ignore[attr-defined]
+    with Herma.open(home, clock=FixedClock(now)) as h:
+        try:
+            found.put(len(h.curator.run().done))  # type: ignore[attr-defined]
+        except StoreBusy:
+            found.put(-1)  # type: ignore[attr-defined]
+
+
+def test_several_processes_at_once_do_it_once(home: Path) -> None:
+    now = prepared(home)
+    context = multiprocessing.get_context("spawn")
+    begin, found = context.Barrier(3), context.Queue()
+    crowd = [context.Process(target=_run, args=(home, now, begin, found)) for _ in range(3)]
+    for one in crowd:
+        one.start()
+    done = [found.get(timeout=60) for _ in crowd]
+    for one in crowd:
+        one.join()
+    found.close()
+    assert sum(max(each, 0) for each in done) == len(NAMES)
+    everything_is_somewhere(home)
+
+
+def test_skills_written_by_others_during_a_run_are_not_lost(home: Path) -> None:
+    now = prepared(home)
+    trouble: list[BaseException] = []
+
+    def write(h: Herma) -> None:
+        try:
+            for number in range(10):
+                assert h.skills.create(f"new-{number}", document(f"new-{number}"), despite_similar=True).ok
+        except BaseException as exc:  # noqa: BLE001  told below
+            trouble.append(exc)
+
+    with Herma.open(home, clock=FixedClock(now)) as h:
+        thread = threading.Thread(target=write, args=(h,))
+        thread.start()
+        report = h.curator.run()
+        thread.join()
+        assert (trouble, report.state) == ([], "done")
+        assert len(h.skills.list()) == 10
+        assert len(h.curator.archived()) == len(NAMES)
+
+
+def test_a_disk_without_room_for_the_snapshot_stops_the_run_before_it_begins(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = prepared(home)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(skill_snapshots, "_write", full)
+    with Herma.open(home, clock=FixedClock(now)) as h:
+        assert h.skills.create("new", document("new"), despite_similar=True).ok
+        with pytest.raises(StoreError, match=r"No space left.*Nothing was changed"):
+            h.curator.run()
+        assert h.curator.archived() == []
+        assert {one.state for one in h.skills.usage().values()} == {"active", "stale"}
+        assert list((home / "backups/skills").glob(".*")) == []
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"seen": "x"}', b"\xff", b"[" * 100_000])
+def test_notes_that_make_no_sense_are_begun_anew(home: Path, text: bytes) -> None:
+    now = prepared(home)
+    (home / "skills/.curator.json").write_bytes(text)
+    for report in (home / "logs/curator").glob("*/report.json"):
+        report.write_bytes(text)
+    with Herma.open(home, clock=FixedClock(now)) as h:
+        assert CuratorFiles(home).memory() == CuratorMemory()
+        assert h.curator.reports() == []
+        assert h.curator.run().moves == ()  # nothing goes without notice
+        assert h.curator.status().last_run == now
+
+
+@pytest.mark.skipif(os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
+def test_a_home_that_cannot_be_written_is_left_alone(home: Path) -> None:
+    prepared(home)
+    (home / "skills").chmod(0o500)
+    try:
+        with Herma.open(home) as h, pytest.raises(StoreError):
+            h.curator.run()
+    finally:
+        (home / "skills").chmod(0o700)
