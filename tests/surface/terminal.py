@@ -71,12 +71,12 @@ class Terminal:
                 since, self._seen = self.text[self._seen : found + len(words)], found + len(words)
                 return since
             if not self._read(until - time.monotonic()):
-                raise AssertionError(f"{words!r} was not drawn after:\n{self.text[self._seen :]}")
+                raise AssertionError(f"{words!r} was not drawn after:\n{self.text[self._seen :][-2_000:]}")
 
-    def drain(self) -> None:
+    def drain(self, seconds: float = 0) -> None:
         """Take in what was drawn, so that the program can draw on."""
-        while self._read(0):
-            continue
+        while self._read(seconds):
+            seconds = 0
 
     def leave(self) -> int:
         """Wait until the program has ended. → its exit code."""

@@ -345,6 +345,8 @@ def test_after_a_crash_the_question_is_still_there(
     with chat() as t:
         t.say("Hello?")
         t.wait_for("(Ctrl-C stops)")
+        while not model.requests:
+            t.drain(0.05)
         t.process.kill()
         t.leave()
     with chat("--continue") as t:
