@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from herma.types import Remove as Remove
     from herma.types import Replace as Replace
     from herma.types import Restored as Restored
+    from herma.types import Review as Review
+    from herma.types import ReviewAction as ReviewAction
     from herma.types import Scope as Scope
     from herma.types import SearchReport as SearchReport
     from herma.types import SessionInfo as SessionInfo
@@ -133,6 +135,8 @@ _HOMES = {
         "Remove",
         "Replace",
         "Restored",
+        "Review",
+        "ReviewAction",
         "Scope",
         "SearchReport",
         "SessionInfo",

@@ -23,15 +23,18 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from herma.app import Herma
 from herma.curated import MemoryStore
+from herma.curated.tail import Tail
 from herma.episodes import Episodes
 from herma.errors import UsageError
 from herma.facts import Facts
+from herma.reflect.reviews import Reviews
 from herma.session import Session
 from herma.skills import SkillLibrary
 from herma.tools import Tools
 from herma.tools.registry import Json
 from herma.transcript import Transcripts
 from herma.types import Compression, Message, SessionInfo, Snapshot
+from herma.wiring.tidy import Tidy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -226,6 +229,20 @@ class AsyncMemory(_Face):
     history = _Threaded(MemoryStore.history)
     undo = _Threaded(MemoryStore.undo)
 
+    def __init__(self, inner: MemoryStore, threads: _Threads) -> None:
+        super().__init__(inner, threads)
+        self.tail = AsyncTail(inner.tail, threads)
+
+
+class AsyncTail(_Face):
+    """`h.memory.tail`, awaited."""
+
+    list = _Threaded(Tail.list)
+    search = _Threaded(Tail.search)
+    restore = _Threaded(Tail.restore)
+    forget = _Threaded(Tail.forget)
+    unforget = _Threaded(Tail.unforget)
+
 
 class AsyncTranscripts(_Face):
     """`h.transcripts`, awaited."""
@@ -288,6 +305,16 @@ class AsyncFacts(_Face):
     forget = _Threaded(Facts.forget)
 
 
+class AsyncReviews(_Face):
+    """`h.reviews`, awaited."""
+
+    run = _Threaded(Reviews.run)
+    log = _Threaded(Reviews.log)
+    get = _Threaded(Reviews.get)
+    status = _Threaded(Reviews.status)
+    wait = _Threaded(Reviews.wait)
+
+
 class AsyncTools(_Face):
     """`h.tools`, awaited."""
 
@@ -312,11 +339,13 @@ class AsyncHerma(_Face):
         self.episodes = AsyncEpisodes(inner.episodes, threads)
         self.facts = AsyncFacts(inner.facts, threads)
         self.skills = AsyncSkills(inner.skills, threads)
+        self.reviews = AsyncReviews(inner.reviews, threads)
 
     session = _OpensSession(Herma.session)
     branch = _OpensSession(Herma.branch)
     search = _Threaded(Herma.search)
     restore = _Threaded(Herma.restore)
+    tidy = _Threaded(Tidy.__call__)
     expand = _Threaded(Herma.expand)
     cost = _Threaded(Herma.cost)
     working_memory = _Threaded(Herma.working_memory)

@@ -12,6 +12,7 @@ PUBLIC = [
     *("MemoryOutcome", "Applied", "Duplicate", "OverBudget", "NoMatch", "Ambiguous", "Blocked", "Drifted", "Staged"),
     *("Suggestion", "Author", "Who", "Origin", "Scope", "Entry", "Change", "Pending", "Finding", "Snapshot"),
     *("Episode", "EpisodeHit", "Fact", "Restored", "SessionState"),
+    *("Review", "ReviewAction"),
     *("Skill", "Parameter", "SkillMatch", "SkillMatches", "SkillUsage", "SkillChange", "SkillPending", "SkillReport"),
     *("SkillOutcome", "SkillWritten", "SkillUnchanged", "SkillStaged", "SkillRefused"),
     *("ContextEngine", "EngineNeeds", "Condensed", "LeftAlone", "Expansion"),
