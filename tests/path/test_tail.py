@@ -346,3 +346,16 @@ def test_ports_say_which_texts_are_kept(h: Herma) -> None:
     assert rows.kept(place, [PORT, TEA]) == {PORT}
     assert rows.is_empty([Place("user", "default")])
     assert not rows.is_empty([place])
+
+
+def test_an_agent_that_makes_room_loses_nothing(home: Path) -> None:
+    with Herma.open(home, flags={"memory.memory_char_limit": 100}) as h:
+        h.memory.apply("memory", [Add(PORT), Add(TEA)])
+        new = "Invoices of the northern region are sent on Mondays."
+        with h.session() as s:
+            ops = [{"action": "remove", "old_text": "5433"}, {"action": "add", "content": new}]
+            assert json.loads(s.call_tool("memory", {"target": "memory", "operations": ops}))["success"]
+        assert h.memory.entries("memory") == [TEA, new]
+        assert texts(h) == [PORT]
+        h.memory.apply("memory", [Remove("drawer"), Add(f"{PORT} It is slow.")])
+        assert texts(h) == [PORT], "a person's own removal is a deletion"

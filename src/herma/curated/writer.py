@@ -12,6 +12,7 @@ from herma.curated.apply import Result, Sizes, apply, sizes
 from herma.curated.entries import clean, join, parse, unique, used
 from herma.curated.notes import carried_over, inherited, notes_after
 from herma.curated.revert import Overtaken, revert
+from herma.curated.room import making_room
 from herma.errors import StoreChanged
 from herma.ports import CuratedDocuments, CuratedHistory, Document, Moved, NewChange, Place
 from herma.types import (
@@ -27,6 +28,7 @@ from herma.types import (
     OverBudget,
     Remove,
     Target,
+    Who,
 )
 
 _TRIES = 5
@@ -72,7 +74,8 @@ class Writer:
             match result.outcome:
                 case Applied() as applied:
                     notes = self._notes(place, entries, ops, result, author, vouched=vouched)
-                    moved = self._moved(ops, result)
+                    said = making_room(entries, ops, limit, place.target) if author.who is Who.TOOL else ops
+                    moved = self._moved(said, result)
                     new = NewChange(author, _action(ops), reason, notes=notes, moved=moved)
                     done = self._documents.swap(place, document.version, join(result.entries), new)
                     return replace(applied, change=done)

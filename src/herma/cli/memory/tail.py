@@ -41,7 +41,7 @@ def tail() -> None:
     """
 
 
-@tail.command("list")
+@tail.command("list", short_help="List it, newest first")
 @either_target_option
 @click.option("--forgotten", is_flag=True, help="What was forgotten, instead.")
 @click.option(
