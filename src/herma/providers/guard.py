@@ -102,10 +102,12 @@ class Guard:
             call.run()
         return call
 
-    def answer(self, call: _Call[T], otherwise: T, within: float | None = None) -> T:
-        """What came of it. An error that is no failure of the guest, such as Ctrl-C, is raised."""
+    def answer(self, call: _Call[T], otherwise: T, within: float | None = None, *, of: float | None = None) -> T:
+        """What came of it, `within` seconds from now, the rest `of` so many. An error that is no failure of the guest,
+        such as Ctrl-C, is raised.
+        """
         if not call.done.wait(within):
-            self._failed(call.what, f"did not answer within {within:g} s", timeout=True)
+            self._failed(call.what, f"did not answer within {within if of is None else of:g} s", timeout=True)
             return otherwise
         if call.error is not None:
             if not isinstance(call.error, Exception) and threading.current_thread() is call.thread:

@@ -71,8 +71,8 @@ class Watchers:
         for watcher, guard, call in asked:
             if call is None:
                 continue
-            left = getattr(watcher, "deadline", Watcher.deadline) - (time.monotonic() - begun)
-            text = guard.answer(call, "", max(left, 0.0))
+            deadline = getattr(watcher, "deadline", Watcher.deadline)
+            text = guard.answer(call, "", max(deadline - (time.monotonic() - begun), 0.0), of=deadline)
             if not isinstance(text, str):
                 guard.count(what, f"answered with {type(text).__name__}, not with text")
             elif text.strip():
