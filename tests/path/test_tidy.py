@@ -11,6 +11,7 @@ import pytest
 
 from herma import Add, Applied, Author, Herma, Origin, Scope, Who
 from herma.errors import ConfigError, StoreBusy
+from herma.reflect.tail_watch import CuratedWatcher
 from herma.store.locks import exclusive
 from herma.testing import FixedClock
 from herma.testing.scripted_model import ScriptedModel
@@ -25,6 +26,12 @@ REST = (
     "Customers in the northern region are billed quarterly by invoice.",
     "The vault of the platform group holds the deploy key of the shop.",
 )
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test fails because a machine is busy."""
+    monkeypatch.setattr(CuratedWatcher, "deadline", 30.0)
 
 
 @pytest.fixture

@@ -28,12 +28,15 @@ DAY = 86_400.0
 class Machine:
     """What is there, and what a project's files say."""
 
-    def __init__(self, gone: Sequence[str] = (), versions: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, gone: Sequence[str] = (), versions: dict[str, str] | None = None, there: Sequence[str] = ()
+    ) -> None:
         self.gone = set(gone)
+        self.there = set(there)
         self.versions = versions or {}
 
     def exists(self, path: str) -> bool | None:
-        return False if path in self.gone else None
+        return False if path in self.gone else True if path in self.there else None
 
     def version(self, tool: str) -> tuple[str, str] | None:
         return (self.versions[tool], ".tool-versions") if tool in self.versions else None
@@ -195,7 +198,8 @@ def test_a_path_that_is_gone_is_marked_until_it_is_back() -> None:
     assert found.after[0] == f"{text} [tidy: app.log not found, 2026-06-15]"
     again = of(found.after[0], machine=gone)
     assert again.proposals == ()
-    back = of(found.after[0], machine=Machine())
+    assert of(found.after[0], machine=Machine()).proposals == (), "on another machine nobody can tell"
+    back = of(found.after[0], machine=Machine(there=["/srv/shop/logs/app.log"]))
     assert [step.kind for step in back.proposals] == ["unmark"]
     assert back.after[0] == text
 

@@ -199,6 +199,11 @@ class MemoryStore:
     def is_enabled(self, target: Target) -> bool:
         return target in self._enabled
 
+    def room(self, target: Target, *, scope: Scope | None = None) -> tuple[Scope, int, str]:
+        """Whose file it is, the characters that it may hold, and what is wrong with it; `status` says more."""
+        place = self._place(target, scope)
+        return place.scope, self._limits[target], self._documents.read(place).trouble
+
     def entries(self, target: Target, *, scope: Scope | None = None) -> list[str]:
         """The entries as they are on disk now. Empty when the file is missing or cannot be read (see `status`)."""
         return unique(parse(self._documents.read(self._place(target, scope)).text))

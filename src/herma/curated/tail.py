@@ -24,7 +24,7 @@ KIND = "tail"
 TERMS = 60
 """Words of a text that are looked at."""
 _POSTINGS = 500
-_CANDIDATES = 200
+_CANDIDATES = 60
 Found: TypeAlias = list[TailEntry]
 Hits: TypeAlias = list[TailHit]
 Weighed: TypeAlias = list[tuple[TailEntry, Evidence]]

@@ -52,6 +52,9 @@ class CuratedWatcher(Watcher):
         self._uses = uses
         self._meaning = meaning
         self._fresh: list[int] = []
+        """Recalled in this turn."""
+        self._uncounted: list[int] = []
+        """Recalled in turns that were completed; a new turn may have stopped the counting."""
 
     def turn_began(self, view: SessionView, text: str) -> str:
         self._stop(view.info.conversation)
@@ -66,12 +69,14 @@ class CuratedWatcher(Watcher):
     def turn_completed(self, view: SessionView, turn: CompletedTurn) -> None:  # noqa: ARG002
         if view.circumstances.context not in _WORKING:
             return
-        fresh, self._fresh = self._fresh, []
+        self._uncounted += self._fresh
+        self._fresh = []
         conversation, scope = view.info.conversation, view.scope
 
         def work(cancel: threading.Event) -> None:
-            if fresh:
-                used = self._memory().tail.used(fresh, conversation)
+            if recalled := list(self._uncounted):
+                used = self._memory().tail.used(recalled, conversation)
+                del self._uncounted[: len(recalled)]
                 welcome_back(used, self._memory(), self._tidying().policy, self._uses)
             self._tidying().by_itself(scope, cancel)
 

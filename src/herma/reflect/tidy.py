@@ -18,7 +18,7 @@ from herma.facts.extract import USER, Statement, statements
 from herma.recall.stem import stem
 from herma.reflect.loss import check_loss
 from herma.reflect.tidy_merge import clauses, merged, saved
-from herma.reflect.tidy_stale import Checks, NoChecks, bare, marked, overtaken
+from herma.reflect.tidy_stale import Checks, NoChecks, bare, confirmed, marked, overtaken
 from herma.reflect.tidy_value import least_valuable
 from herma.types import DELIMITER, Applied, Entry, MemoryOp, Proposal, Remove, Replace, Target
 
@@ -203,7 +203,7 @@ def _stale(free: Sequence[Entry], today: datetime.date, checks: Checks) -> Itera
         found = overtaken(entry.text, today, checks)
         plain = bare(entry.text)
         if found is None:
-            if plain != entry.text:
+            if plain != entry.text and confirmed(entry.text, today, checks):
                 yield _reword("unmark", entry.text, plain, "the check no longer fails", 0.9)
         elif found.whole:
             yield _leave("expired", entry.text, found.why, 0.9)

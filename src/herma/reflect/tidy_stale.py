@@ -106,6 +106,19 @@ def overtaken(text: str, today: datetime.date, checks: Checks) -> Stale | None:
     return None
 
 
+def confirmed(text: str, today: datetime.date, checks: Checks) -> bool:
+    """Whether what a mark says is known to hold no longer: not where that cannot be told, as on another machine."""
+    plain = bare(text)
+    note = text[len(plain) :]
+    if overtaken(plain, today, checks) is not None:
+        return False
+    if "not found" in note:
+        return any(checks.exists(path) is True for path in _paths(plain))
+    if " is " in note:
+        return any(checks.version(_tool(found["tool"])) is not None for found in _VERSION.finditer(plain))
+    return True
+
+
 def passed(clause: str, today: datetime.date) -> datetime.date | None:
     """The last date of a clause that is about a limited time, if it is over. What recurs or is a record never is."""
     if not _LIMITED.search(clause) or _LASTING.search(clause):

@@ -93,7 +93,7 @@ class Tidying:
 
         With `dry_run`, only say what would be done: `apply` then does exactly that. `model`: let it word merges.
         """
-        files = [self._planned(status, model=model) for status in self._statuses(target, scope)]
+        files = [self._planned(status, model=model) for status in self._files(target, scope)]
         report = TidyReport(tuple(files), dry_run)
         return report if dry_run else self.apply(report, author=author)
 
@@ -108,13 +108,14 @@ class Tidying:
     def is_due(self, target: Target, scope: Scope) -> bool:
         """Whether a file should be tidied now. The interval begins when it is first looked at."""
         entries = self._memory.entries(target, scope=scope)
-        status = self._statuses(target, scope)[0]
-        last = self._needs.rows.tidied(status.place)
+        where, limit, _ = self._memory.room(target, scope=scope)
+        place = Place.of(target, where)
+        last = self._needs.rows.tidied(place)
         now = self._needs.clock()
-        if status.size > FULL * status.limit and (last is None or last.version != _version(entries)):
+        if used(entries) > FULL * limit and (last is None or last.version != _version(entries)):
             return True
         if last is None and entries:
-            self._needs.rows.note_tidied(status.place, now, "")
+            self._needs.rows.note_tidied(place, now, "")
         over = last is not None and self._needs.days > 0 and now - last.at >= self._needs.days * _DAY
         return bool(entries) and over
 
@@ -138,7 +139,7 @@ class Tidying:
         return TidyReport(tuple(done))
 
     def _quietly(self, target: Target, scope: Scope, cancel: threading.Event | None) -> list[Tidied]:
-        status = self._statuses(target, scope)[0]
+        status = self._files(target, scope)[0]
         last = self._needs.rows.tidied(status.place)
         asks = last is None or last.version != _version([one.text for one in status.entries])
         proposed = self._planned(status, model=asks, least=SURE if self.policy == "apply" else 0.0, cancel=cancel)
@@ -147,7 +148,7 @@ class Tidying:
         if self.policy == "propose":
             return [self._kept_for_a_person(proposed)]
         done = self._written(proposed, BY_ITSELF)
-        rest = self._planned(self._statuses(target, scope)[0], model=False)
+        rest = self._planned(self._files(target, scope)[0], model=False)
         return [done, *([self._kept_for_a_person(rest)] if rest.proposals else [])]
 
     # ── inside ──
@@ -161,18 +162,13 @@ class Tidying:
         seen.append(("user", Scope(scope.profile, user=scope.user)))
         return [one for one in seen if self._memory.is_enabled(one[0])]
 
-    def _statuses(self, target: Target | None, scope: Scope | None) -> list[_File]:
+    def _files(self, target: Target | None, scope: Scope | None) -> list[_File]:
         wanted = [one for one in TARGETS if target in (None, one) and (target or self._memory.is_enabled(one))]
-        limits = {one.target: one for one in self._memory.status(scope=scope)}
-        return [
-            _File(
-                Place.of(one, limits[one].scope),
-                tuple(self._memory.describe(one, scope=scope)),
-                limits[one].limit,
-                limits[one].trouble,
-            )
-            for one in wanted
-        ]
+        files = []
+        for one in wanted:
+            where, limit, trouble = self._memory.room(one, scope=scope)
+            files.append(_File(Place.of(one, where), tuple(self._memory.describe(one, scope=scope)), limit, trouble))
+        return files
 
     def _planned(
         self, file: _File, *, model: bool, least: float = 0.0, cancel: threading.Event | None = None
@@ -262,10 +258,6 @@ class _File:
     entries: tuple[Entry, ...]
     limit: int
     trouble: str = ""
-
-    @property
-    def size(self) -> int:
-        return used([one.text for one in self.entries])
 
 
 def summary(proposals: Sequence[Proposal]) -> str:

@@ -28,7 +28,8 @@ class LocalChecks:
     """Looks on this machine, and in the folder of a project if there is one."""
 
     def __init__(self, folder: str = "") -> None:
-        self._folder = Path(folder) if folder and Path(folder).is_dir() else None
+        """A project that is only a name has no folder, whatever lies in the current one."""
+        self._folder = Path(folder) if os.path.isabs(folder) and Path(folder).is_dir() else None  # noqa: PTH117
 
     def exists(self, path: str) -> bool | None:
         """Whether it is there. False only where one would expect it: the folders above it are here, and it is not."""
