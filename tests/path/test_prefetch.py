@@ -228,6 +228,7 @@ def test_by_meaning_once_it_is_warm(home: Path) -> None:
         remembered(h)
         h.index.wait()
         assert h.prefetch.look(QUESTION).mode == "words"  # who asks once needs no model
+        h.prefetch.warm()
         found = h.prefetch.look(QUESTION)
         assert found.mode == "hybrid"
         assert found.weighed[0].evidence.near is not None
@@ -254,7 +255,31 @@ def test_a_slow_embedder_is_left_alone_for_a_while(home: Path) -> None:
         filled(h, 10)
         h.index.wait()
     with Herma.open(home, flags={"search.prefetch_ms": 50}, embedder=Slow()) as h:
+        h.prefetch.warm()
         modes = {h.prefetch.look(f"{QUESTION} {number}").mode for number in range(6)}
         assert modes == {"words"}
         assert h.prefetch._rest > 0
         time.sleep(0.3)
+
+
+def test_it_warms_up_by_itself(home: Path) -> None:
+    with Herma.open(home, flags={"search.prefetch_ms": 10_000}, embedder=HashEmbedder()) as h:
+        filled(h)
+        h.index.wait()
+        modes = [h.prefetch.look(f"{QUESTION} {number}").mode for number in range(2)]
+        assert modes == ["words", "words"]
+        assert h.prefetch._warming is not None
+        h.prefetch._warming.join(20)
+        assert h.prefetch.look(QUESTION).mode == "hybrid"
+
+
+def test_a_question_that_was_asked_before_comes_with_its_answer(home: Path) -> None:
+    with patient(home) as h:
+        filled(h)
+        for _ in range(3):
+            remembered(h, [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "It is Argon2id."}])
+        with h.session() as session:
+            session.before_model(QUESTION)
+            told = sent(session.messages)
+            assert "Argon2id" in told
+            assert told.count("It is Argon2id.") == 1  # three conversations say the same: one is enough

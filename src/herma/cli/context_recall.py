@@ -40,7 +40,7 @@ def recall(desk: Desk, text: tuple[str, ...], user: str | None) -> None:
     """
     said = " ".join(text)
     scope = Scope(desk.h.settings.profile, user=user) if user else None
-    desk.h.prefetch.look(said, scope=scope)  # the first look loads, the second is what a session has
+    desk.h.prefetch.warm()  # as in a session that has gone on for a while
     found = desk.h.prefetch.look(said, scope=scope)
     if desk.context.json:
         desk.context.print_json({"ok": True, "enabled": desk.h.prefetch.enabled, **_as_json(found)})

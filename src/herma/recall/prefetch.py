@@ -15,13 +15,13 @@ from typing import Literal, TypeAlias
 from herma.ports import TextIndex, TranscriptReader
 from herma.ports.vectors import VectorIndex
 from herma.recall.asked import Mode
-from herma.recall.excerpt import excerpt
+from herma.recall.excerpt import LONGEST, excerpt
 from herma.recall.gather import terms_of
 from herma.recall.match import Unit, fold, units
 from herma.recall.query import HAS_CJK, Query, parse
 from herma.recall.search import Searcher
 from herma.recall.stopwords import STOP_WORDS
-from herma.recall.window import Context
+from herma.recall.window import Context, Line
 from herma.recall.worth import CHATTER, Evidence, chance, model_for, question_of, rarity, stands_out, weigh
 from herma.safety.scan import scan
 from herma.types import Fact, Hit, Scope
@@ -49,6 +49,9 @@ class Weighed:
     evidence: Evidence
     chance: float
     line: str = ""
+    body: str = ""
+    answer: int = 0
+    """The message that answers this one, where the line has it too."""
     told: bool = False
     why_not: str = ""
 
@@ -164,7 +167,8 @@ class Prefetcher:
 
 def told(found: Prefetched, room: int = CHARACTERS) -> Prefetched:
     """The same, with the lines that are worth it put together."""
-    lines: list[str] = []
+    lines: dict[str, str] = {}
+    answers: set[int] = set()
     left = room - len(HEADING)
     judged = []
     for one in sorted(found.weighed, key=lambda one: -one.chance):
@@ -173,15 +177,16 @@ def told(found: Prefetched, room: int = CHARACTERS) -> Prefetched:
             why_not = "not relevant enough"
         elif len(lines) == LINES or len(one.line) + 1 > left:
             why_not = "no room"
-        elif one.line in lines:
+        elif one.body in lines or one.hit.message_id in answers:
             why_not = "said already"
         elif scan(one.line):
             why_not = "the scanner objects to it"
         else:
-            lines.append(one.line)
+            lines[one.body] = one.line
+            answers.add(one.answer)
             left -= len(one.line) + 1
         judged.append(replace(one, told=not why_not, why_not=why_not))
-    text = "\n".join([HEADING, *lines]) if lines else ""
+    text = "\n".join([HEADING, *lines.values()]) if lines else ""
     return replace(found, text=text, outcome="recalled" if lines else "nothing", weighed=tuple(judged))
 
 
@@ -197,7 +202,8 @@ def _weighed(
     beside = [line.text for line in (*lines[max(0, at - 1) : at], *lines[at + 1 : at + 2])]
     with_next = own.union(*(_words_in(text, looked_for, worth) for text in beside))
     evidence = weigh(own, with_next, said, messages, near)
-    return Weighed(hit, evidence, chance(evidence), _line(hit, context, lines[at].text, looked_for))
+    body, answer = _body(lines, at, looked_for)
+    return Weighed(hit, evidence, chance(evidence), _line(hit, context, body), body, answer)
 
 
 def _words_in(text: str, looked_for: Sequence[Unit], worth: Mapping[str, float]) -> set[str]:
@@ -220,7 +226,7 @@ def _words_in(text: str, looked_for: Sequence[Unit], worth: Mapping[str, float])
     return best
 
 
-def _line(hit: Hit, context: Context, text: str, looked_for: Sequence[Unit]) -> str:
+def _line(hit: Hit, context: Context, body: str) -> str:
     """When, in which conversation, who, what, and where more of it is. One item of a list, so that it is said once."""
     day = time.strftime("%Y-%m-%d", time.localtime(hit.timestamp))
     session = hit.session
@@ -228,7 +234,19 @@ def _line(hit: Hit, context: Context, text: str, looked_for: Sequence[Unit]) -> 
     named = f" “{' '.join(title.split())[:60]}”" if title else ""
     outdated = "; said otherwise later" if hit.outdated_by is not None else ""
     where = f'session_id="{hit.session_id}", around_message_id={hit.message_id}'
-    return f"- {day}{named}, {hit.role}{outdated}: {excerpt(text, looked_for)} [{where}]"
+    return f"- {day}{named}, {hit.role}{outdated}: {body} [{where}]"
+
+
+def _body(lines: Sequence[Line], at: int, looked_for: Sequence[Unit]) -> tuple[str, int]:
+    """What was said; of a question, what was answered too: asking it again, nobody needs to be told the question."""
+    text = lines[at].text
+    after = next(
+        (line for line in lines[at + 1 : at + 2] if line.message.role == "assistant" and line.text.strip()), None
+    )
+    if after is None or lines[at].message.role != "user" or not text.rstrip().endswith(("?", "？")):
+        return excerpt(text, looked_for), 0
+    asked = excerpt(text, looked_for, LONGEST // 3)
+    return f"{asked} Answered: {excerpt(after.text, looked_for, LONGEST * 2 // 3)}", after.message.id
 
 
 def _late(until: float | None) -> bool:

@@ -1,7 +1,7 @@
 """Looking back before a turn, within its deadline: exact facts first, then past conversations. `h.prefetch`.
 
 Who is late is not waited for: the turn goes on without, and that is counted. Nothing is embedded but the question, and
-not even that before the second look, nor where the embedder has shown to be too slow.
+not even that before the embedder is loaded, aside and after the second look, nor where it has shown to be too slow.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from herma.errors import HermaError
 from herma.ports import Watcher
 from herma.recall.prefetch import CHARACTERS, Prefetched, Prefetcher
 from herma.types import Fact, Scope, SessionView
@@ -35,6 +36,8 @@ class PrefetchParts:
     fact: Callable[[str, Scope | None], Fact | None]
     room: Callable[[str], int] = lambda _: CHARACTERS
     """Characters that the window of a model has for this."""
+    warm: Callable[[], None] = lambda: None
+    """Load what compares meanings, if there is anything."""
 
 
 class Prefetch:
@@ -49,6 +52,8 @@ class Prefetch:
         self.last: Prefetched | None = None
         self._mutex = threading.Lock()
         self._looks = self._slow = self._rest = 0
+        self._warming: threading.Thread | None = None
+        self._warmed = False
 
     def look(
         self,
@@ -70,7 +75,18 @@ class Prefetch:
         if fact is not None:
             found = replace(found, fact=fact)
         self._learn(found)
+        if self._looks >= 2 and self._warming is None and not self._warmed:
+            self._warming = threading.Thread(target=self.warm, name="herma-warm", daemon=True)
+            self._warming.start()
         return found
+
+    def warm(self) -> None:
+        """Load what compares meanings, so that the next look has it."""
+        try:
+            self._parts.warm()
+        except HermaError:  # the home was closed meanwhile, or the embedder is not there: words go on without it
+            return
+        self._warmed = True
 
     def fact(self, text: str, scope: Scope | None = None) -> Fact | None:
         """The fact that a text plainly asks for."""
@@ -87,13 +103,13 @@ class Prefetch:
         return [FactWatcher(self), PastWatcher(self)] if self.enabled else []
 
     def _is_warm(self) -> bool:
-        """Not at the first look: loading a model takes longer than a turn waits, and who asks once needs none."""
+        """Loading a model takes longer than a turn waits, and who asks once needs none."""
         with self._mutex:
             self._looks += 1
             if self._rest:
                 self._rest -= 1
                 return False
-            return self._looks > 1
+            return self._warmed
 
     def _learn(self, found: Prefetched) -> None:
         with self._mutex:

@@ -45,7 +45,12 @@ def prefetch(ground: Ground, kept: Transcripts, words: Callable[[], Index], fact
         budget = window_budget(ground.settings.context).of(model or ground.settings.model.name or None)
         return min(CHARACTERS, budget.room("memory"))
 
-    parts = PrefetchParts(made, lambda text, scope: facts().answer(text, scope), room)
+    def warm() -> None:
+        vectors = words().vectors
+        if settings.mode != "words" and vectors is not None and vectors.state().ready:
+            vectors.warm()
+
+    parts = PrefetchParts(made, lambda text, scope: facts().answer(text, scope), room, warm)
     return Prefetch(parts, enabled=settings.prefetch, deadline=deadline)
 
 
