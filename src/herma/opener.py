@@ -130,7 +130,7 @@ class Opener:
         wish = _as_before(wish, info)
         history = self._history(info)
         stored = self._transcripts.system_prompt(info.id)
-        changed = stored is not None and _must_rebuild(stored, assemble(self._tiers(wish, info, Snapshot())))
+        changed = "" if stored is None else _changed(stored, assemble(self._tiers(wish, info, Snapshot())))
         last = self._metering.calls.last([member.id for member in self._transcripts.conversation(info.id)])
         goes_on_from = before(last, history, "resumed")
         if stored is not None and not changed:
@@ -139,7 +139,7 @@ class Opener:
             parts = self._parts(wish, info, history, prompt=stored)
             session = Session(replace(parts, goes_on_from=goes_on_from, shown=shown), history, stored=True)
             return self._continued(session)
-        said = (f"The prompt was rebuilt: {' or '.join(BINDING)} changed.",) if changed else ()
+        said = (f"The prompt was rebuilt: {changed} changed.",) if changed else ()
         parts = self._parts(wish, self._follower(wish, info, "resume"), history)
         parts = replace(parts, goes_on_from=goes_on_from, warnings=(*parts.warnings, *said))
         return self._gone_on(Session(parts, history, after=info))
@@ -340,8 +340,14 @@ def _as_before(wish: Wish, info: SessionInfo) -> Wish:
     )
 
 
-def _must_rebuild(stored: str, prompt: Prompt) -> bool:
-    """Whether a section that counts changed. They stand first, so the beginning tells, up to where the next begins."""
-    binding = [section.text for section in prompt.sections if section.name in BINDING]
+def _changed(stored: str, prompt: Prompt) -> str:
+    """Which section that counts changed; nothing for none. They stand first, so the beginning of a stored prompt tells,
+    up to where the next section begins."""
+    binding = [section for section in prompt.sections if section.name in BINDING]
     following = [section.text.partition("\n")[0] for section in prompt.sections[len(binding) :][:1]]
-    return not stored.startswith("\n\n".join([*binding, *following]))
+    if stored.startswith("\n\n".join([*(section.text for section in binding), *following])):
+        return ""
+    identity = binding[0].text
+    if stored.startswith(f"{identity}\n\n"):
+        return "the system message"
+    return "the identity (SOUL.md)"

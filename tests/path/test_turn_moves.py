@@ -176,3 +176,15 @@ def test_a_parent_goes_on_or_delegates(home: Path) -> None:
         assert (follows.reason, follows.conversation) == ("resume", first.id)
         assert (delegated.reason, delegated.conversation, delegated.parent) == ("delegation", part.id, first.id)
         assert h.session(resume=first.id).id == on.id
+
+
+def test_a_prompt_that_is_rebuilt_says_what_changed(home: Path) -> None:
+    with Herma.open(home) as h:
+        with h.session(system_message="Be brief.") as session:
+            session.before_model("one")
+            session.after_model("1")
+        other = h.session(resume=session.id, system_message="Be long.")
+        assert other.warnings == ("The prompt was rebuilt: the system message changed.",)
+        (home / "SOUL.md").write_text("You are a stone.\n")
+        other = h.session(resume=session.id, system_message="Be brief.")
+        assert other.warnings == ("The prompt was rebuilt: the identity (SOUL.md) changed.",)
