@@ -16,7 +16,7 @@ from herma import Add, Herma, Remove
 from herma.errors import ConfigError
 from herma.ports import Tries
 from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.summary import OPENING, is_summary
+from herma.reflect.compress.summary import OPENING, is_summary, parse
 from herma.session import Session
 from herma.store.sqlite.compression import SqliteCompression
 from herma.store.turns import alone
@@ -271,22 +271,23 @@ def test_no_compression_takes_anything_from_curated_memory(
 
 
 def test_when_the_prompt_is_too_large_skills_shrink_first(home: Path) -> None:
-    for number in range(30):
-        folder = home / "skills" / f"skill-{number}"
-        folder.mkdir(parents=True)
-        about = f"How to look after bed number {number} with care and patience."
-        (folder / "SKILL.md").write_text(f"---\nname: skill-{number}\ndescription: {about}\n---\nWater it.\n")
     listed = []
     for window in (200_000, 12_000, 4_000):
-        with Herma.open(home, flags={"context.window": window}) as h:
+        place = home / str(window)
+        for number in range(30):
+            folder = place / "skills" / f"skill-{number}"
+            folder.mkdir(parents=True)
+            about = f"How to look after bed number {number} with care and patience."
+            (folder / "SKILL.md").write_text(f"---\nname: skill-{number}\ndescription: {about}\n---\nWater it.\n")
+        with Herma.open(place, flags={"context.window": window, "memory.tidy": "off"}) as h:
             for number in range(15):
                 h.memory.apply("memory", Add(f"Entry {number}: {'the gate is green, ' * 6}"))
                 h.memory.apply("user", Add(f"Wish {number}: {'tea at four, ' * 5}"))
+            known = (*h.memory.entries("memory"), *h.memory.entries("user"))
+            assert len(known) == 30
             with h.session() as session:
                 talk(session, 12)
-                session.compress()
-                known = (*h.memory.entries("memory"), *h.memory.entries("user"))
-                assert len(known) == 30
+                assert isinstance(session.compress(), Condensed)
                 assert all(entry in session.system_prompt for entry in known), "curated memory never"
                 listed.append(session.system_prompt.count("How to look after bed"))
     assert listed[0] == 30
@@ -401,3 +402,36 @@ def test_what_was_tried_goes_with_the_conversation(home: Path) -> None:
         h.transcripts.delete(session.id)
         h.transcripts.purge_expired()
         assert rows.tries(session.info.conversation) == Tries()
+
+
+def test_a_branch_reaches_what_its_summary_stands_for(home: Path) -> None:
+    with Herma.open(home, flags={"context.window": 100_000}) as h, h.session() as session:
+        talk(session, 10)
+        assert isinstance(session.compress(), Condensed)
+        with h.branch(session.id) as branch:
+            (summary,) = summaries(branch)
+            number = next(line.sources[0] for line in parse(plain_text(summary)).of("done"))
+            seen = json.loads(branch.call_tool("session_search", {"around_message_id": number}))
+            assert seen["success"], seen
+            assert h.expand(f"#{number}", session=branch.id).messages[0].id == number
+            talk(branch, 10, 20)
+            assert isinstance(branch.compress(), Condensed)
+            assert len(summaries(branch)) == 1
+        with h.session() as other:
+            talk(other, 1)
+            elsewhere = json.loads(other.call_tool("session_search", {"around_message_id": number}))
+            assert not elsewhere["success"]
+
+
+def test_requests_in_parts_and_conversations_that_the_agent_began(home: Path) -> None:
+    with Herma.open(home, flags={"context.window": 100_000}) as h:
+        old = h.transcripts.start("import")
+        h.transcripts.append(old, [{"role": "assistant", "content": "Good morning."}])
+        with h.session(resume=old) as session:
+            talk(session, 10)
+            parts = [{"type": "text", "text": "Look at this"}, {"type": "text", "text": "and at that."}]
+            session.before_model(parts)
+            session.after_model("Yes.")
+            done = session.compress()
+            assert isinstance(done, Condensed), done
+            assert parts in [message.content for message in session.messages]

@@ -26,6 +26,7 @@ from herma.tools.registry import Json, Tool, ToolContext
 from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, summed_up, unknown, when
 from herma.tools.whole_result import whole_result
 from herma.transcript import Transcripts
+from herma.transcript.origins import origins
 from herma.types import Hit, Message, Scope, SearchReport, SessionFilter, SessionInfo
 
 MOST_RESULTS, USUAL_RESULTS = 10, 3
@@ -191,7 +192,7 @@ class _Desk:
             return error(f"Message {anchor} is not in session {known.id}. Read the session to see its messages.")
         here = view.messages[view.before].message
         owner = known if here.session_id == known.id else self._session(here.session_id, context)
-        if owner is None or owner.conversation != known.conversation:
+        if owner is None or owner.id not in origins(self._transcripts, known.id):
             return error(f"Message {anchor} is not in session {known.id}, nor in another part of its conversation.")
         if self._is_live(here, owner, context):
             return error("That message is in the conversation at hand: look above instead.")

@@ -214,7 +214,7 @@ class Room(Watcher):
 
 def unfit(done: object, old: Sequence[Message]) -> str:
     """Why an engine's answer cannot stand for these messages; nothing if it can. Pure."""
-    from herma.reflect.compress.extract import last_request  # most sessions never come to this
+    from herma.reflect.compress.extract import last_request, plain_text  # most sessions never come to this
 
     if not isinstance(done, Condensed):
         return f"it is {type(done).__name__}, not Condensed or LeftAlone"
@@ -224,10 +224,10 @@ def unfit(done: object, old: Sequence[Message]) -> str:
     roles = {message.role for message in messages}
     if not roles <= {"user", "assistant", "tool"}:
         return f"it has messages of {', '.join(sorted(roles - {'user', 'assistant', 'tool'}))}"
-    if messages[0].role != "user":
+    if messages[0].role != "user" and (not old or old[0].role == "user"):
         return f"it begins with a message of {messages[0].role}"
     asked = last_request(old)
-    if asked and not any(asked in text_of(message.content) for message in messages):
+    if asked and not any(asked in plain_text(message) for message in messages):
         return "the user's last request is not in it"
     calls = {str(call.get("id")) for message in messages for call in message.tool_calls}
     results = {message.tool_call_id for message in messages if message.role == "tool"}

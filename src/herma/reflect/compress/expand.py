@@ -9,6 +9,7 @@ from herma.ports import MessageRows
 from herma.reflect.compress.extract import plain_text
 from herma.reflect.compress.summary import Line, numbers, parse, ranges, read_line, stands_in
 from herma.transcript import Transcripts
+from herma.transcript.origins import origins
 from herma.types import Expansion, SessionInfo
 
 MOST = 1_000
@@ -27,7 +28,7 @@ def expand(text: str, rows: MessageRows, transcripts: Transcripts, session: Sess
     wanted = line.sources[:MOST]
     found = rows.by_ids(wanted)
     if session is not None:
-        members = {member.id for member in transcripts.conversation(session.id)}
+        members = origins(transcripts, session.id)
         found = {number: message for number, message in found.items() if message.session_id in members}
     if not found:
         where = f" in the conversation {session.id}" if session else ""
