@@ -283,3 +283,14 @@ def test_a_question_that_was_asked_before_comes_with_its_answer(home: Path) -> N
             told = sent(session.messages)
             assert "Argon2id" in told
             assert told.count("It is Argon2id.") == 1  # three conversations say the same: one is enough
+
+
+def test_a_branch_is_not_told_what_it_begins_with(home: Path) -> None:
+    with patient(home) as h:
+        filled(h)
+        id_ = remembered(h)
+        with h.branch(id_) as session:
+            session.before_model(QUESTION)
+            assert HEADING not in sent(session.messages)
+        assert h.prefetch.last is not None
+        assert {one.why_not for one in h.prefetch.last.weighed} >= {"the model has it before it"}

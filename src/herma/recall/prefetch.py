@@ -38,6 +38,7 @@ SAMPLE = 96
 READ = 8_000
 PASSAGE, OFTEN = 600, 40
 """Characters within which words count together, and how many places of one word are looked at."""
+_ANSWERED = " Answered: "
 HEADING = "From earlier conversations, as it was said then; it may be out of date. session_search reads more."
 
 
@@ -98,14 +99,15 @@ class Prefetcher:
         conversation: str | None = None,
         until: float | None = None,
         room: int = CHARACTERS,
+        known: Callable[[], str] = lambda: "",
     ) -> Prefetched:
         """What to tell for this text. `until`, by `time.monotonic()`, is when it is of no use any more; `room` is how
-        many characters it may take. `conversation` is the one at hand.
+        many characters it may take. `conversation` is the one at hand, `known` what the model has before it.
         """
         began = time.perf_counter()
         found = self._look(text, scope, conversation, until)
         if found.weighed and not _late(until):
-            found = told(found, room)
+            found = told(found, room, known)
         elif _late(until):
             found = replace(found, outcome="late")
         return replace(found, took_ms=round((time.perf_counter() - began) * 1000, 2))
@@ -165,8 +167,9 @@ class Prefetcher:
         return {id_: value for id_, value in above.items() if value is not None}
 
 
-def told(found: Prefetched, room: int = CHARACTERS) -> Prefetched:
+def told(found: Prefetched, room: int = CHARACTERS, known: Callable[[], str] = lambda: "") -> Prefetched:
     """The same, with the lines that are worth it put together."""
+    before: str | None = None
     lines: dict[str, str] = {}
     answers: set[int] = set()
     left = room - len(HEADING)
@@ -179,6 +182,8 @@ def told(found: Prefetched, room: int = CHARACTERS) -> Prefetched:
             why_not = "no room"
         elif one.body in lines or one.hit.message_id in answers:
             why_not = "said already"
+        elif _core(one.body) in (before := " ".join(known().split()) if before is None else before):
+            why_not = "the model has it before it"
         elif scan(one.line):
             why_not = "the scanner objects to it"
         else:
@@ -246,7 +251,12 @@ def _body(lines: Sequence[Line], at: int, looked_for: Sequence[Unit]) -> tuple[s
     if after is None or lines[at].message.role != "user" or not text.rstrip().endswith(("?", "？")):
         return excerpt(text, looked_for), 0
     asked = excerpt(text, looked_for, LONGEST // 3)
-    return f"{asked} Answered: {excerpt(after.text, looked_for, LONGEST * 2 // 3)}", after.message.id
+    return f"{asked}{_ANSWERED}{excerpt(after.text, looked_for, LONGEST * 2 // 3)}", after.message.id
+
+
+def _core(body: str) -> str:
+    """What was said itself, without what shows that there was more."""
+    return body.partition(_ANSWERED)[0].strip("… ")
 
 
 def _late(until: float | None) -> bool:

@@ -17,6 +17,7 @@ from typing import TypeVar
 from herma.errors import HermaError
 from herma.ports import Watcher
 from herma.recall.prefetch import CHARACTERS, Prefetched, Prefetcher
+from herma.transcript.wire import text_of
 from herma.types import Fact, Scope, SessionView
 
 SLOW, PATIENCE = 3, 20
@@ -63,13 +64,16 @@ class Prefetch:
         conversation: str | None = None,
         within: float | None = None,
         model: str = "",
+        known: Callable[[], str] = lambda: "",
     ) -> Prefetched:
-        """What past conversations tell about a text, and why or why not. `within` is a deadline in seconds."""
+        """What past conversations tell about a text, and why or why not. `within` is a deadline in seconds, `known` is
+        what the model has before it anyway.
+        """
         if self._prefetcher is None:
             self._prefetcher = self._parts.prefetcher(self._is_warm)
         until = None if within is None else time.monotonic() + within
         found = self._prefetcher.look(
-            text, scope=scope, conversation=conversation, until=until, room=self._parts.room(model)
+            text, scope=scope, conversation=conversation, until=until, room=self._parts.room(model), known=known
         )
         fact = self.fact(text, scope)
         if fact is not None:
@@ -157,7 +161,12 @@ class PastWatcher(Watcher):
         seconds = self._prefetch.deadline
         found = self._desk.ask(
             lambda: self._prefetch.look(
-                text, scope=view.scope, conversation=view.info.conversation, within=seconds, model=view.model
+                text,
+                scope=view.scope,
+                conversation=view.info.conversation,
+                within=seconds,
+                model=view.model,
+                known=lambda: _before(view),
             ),
             seconds,
         )
@@ -178,6 +187,11 @@ def fact_line(fact: Fact, view: SessionView) -> str:
         return ""
     day = time.strftime("%Y-%m-%d", time.localtime(fact.valid_from))
     return f"{FACTS}\n- {fact.subject}: {fact.attribute} = {' '.join(fact.value.split())} (since {day})"
+
+
+def _before(view: SessionView) -> str:
+    """What the model has before it: a branch begins with what another conversation said."""
+    return "\n".join(text_of(message.content) for message in view.messages)
 
 
 class _Desk:

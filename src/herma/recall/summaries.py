@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from herma.errors import ModelError
+from herma.errors import HermaError
 from herma.ports import ChatModel
 from herma.prompt.fence import sanitize
 from herma.recall.match import Unit
@@ -174,7 +174,7 @@ class _Work:
         empty = replace(self._done, note="")
         try:
             made = self._asked(empty)
-        except ModelError as error:
+        except HermaError as error:  # of the model, or of the store that it reads from: a thread has nobody to tell
             made = replace(empty, note=str(error))
         if not (self._stop.is_set() and not made.text):  # what was cut off by the deadline is already said
             self._done = replace(made, seconds=round(time.monotonic() - began, 2))
