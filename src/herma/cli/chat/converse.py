@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from herma import __version__
+from herma.agent.happenings import Asking
 from herma.cli import output
 from herma.cli.chat.news import News
 from herma.cli.chat.reader import HISTORY, Reader, reader_for
@@ -106,16 +107,18 @@ class Converse:
         else:
             done = Next(send=text.strip().removeprefix("/") if text.strip().startswith("//") else text)
         if done.send or done.retry:
-            self._turn(done)
+            done.edit = self._turn(done)
         return done
 
-    def _turn(self, what: Next) -> None:
-        """One turn; whatever goes wrong with it, the conversation goes on."""
+    def _turn(self, what: Next) -> str:
+        """One turn; whatever goes wrong with it, the conversation goes on. → the message, if it could not be kept."""
+        unsaid = ""
         if len(what.send) > LONGEST:
             self._screen.line(f"That is {len(what.send):,} characters; a message may have {LONGEST:,}.")
-            return
+            return ""
         try:
             with stopping(self._talk) as cancel:
+                self._screen(Asking(0))  # servers may still begin, and room may have to be made first
                 agent = self._talk.agent
                 for warning in self._talk.servers.warnings:
                     self._screen.note(warning)
@@ -125,10 +128,12 @@ class Converse:
         except HermaError as exc:
             self._screen.end()
             self._complain(exc)
+            unsaid = "" if isinstance(exc, ModelError) else what.send
         except KeyboardInterrupt:
             self._screen.end()
             self._screen.line("Stopped.")
         self._refresh()
+        return unsaid
 
     def _conclude(self, done: TurnReport) -> None:
         if done.ended == "interrupted":

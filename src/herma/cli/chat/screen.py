@@ -13,6 +13,7 @@ from herma.agent.happenings import Asking, Called, Calling, Happening, Noted, Sa
 from herma.cli import output
 from herma.cli.chat.blocks import Blocks
 from herma.cli.chat.wording import shortened_line, tool_line
+from herma.cli.sessions.wording import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -23,7 +24,8 @@ _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _REFRESH = 10
 """Times a second that what is being written is drawn."""
 _TALL = 60
-"""Lines of one block from which on only its end is drawn, unformatted, until it is settled."""
+_LONG = 6_000
+"""Lines and characters of one block from which on only its end is drawn, unformatted, until it is settled."""
 
 
 class Screen(Protocol):
@@ -146,7 +148,7 @@ class LiveScreen:
     def _wait_for(self, what: str) -> None:
         from rich.live import Live
 
-        self._doing, self._since = what, time.monotonic()
+        self._doing, self._since = output.visible(one_line(what, 60)), time.monotonic()
         if self._live is None:
             self._live = Live(
                 get_renderable=lambda: _Growing(self),
@@ -212,10 +214,9 @@ class _Growing:
         if not text.strip():
             yield Text(self._screen.waiting, style="dim")
             return
-        lines = text.splitlines()
-        shown: Any = (
-            Text("\n".join(lines[-_TALL:])) if len(lines) > _TALL or not self._screen.formats else formatted(text)
-        )
+        lines = text[-_LONG:].splitlines()
+        plain = len(text) > _LONG or len(lines) > _TALL or not self._screen.formats
+        shown: Any = Text("\n".join(lines[-_TALL:])) if plain else formatted(text)
         drawn = trimmed_lines(console, shown, options)
         room = max(3, console.size.height - 4)
         for at, line in enumerate(drawn[-room:]):
