@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from herma import Author, Herma, Origin, Who
 from herma.errors import ConfigError, StoreBusy, StoreError, UsageError
 from herma.reflect.consolidate import missing_from
+from herma.skills.catalogue import Catalogue
 from herma.store.turns import alone
 from herma.testing import FixedClock, ScriptedModel
-from herma.types import SkillWritten
+from herma.types import Skill, SkillReport, SkillWritten
 
 AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 DAY = 86_400.0
@@ -267,6 +269,35 @@ def test_a_skill_used_or_pinned_while_the_run_is_at_it_stays(
     ]
 
 
+def test_a_run_that_is_stopped_at_once_does_nothing_and_loses_nothing(h: Herma, clock: FixedClock) -> None:
+    make(h, "bake")
+    clock.advance(40 * DAY)
+    stopped = threading.Event()
+    stopped.set()
+    assert h.curator.run(cancel=stopped).state == "interrupted"
+    assert (h.curator.reports(), h.curator.snapshots()) == ([], [])
+    assert h.skills.usage()["bake"].state == "active"
+    assert len(h.curator.run().moves) == 1
+
+
+def test_texts_that_are_clean_are_read_once(h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(h, "bake", "cut")
+    h.curator.run()
+    read: list[str] = []
+    real = Catalogue.report
+
+    def report(catalogue: Catalogue, skill: Skill, text: str) -> SkillReport:
+        read.append(skill.name)
+        return real(catalogue, skill, text)
+
+    monkeypatch.setattr(Catalogue, "report", report)
+    h.curator.run()
+    assert read == []
+    h.skills.patch("bake", "1. Do it.", "1. Do it well.")
+    h.curator.run()
+    assert read == ["bake"]
+
+
 def test_only_one_runs_at_a_time(h: Herma, home: Path) -> None:
     make(h, "bake")
     with alone(home, "curator") as free:
@@ -330,6 +361,9 @@ def test_a_text_that_loses_something_is_not_proposed(home: Path, two: str, answe
         (pair,) = h.curator.run().merges
         assert said in pair.said
         assert h.skills.pending() == []
+        (again,) = h.curator.run().merges
+        assert again.said == ""  # the same is not asked for twice
+        assert len(model.requests) == 1
 
 
 def test_what_a_merged_text_leaves_out_is_found() -> None:
@@ -395,6 +429,31 @@ def test_a_quiet_session_is_waited_for_and_a_new_turn_calls_it_off(home: Path, c
             s.after_model("Hi.")
             h.curator.wait()
             assert len(h.curator.reports()) == 1
+
+
+def test_under_write_approval_it_proposes_and_a_person_decides(home: Path, clock: FixedClock) -> None:
+    with Herma.open(home, clock=clock) as h:
+        make(h, "bake", "cut")
+        clock.advance(95 * DAY)
+        h.curator.run()
+        clock.advance(8 * DAY)
+    with Herma.open(home, clock=clock, flags={"skills.write_approval": True}) as h:
+        talk(h)
+        h.curator.wait()
+        report = h.curator.report()
+        assert {(move.result, move.after) for move in report.moves} == {("staged", "archived")}
+        assert len(h.skills.list()) == 2
+        first, second = (move.pending or 0 for move in report.moves)
+        assert h.skills.approve(first).ok
+        h.skills.reject(second)
+        clock.advance(8 * DAY)
+        talk(h)
+        h.curator.wait()
+        (again,) = h.curator.report().moves
+        assert (again.skill, again.result) == ("cut", "skipped")
+        assert "rejected" in again.said
+        assert [skill.name for skill in h.skills.list()] == ["cut"]
+        assert h.curator.run().done[0].skill == "cut"  # a person says so
 
 
 def test_switched_off_it_only_runs_when_asked(home: Path, clock: FixedClock) -> None:

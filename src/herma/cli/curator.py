@@ -315,7 +315,7 @@ def _tell(desk: Desk, found: CuratorReport) -> None:
     for line in found.diff.splitlines():
         colour = {"+": _GREEN, "-": _RED}.get(line[:1]) if colours else None
         text = output.visible(line)
-        context.line(f"{colour}{text}{_PLAIN}" if colour else text)
+        sys.stdout.write(f"{colour}{text}{_PLAIN}\n" if colour else f"{text}\n")
     for name, why in sorted(found.kept.items()):
         context.line(f"{name} stays: {why}.")
     for pair in found.merges:

@@ -31,28 +31,37 @@ _SYSTEM = (
 )
 
 
-def consolidate(report: CuratorReport, desk: CuratorDesk, cancel: threading.Event) -> CuratorReport:
-    """The report with what came of asking a model for the nearest pairs."""
+def consolidate(
+    report: CuratorReport, desk: CuratorDesk, known: Mapping[str, str], cancel: threading.Event
+) -> tuple[CuratorReport, dict[str, str]]:
+    """The report with what came of asking a model for the nearest pairs; and for which texts it was asked, ever."""
+    if not report.merges:
+        return report, dict(known)
     model = desk.model()
     if model is None:
         note = "No model is set that could propose one text for two skills (herma models check)."
-        return replace(report, notes=(*report.notes, note)) if report.merges else report
+        return replace(report, notes=(*report.notes, note)), dict(known)
     skills = {skill.name: skill for skill in desk.catalogue.shelf().skills if not skill.external}
     usage = desk.usage.all()
     merges: list[MergeCandidate] = []
+    texts = dict(known)
     asked = 0
     for pair in report.merges:
         both = [skills[name] for name in pair.skills if name in skills and _may_change(usage.get(name))]
-        if len(both) < 2 or asked >= MOST or cancel.is_set():
+        key, now = " ".join(pair.skills), " ".join(skill.hash for skill in both)
+        if len(both) < 2 or asked >= MOST or cancel.is_set() or texts.get(key) == now:
             merges.append(pair)
             continue
         asked += 1
         try:
             merges.append(_proposed(pair, both[0], both[1], usage, model, desk, cancel))
+            texts[key] = now
         except ModelError as exc:
             merges.append(replace(pair, said=str(exc)))
             break
-    return replace(report, merges=(*merges, *report.merges[len(merges) :]))
+    named = {" ".join(pair.skills) for pair in report.merges}
+    report = replace(report, merges=(*merges, *report.merges[len(merges) :]))
+    return report, {key: now for key, now in texts.items() if key in named}
 
 
 def missing_from(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:

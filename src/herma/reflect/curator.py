@@ -21,7 +21,15 @@ from herma.reflect.curator_rollback import roll_back
 from herma.reflect.curator_words import listing_diff, page
 from herma.skills.curator_alike import COMPARED, merge_candidates
 from herma.skills.curator_plan import remembered
-from herma.types import Author, SkillOutcome, SkillUsage, SkillWritten
+from herma.types import (
+    Author,
+    DeleteSkill,
+    SkillOutcome,
+    SkillRefused,
+    SkillStaged,
+    SkillUsage,
+    SkillWritten,
+)
 from herma.types.curator import (
     CuratorMove,
     CuratorReport,
@@ -31,7 +39,8 @@ from herma.types.curator import (
 )
 
 Progress = Callable[[int, int], None]
-_CLOSING = 5.0
+BY_ITSELF = "by itself"
+_CLOSING = 3.0
 """Seconds that the end of a program waits for a run that has begun."""
 
 
@@ -110,7 +119,10 @@ class Curator:
     def _run(self, why: str, progress: Progress, cancel: threading.Event) -> CuratorReport:
         desk, now = self._desk, self._desk.clock()
         self._settle_interrupted()
-        seen = self._look()
+        seen = self._look(cancel)
+        if cancel.is_set():  # nothing was done; what was read need not be read again
+            desk.book.remember(seen.memory)
+            return CuratorReport(_stamp(now), now, why, "interrupted", now)
         report = self._report(self._free_id(now), now, why, seen)
         report = replace(report, snapshot=self._snapshot(report.id, why) if seen.own else "")
         desk.book.write(report, page(report))  # before anything changes: a run that is killed leaves this behind
@@ -118,15 +130,17 @@ class Curator:
         desk.book.remember(remembered(seen.memory, seen.plan, flags, seen.usage, now))
         moves: list[CuratorMove] = []
         for count, move in enumerate(report.moves, 1):
-            moves.append(self._do(move, report.id, cancel))
+            moves.append(self._do(move, report, cancel))
             progress(count, len(report.moves))
         self._seed(seen, now)
         done = [move for move in moves if move.result == "done"]
         memory = remembered(seen.memory, seen.plan, done, seen.usage, now)
-        desk.book.remember(replace(memory, seen=memory.seen or now, last_run=now, runs=memory.runs + 1))
+        memory = replace(memory, seen=memory.seen or now, last_run=now, runs=memory.runs + 1)
+        desk.book.remember(memory)
         self._due_at = None
         if self.options.consolidate and not cancel.is_set():
-            report = consolidate(report, desk, cancel)
+            report, asked = consolidate(report, desk, memory.asked, cancel)
+            desk.book.remember(replace(memory, asked=asked))
         failed = any(move.result == "failed" for move in moves)
         report = replace(report, state="failed" if failed else "done", ended=desk.clock(), moves=tuple(moves))
         report = replace(report, diff=_diff(seen, done))
@@ -152,7 +166,7 @@ class Curator:
             notes=tuple(notes),
         )
 
-    def _do(self, move: CuratorMove, run: str, cancel: threading.Event) -> CuratorMove:
+    def _do(self, move: CuratorMove, run: CuratorReport, cancel: threading.Event) -> CuratorMove:
         if cancel.is_set():
             return replace(move, result="skipped", said="the run was stopped")
         try:
@@ -161,10 +175,17 @@ class Curator:
                 return replace(move, result="done")
             if (why_not := self._overtaken(move)) is not None:
                 return replace(move, result="skipped", said=why_not)
-            reason = f"curator {run}: {move.reason}"
-            outcome = self._desk.library().archive(move.path, author=CURATOR, reason=reason)
+            reason = f"curator {run.id}: {move.reason}"
+            if self.options.approval and run.why == BY_ITSELF:
+                outcome = self._desk.library().propose(DeleteSkill(move.path), author=CURATOR, reason=move.reason)
+            else:
+                outcome = self._desk.library().archive(move.path, author=CURATOR, reason=reason)
         except HermaError as exc:
             return replace(move, result="failed", said=str(exc))
+        if isinstance(outcome, SkillStaged):
+            return replace(move, result="staged", said="a person decides", pending=outcome.pending)
+        if isinstance(outcome, SkillRefused) and outcome.kind == "rejected":
+            return replace(move, result="skipped", said=outcome.message)
         if isinstance(outcome, SkillWritten):
             return replace(move, result="done", change=outcome.change)
         return replace(move, result="failed", said=outcome.message)
@@ -292,7 +313,7 @@ class Curator:
             if not self.due(now) or not self._is_quiet(now, session if ended else ""):
                 return
             try:
-                self.run(why="by itself", cancel=cancel)
+                self.run(why=BY_ITSELF, cancel=cancel)
             except StoreBusy:
                 return  # somebody else is at it
 
@@ -306,8 +327,8 @@ class Curator:
 
     # ── steps ──
 
-    def _look(self) -> Look:
-        return look(self._desk, self.options.rules, self._desk.clock())
+    def _look(self, cancel: threading.Event | None = None) -> Look:
+        return look(self._desk, self.options.rules, self._desk.clock(), cancel)
 
     def _next(self, seen: Look) -> float | None:
         last = seen.memory.last_run if seen.memory.last_run is not None else seen.memory.seen

@@ -28,8 +28,8 @@ def summary(report: CuratorReport) -> str:
     moves = [move for move in report.moves if move.result in ("done", "planned")]
     counts = {state: sum(move.after == state for move in moves) for state in dict.fromkeys(m.after for m in moves)}
     said = ", ".join(f"{count} {_WORDS[state]}" for state, count in counts.items()) or "nothing to do"
-    failed = sum(move.result == "failed" for move in report.moves)
-    more = f", {failed} failed" if failed else ""
+    others = {what: sum(move.result == what for move in report.moves) for what in ("staged", "skipped", "failed")}
+    more = "".join(f", {count} {what}" for what, count in others.items() if count)
     merges = f", {len(report.merges)} pairs nearly repeat each other" if report.merges else ""
     return f"{report.checked} skills looked at: {said}{more}{merges}."
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from herma.errors import StoreError
 from herma.store.atomic import make_folder, replace_file
 from herma.store.skill_snapshots import ID
 from herma.store.sqlite.database import Database
@@ -42,17 +43,20 @@ class CuratorFiles:
             noticed = {str(name): float(at) for name, at in value["noticed"].items()}
             flagged = {str(name): Flag(**flag) for name, flag in value["flagged"].items()}
             times = [None if value[name] is None else float(value[name]) for name in ("seen", "last_run")]
-            return CuratorMemory(times[0], times[1], int(value["runs"]), noticed, flagged)
+            asked = {str(pair): str(texts) for pair, texts in value.get("asked", {}).items()}
+            clean = tuple(map(str, value.get("clean", ())))
+            scanner = str(value.get("scanner", ""))
+            return CuratorMemory(times[0], times[1], int(value["runs"]), noticed, flagged, asked, clean, scanner)
         except (OSError, *_BROKEN):
             return CuratorMemory()
 
     def remember(self, memory: CuratorMemory) -> None:
-        make_folder(self._memory.parent)
+        _make(self._memory.parent)
         replace_file(self._memory, json.dumps(asdict(memory), ensure_ascii=False, indent=1).encode())
 
     def write(self, report: CuratorReport, text: str) -> str:
         folder = self._logs / report.id
-        make_folder(folder)
+        _make(folder)
         replace_file(folder / "report.json", json.dumps(asdict(report), ensure_ascii=False, indent=1).encode())
         replace_file(folder / "REPORT.md", text.encode("utf-8", "backslashreplace"))
         for old in self._ids()[_KEPT_REPORTS:]:
@@ -85,6 +89,15 @@ class CuratorFiles:
         except OSError:
             return []
         return sorted(names, key=lambda name: (name[:15], len(name), name), reverse=True)
+
+
+def _make(folder: Path) -> None:
+    try:
+        make_folder(folder)
+    except OSError as exc:
+        raise StoreError(
+            f"{folder} cannot be made: {exc.strerror}.", hint="Check the permissions of the home."
+        ) from exc
 
 
 def _report(path: Path) -> CuratorReport | None:

@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from herma.errors import StoreError, UsageError
-from herma.store.atomic import make_folder
+from herma.store.atomic import flags, make_folder
 from herma.store.skill_files import read_regular
 from herma.store.sqlite.salvage_file import sync_folder
 from herma.types.curator import SkillSnapshotContent, SkillSnapshotInfo
@@ -33,7 +34,10 @@ _FORMAT = 1
 _SKIPPED = {"__pycache__", "node_modules", "venv", "site-packages"}
 _LARGEST = 32 * 2**20
 _MOST_MANIFEST = 64 * 2**20
+_TROUBLE = (OSError, EOFError, tarfile.TarError, zlib.error, StoreError, ValueError, TypeError, KeyError)
 _File = tuple[str, bytes, bool]
+_Listed = tuple[str, str, bool]
+"""Path, hash, executable."""
 
 
 class SkillSnapshotFiles:
@@ -46,20 +50,22 @@ class SkillSnapshotFiles:
     def take(self, snapshot_id: str, why: str, usage: Mapping[str, SkillUsage], at: float) -> SkillSnapshotInfo:
         path = self._path(snapshot_id)
         skipped: list[str] = []
-        files = list(_files(self._skills, skipped))
+        files = [(name, sha256(data).hexdigest(), run) for name, data, run in _files(self._skills, skipped)]
         digest = _digest(files, usage)
         newest = next((one for one in self.list() if not one.trouble), None)
-        if newest is not None and newest.digest == digest:
-            return self.read(newest.id).info  # read again: a copy that went bad since is no copy
-        info = SkillSnapshotInfo(snapshot_id, at, why, len(_by_skill(files)), 0, digest, tuple(skipped))
+        if newest is not None and newest.digest == digest and _is_whole(self._path(newest.id)):
+            return newest  # looked at again: a copy that went bad since is no copy
+        homes = _homes(files)
+        count = len({_home_of(name, homes) for name, _, _ in files} - {""})
+        info = SkillSnapshotInfo(snapshot_id, at, why, count, 0, digest, tuple(skipped))
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             make_folder(self._folder)
             for left in self._folder.glob(".*.tmp"):
                 left.unlink(missing_ok=True)
-            _write(temporary, _manifest(info, files, usage), files, at)
-            if _read(temporary, snapshot_id).info.digest != digest:
-                raise StoreError(f"{temporary} is not what was written.", hint="Check the disk.")
+            _write(temporary, _manifest(info, files, usage), self._skills, files, at)
+            if not _is_whole(temporary):
+                raise StoreError(f"{path} is not what was written. Nothing was changed.", hint="Try again.")
             temporary.rename(path)
             sync_folder(self._folder)
         except OSError as exc:
@@ -134,22 +140,30 @@ def _shown(path: str) -> str:
     return path.removeprefix("./").encode("utf-8", "backslashreplace").decode()
 
 
+def _homes(files: Sequence[tuple[str, object, bool]]) -> frozenset[str]:
+    """The folders that have a SKILL.md."""
+    return frozenset(path.rpartition("/")[0] for path, _, _ in files if path.rpartition("/")[2] == "SKILL.md") - {""}
+
+
+def _home_of(path: str, homes: frozenset[str]) -> str:
+    """The folder of the skill that a file belongs to: the uppermost one that has a SKILL.md."""
+    parts = path.split("/")
+    above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+    return next((each for each in above if each in homes), "")
+
+
 def _by_skill(files: Sequence[_File]) -> dict[str, tuple[_File, ...]]:
-    """Files by the folder of their skill: the uppermost one that has a SKILL.md."""
-    homes = {path.rpartition("/")[0] for path, _, _ in files if path.rpartition("/")[2] == "SKILL.md"} - {""}
+    homes = _homes(files)
     found: dict[str, list[_File]] = {}
     for path, data, executable in files:
-        parts = path.split("/")
-        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
-        home = next((each for each in above if each in homes), None)
-        if home is not None:
+        if home := _home_of(path, homes):
             found.setdefault(home, []).append((path[len(home) + 1 :], data, executable))
     return {home: tuple(each) for home, each in found.items()}
 
 
-def _digest(files: Sequence[_File], usage: Mapping[str, SkillUsage]) -> str:
+def _digest(files: Sequence[_Listed], usage: Mapping[str, SkillUsage]) -> str:
     """Of what a rollback could bring back: how often a skill was used is no part of it."""
-    said = [[path, sha256(data).hexdigest(), executable] for path, data, executable in sorted(files)]
+    said = [list(each) for each in sorted(files)]
     states = [[name, one.state, one.pinned, one.origin] for name, one in sorted(usage.items())]
     return sha256(json.dumps([said, states]).encode()).hexdigest()
 
@@ -157,7 +171,7 @@ def _digest(files: Sequence[_File], usage: Mapping[str, SkillUsage]) -> str:
 # ── the file ──
 
 
-def _manifest(info: SkillSnapshotInfo, files: Sequence[_File], usage: Mapping[str, SkillUsage]) -> bytes:
+def _manifest(info: SkillSnapshotInfo, files: Sequence[_Listed], usage: Mapping[str, SkillUsage]) -> bytes:
     value = {
         "format": _FORMAT,
         "id": info.id,
@@ -166,22 +180,28 @@ def _manifest(info: SkillSnapshotInfo, files: Sequence[_File], usage: Mapping[st
         "skills": info.skills,
         "digest": info.digest,
         "skipped": list(info.skipped),
-        "files": {path: sha256(data).hexdigest() for path, data, _ in files},
+        "files": {path: digest for path, digest, _ in files},
         "usage": [asdict(one) for _, one in sorted(usage.items())],
     }
     return json.dumps(value, ensure_ascii=False, indent=1).encode()
 
 
-def _write(path: Path, manifest: bytes, files: Sequence[_File], at: float) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+def _write(path: Path, manifest: bytes, root: Path, files: Sequence[_Listed], at: float) -> None:
+    """One file at a time, read again: what an editor changed meanwhile does not fit the manifest, and is found."""
+    handle = os.open(path, flags("O_WRONLY", "O_CREAT", "O_TRUNC", "O_NOFOLLOW"), 0o600)
     with open(handle, "wb") as file:  # noqa: PTH123  the path is open already
         with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6, format=tarfile.PAX_FORMAT) as archive:
-            for name, data, executable in [(_MANIFEST, manifest, False), *((f"skills/{p}", d, x) for p, d, x in files)]:
-                member = tarfile.TarInfo(name)
-                member.size, member.mtime, member.mode = len(data), int(at), 0o700 if executable else 0o600
-                archive.addfile(member, io.BytesIO(data))
+            _add(archive, _MANIFEST, manifest, at, executable=False)
+            for name, _, executable in files:
+                _add(archive, f"skills/{name}", read_regular(root / name), at, executable=executable)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes, at: float, *, executable: bool) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mtime, member.mode = len(data), int(at), 0o700 if executable else 0o600
+    archive.addfile(member, io.BytesIO(data))
 
 
 def _look(path: Path) -> SkillSnapshotInfo:
@@ -189,33 +209,48 @@ def _look(path: Path) -> SkillSnapshotInfo:
     try:
         with tarfile.open(path, "r:gz") as archive:
             return _info(_said(archive, archive.next()), path)
-    except (OSError, EOFError, tarfile.TarError, StoreError, ValueError, TypeError, KeyError) as exc:
+    except _TROUBLE as exc:
         return SkillSnapshotInfo(_id(path), 0.0, "", 0, 0, trouble=f"it is damaged ({str(exc) or type(exc).__name__})")
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether everything in it is what it was when it was made."""
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for _ in _checked(archive, _said(archive, archive.next())):
+                pass
+    except _TROUBLE:
+        return False
+    return True
 
 
 def _read(path: Path, snapshot_id: str) -> SkillSnapshotContent:
     try:
         with tarfile.open(path, "r:gz") as archive:
             said = _said(archive, archive.next())
-            hashes = dict(said["files"])
-            files: list[_File] = []
-            for member in archive:
-                stream = archive.extractfile(member) if member.isreg() else None
-                if member.name == _MANIFEST:
-                    continue
-                name = member.name.removeprefix("skills/")
-                data = b"" if stream is None else stream.read(_LARGEST + 1)
-                if stream is None or hashes.pop(name, "") != sha256(data).hexdigest():
-                    raise StoreError(f"{member.name} is not what it was")
-                files.append((name, data, bool(member.mode & 0o111)))
-            if hashes:
-                raise StoreError(f"{next(iter(hashes))} is missing")
+            files = list(_checked(archive, said))
             usage = {str(one["name"]): _usage(one) for one in said["usage"]}
             info = _info(said, path)
-    except (OSError, EOFError, tarfile.TarError, StoreError, ValueError, TypeError, KeyError) as exc:
+    except _TROUBLE as exc:
         why = str(exc) or type(exc).__name__
         raise StoreError(f"The snapshot {snapshot_id} is damaged ({why}).", hint="Use another one.") from exc
     return SkillSnapshotContent(info, _by_skill(files), usage)
+
+
+def _checked(archive: tarfile.TarFile, said: Mapping[str, Any]) -> Iterator[_File]:
+    """Every file that the manifest names, once, with the content that it names."""
+    hashes = dict(said["files"])
+    for member in archive:
+        if member.name == _MANIFEST:
+            continue
+        stream = archive.extractfile(member) if member.isreg() else None
+        name = member.name.removeprefix("skills/")
+        data = b"" if stream is None else stream.read(_LARGEST + 1)
+        if stream is None or hashes.pop(name, "") != sha256(data).hexdigest():
+            raise StoreError(f"{member.name} is not what it was")
+        yield name, data, bool(member.mode & 0o111)
+    if hashes:
+        raise StoreError(f"{next(iter(hashes))} is missing")
 
 
 def _said(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> dict[str, Any]:

@@ -55,6 +55,12 @@ class CuratorMemory:
     """Skill → since when reports name it as unused."""
     flagged: Mapping[str, Flag] = field(default_factory=dict)
     """Skill → that the curator said it needs review: only what it said itself it takes back."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Pair of skills → their texts when a model was last asked for one text: it is not asked again for the same."""
+    clean: tuple[str, ...] = ()
+    """Texts (beginnings of their hashes) that the scanner has nothing against: they are not read again."""
+    scanner: str = ""
+    """Which scanner said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,8 @@ class SkillStanding:
     """What is wrong with it: the scanner's verdict, a dependency that is not there."""
 
 
-MoveResult: TypeAlias = Literal["planned", "done", "skipped", "failed"]
+MoveResult: TypeAlias = Literal["planned", "done", "staged", "skipped", "failed"]
+"""`staged`: it waits for a person in the inbox of skills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ class CuratorMove:
     said: str = ""
     """Why it was skipped, or what went wrong."""
     change: int | None = None
+    pending: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,10 @@ def curator(ground: Ground, library: Callable[[], SkillLibrary], model: Callable
         alive=ground.alive,
         failed=lambda what, why: shown(Trouble("the curator", what, why)),
     )
-    return Curator(desk, curator_options(settings.curator))
+    return Curator(desk, curator_options(settings.curator, approval=settings.skills.write_approval))
 
 
-def curator_options(settings: CuratorSettings) -> CuratorOptions:
+def curator_options(settings: CuratorSettings, *, approval: bool = False) -> CuratorOptions:
     """`curator.*`, checked."""
     from herma.reflect.curator_desk import CuratorOptions
     from herma.types.curator import CuratorRules
@@ -85,7 +85,7 @@ def curator_options(settings: CuratorSettings) -> CuratorOptions:
         rate=settings.review_rate,
     )
     idle = settings.min_idle_hours * _HOUR
-    return CuratorOptions(rules, settings.enabled, idle, settings.keep_snapshots, settings.consolidate)
+    return CuratorOptions(rules, settings.enabled, idle, settings.keep_snapshots, approval, settings.consolidate)
 
 
 def with_curator(ground: Ground, made: Callable[[], Curator]) -> Invite:
