@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from herma.types import Blocked as Blocked
     from herma.types import Change as Change
     from herma.types import Condensed as Condensed
+    from herma.types import ConversationSummary as ConversationSummary
     from herma.types import Drifted as Drifted
     from herma.types import Dropped as Dropped
     from herma.types import Duplicate as Duplicate
@@ -118,6 +119,7 @@ _HOMES = {
         "Duplicate",
         "Entry",
         "Episode",
+        "ConversationSummary",
         "EpisodeHit",
         "Expansion",
         "Fact",

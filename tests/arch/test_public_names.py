@@ -7,7 +7,7 @@ import herma
 PUBLIC = [
     *("Herma", "Session", "Agent", "HermaError", "HermaWarning", "errors", "__version__"),
     *("scan", "sanitize", "StreamScrubber", "MemoryProvider"),
-    *("Message", "SessionInfo", "Usage", "SearchReport", "Hit", "Dropped"),
+    *("Message", "SessionInfo", "Usage", "SearchReport", "Hit", "Dropped", "ConversationSummary"),
     *("Add", "Replace", "Remove", "MemoryOp"),
     *("MemoryOutcome", "Applied", "Duplicate", "OverBudget", "NoMatch", "Ambiguous", "Blocked", "Drifted", "Staged"),
     *("Suggestion", "Author", "Who", "Origin", "Scope", "Entry", "Change", "Pending", "Finding", "Snapshot"),
