@@ -13,6 +13,7 @@ from herma.ports.observer import Watcher
 from herma.reflect.boundary import FAR_MEANING, Boundary, Why, apart, pause_between, topic_change
 from herma.reflect.cadence import Counters, Due, after, due, hydrated, reviewed
 from herma.reflect.remember import wanted_in
+from herma.reflect.requests import remember_request
 from herma.reflect.reviews import Reviews
 from herma.types import MOVES, CompletedTurn, SessionView
 
@@ -62,7 +63,7 @@ class ReviewWatcher(Watcher):
 
     def turn_completed(self, view: SessionView, turn: CompletedTurn) -> None:
         self._counters = after(self._counters, turn)
-        wanted = wanted_in(view.messages) is not None
+        wanted = remember_request(turn.user) is not None and wanted_in(view.messages) is not None
         if not self._reviews.has_model:
             if wanted:
                 self._hurry = self._reviews.remember(view, Due(), self._tell)
@@ -152,9 +153,14 @@ class ReviewWatcher(Watcher):
 
     def _enough(self, view: SessionView) -> bool:
         """Whether the user said enough since the last boundary for something to be learnt."""
-        since = self._since(view)
-        said = sum(one.role == "user" and one.id > since for one in view.messages)
-        return said >= max(self._policy.min_turns, 1)
+        since, missing = self._since(view), max(self._policy.min_turns, 1)
+        for message in reversed(view.messages):  # what was said before need not be looked at
+            if message.id <= since:
+                return False
+            missing -= message.role == "user"
+            if not missing:
+                return True
+        return False
 
     def _since(self, view: SessionView) -> int:
         if self._covered is None:
