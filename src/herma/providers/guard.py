@@ -29,6 +29,8 @@ class Trouble:
     guest: str
     what: str
     why: str
+    late: bool = False
+    """Whether it was only too slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class Guard:
             self._in_a_row[what] = self._most - 1  # one more try after that; when it fails, the pause begins again
 
     def _failed(self, what: str, why: str, *, timeout: bool = False) -> None:
-        trouble = Trouble(self.guest, what, " ".join(why.split())[:_LONGEST])
+        trouble = Trouble(self.guest, what, " ".join(why.split())[:_LONGEST], late=timeout)
         with self._mutex:
             self._failures += 1
             self._timeouts += timeout

@@ -32,8 +32,10 @@ class Watchers:
         self._unsaid: deque[str] = deque()
         self._troubles: list[str] = []
         for watcher, guard in self._guarded:
-            guard.listen(self._note)
-            if guard is not getattr(watcher, "guard", None):  # a guest's own guard has somebody who writes it down
+            if guard is getattr(watcher, "guard", None):  # a guest's own guard has somebody who writes it down
+                guard.listen(self._note)
+            else:
+                guard.listen(self._note_of_our_own)
                 guard.listen(shown)
 
     def __bool__(self) -> bool:
@@ -102,6 +104,11 @@ class Watchers:
             if _cares(watcher, what):
                 guard.ask(what, lambda watcher=watcher: news(watcher), None)  # type: ignore[misc]
         self._say()
+
+    def _note_of_our_own(self, trouble: Trouble) -> None:
+        """A part of ours that is late costs a turn nothing but what it might have added: written down, not said."""
+        if not trouble.late:
+            self._note(trouble)
 
     def _note(self, trouble: Trouble) -> None:
         """Each kind of trouble is said once a session; all of it is counted. May come from any thread."""
