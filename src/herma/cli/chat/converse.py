@@ -151,6 +151,8 @@ class Converse:
             info = self._talk.info
             for line in self._news.look(info.scope if info else None, info.id if info else ""):
                 self._screen.note(line)
+            for warning in self._talk.session.warnings if self._talk.begun else ():
+                self._screen.note(warning)
         except StoreError:  # somebody else is busy with it: there is a next time
             return
         finally:
