@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from herma import Add, Herma
+from herma import Add, Herma, Review
+from herma.store.sqlite.reviews import SqliteReviews
 from herma.store.sqlite.salvage import salvage
 from herma.testing import FixedClock
 
@@ -30,6 +31,9 @@ def filled(home: Path) -> Path:
             ids.append(session)
         h.episodes.rebuild()
         h.episodes.forget(ids=[3, 4])
+        for session in ids:
+            noted = Review(session, session, "end", "closed", 1, 2, 1.0, notice=f"about {session}")
+            SqliteReviews(h._ground.database).owe(noted)
         h.transcripts.delete(ids[20:40])
         clock.advance(400 * 86_400)
         assert len(h.transcripts.purge_expired()) == 20
@@ -41,7 +45,7 @@ def rows(path: Path, table: str) -> list[tuple[object, ...]]:
         return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
 
 
-TABLES = ("episodes", "session_states", "facts", "facts_read", "episode_terms")
+TABLES = ("episodes", "session_states", "facts", "facts_read", "episode_terms", "reviews")
 
 
 def test_a_sound_database_comes_through_whole(filled: Path, tmp_path: Path) -> None:
@@ -68,5 +72,6 @@ def test_what_was_purged_does_not_come_back(filled: Path, tmp_path: Path, seed: 
     kept = rows(tmp_path / "new.db", "episodes")
     assert {row[1] for row in kept} <= {row[1] for row in before["episodes"]}
     assert set(rows(tmp_path / "new.db", "session_states")) <= before["session_states"]
+    assert set(rows(tmp_path / "new.db", "reviews")) <= before["reviews"]
     there = {row[0] for row in kept}
     assert all(row[1] in there for row in rows(tmp_path / "new.db", "episode_terms"))
