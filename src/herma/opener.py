@@ -76,6 +76,13 @@ class Wish:
     tools: Sequence[Tool] | None = ()
     """What the model may call besides our own tools; `None`: nothing at all."""
 
+    def __post_init__(self) -> None:
+        """Refuse what is no text before anything is opened for it."""
+        for what, given in (("system message", self.system_message), ("title", self.title), ("model", self.model)):
+            if given is not None and not isinstance(given, str):
+                said = f"The {what} of a session is text, not {type(given).__name__}."
+                raise UsageError(said, hint="Give it as a string.")
+
 
 class Opener:
     """Opens sessions over one set of stores."""

@@ -238,6 +238,8 @@ class MemoryStore:
     ) -> list[Change]:
         """What happened to the files of this scope, newest first. Edits made by hand are recorded on the way."""
         self._alive()
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise UsageError(f"The limit is a whole number, not {limit!r}.", hint="For example: limit=10.")
         self._settle(scope)
         places = [place for place in self._places(scope) if target in (None, place.target)]
         changes = [change for place in places for change in self._history.changes(place, limit=limit)]

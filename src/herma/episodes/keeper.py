@@ -228,6 +228,8 @@ class Episodes:
         Each path gives twice as many candidates as are wanted. `not_of` leaves a conversation out.
         """
         self._alive()
+        if not isinstance(task, str):
+            raise UsageError(f"A task is text, not {type(task).__name__}.", hint='For example: "fix the build".')
         return self._finder.similar(task, limit, scope.user if scope else "", not_of)
 
     def newest(self, scope: Scope, limit: int = _LATEST) -> Found:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from herma.errors import UsageError
 from herma.prompt.scrub import StreamScrubber
 from herma.prompt.tags import FILLER, PLAIN, STARTER, TAG, Attempt, Step, patterns, unit_at
 
@@ -37,6 +38,8 @@ def fence(text: str, *, kind: Kind = "recall", note: str | None = None) -> str:
 
 def sanitize(text: str) -> str:
     """`text` without any fence and what it holds. Text that has no fence comes back as the same object."""
+    if not isinstance(text, str):
+        raise UsageError(f"Fences are taken out of text, not of {type(text).__name__}.", hint="Give it as a string.")
     if STARTER.search(text) is None or patterns().opener.search(text) is None:
         return text
     scrubber = StreamScrubber()

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from herma.errors import UsageError
 from herma.safety.controls import find_controls
 from herma.safety.disguise import disguised
 from herma.safety.fold import fold
@@ -28,6 +29,8 @@ from herma.types import Finding
 
 def scan(text: str) -> list[Finding]:
     """Everything objectionable in `text`, in reading order. An empty list means clean."""
+    if not isinstance(text, str):
+        raise UsageError(f"What is scanned is text, not {type(text).__name__}.", hint='For example: scan("a note").')
     return list(_remembered(text) if len(text) <= _SHORT else _scan(text))
 
 

@@ -16,6 +16,8 @@ def sanitized(title: str | None) -> str | None:
     """Without control, zero-width and direction characters, white space collapsed. None when nothing is left."""
     if title is None:
         return None
+    if not isinstance(title, str):
+        raise UsageError(f"A title is text, not {type(title).__name__}.", hint="Give it as a string.")
     visible = "".join(" " if char.isspace() else char for char in title if char.isspace() or not _is_hidden(char))
     clean = " ".join(visible.split())
     if len(clean) > LONGEST:

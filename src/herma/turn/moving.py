@@ -35,7 +35,7 @@ def cut_off(history: Sequence[Message], partial: str) -> list[Message]:
 def turn_begins(history: Sequence[Message], turns: int) -> int:
     """Where the last so many turns begin."""
     begins = [at for at, message in enumerate(history) if message.role == "user"]
-    if not 1 <= turns <= len(begins):
+    if not isinstance(turns, int) or not 1 <= turns <= len(begins):
         raise UsageError(f"There are {len(begins)} turns; {turns} cannot be taken back.")
     return begins[-turns]
 
