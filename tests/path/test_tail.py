@@ -366,3 +366,21 @@ def test_an_agent_that_makes_room_loses_nothing(home: Path) -> None:
         assert texts(h) == [PORT]
         h.memory.apply("memory", [Remove("drawer"), Add(f"{PORT} It is slow.")])
         assert texts(h) == [PORT], "a person's own removal is a deletion"
+
+
+def test_a_fact_in_the_long_tail_still_answers(h: Herma, clock: FixedClock) -> None:
+    h.memory.apply("user", Add("Timezone: Europe/Rome"))
+    assert h.facts.answer("what is my time zone?") is not None
+    h.memory.apply("user", Remove("Timezone: Europe/Rome", kept="room"))
+    fact = h.facts.answer("what is my time zone?")
+    assert fact is not None
+    assert fact.value == "Europe/Rome"
+    h.memory.undo()
+    h.memory.apply("user", Remove("Timezone: Europe/Rome", kept="superseded"))
+    assert h.facts.answer("what is my time zone?") is None
+    h.memory.undo()
+    clock.advance(60)
+    h.memory.apply("user", [Remove("Timezone: Europe/Rome", kept="room"), Add("Timezone: Europe/Oslo")])
+    newer = h.facts.answer("what is my time zone?")
+    assert newer is not None
+    assert newer.value == "Europe/Oslo"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from herma.curated import MemoryStore
-from herma.curated.entries import parse, unique
+from herma.curated.entries import join, parse, unique
 from herma.facts import Facts
 from herma.ports.curated import Place
 from herma.recall.stem import stem
 from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.facts import SqliteFacts
+from herma.store.sqlite.tail import SqliteTail
 from herma.types import Change
 from herma.wiring.ground import Ground
 from herma.wiring.memory import targets_on
@@ -21,13 +23,14 @@ _FEW = 20
 
 def facts(ground: Ground, memory: Callable[[], MemoryStore]) -> Facts:
     rows = CuratedRows(ground.database)
+    tail = SqliteTail(ground.database)
 
     def changes(place: Place, since: int) -> Sequence[Change]:
         """Oldest first. Asking for the history records edits by hand."""
         newest = memory().history(place.target, scope=place.scope, limit=_FEW)
         if len(newest) == _FEW and newest[-1].id > since:
             newest = memory().history(place.target, scope=place.scope)
-        return [change for change in reversed(newest) if change.id > since]
+        return [_with_tail(change, tail) for change in reversed(newest) if change.id > since]
 
     def places() -> Iterable[Place]:
         return dict.fromkeys(Place.of(change.target, change.scope) for change in rows.changes())
@@ -43,3 +46,9 @@ def facts(ground: Ground, memory: Callable[[], MemoryStore]) -> Facts:
         clock=ground.clock,
         alive=ground.alive,
     )
+
+
+def _with_tail(change: Change, tail: SqliteTail) -> Change:
+    """A change as facts see it: an entry that only moved to the long tail to make room says what it said."""
+    moved = tail.moved_by(change.id)
+    return replace(change, after=join([*unique(parse(change.after)), *moved])) if moved else change

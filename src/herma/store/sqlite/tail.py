@@ -49,6 +49,10 @@ class SqliteTail:
         undone = self._undone() if rows else set()
         return {by_hash[hash_] for hash_, change, back in rows if _stands(change, back, undone)}
 
+    def moved_by(self, change: int) -> list[str]:
+        """Entries that a change moved here to make room."""
+        return [text for (text,) in self._db.rows(self._sql["moved_by"], {"change": change})]
+
     def is_empty(self, places: Sequence[Place]) -> bool:
         return not any(self._db.rows(self._sql["any"], _key(place)) for place in places)
 

@@ -59,6 +59,9 @@ UPDATE curated_tail
    SET last_used = :at, uses = (SELECT count(*) FROM curated_tail_uses u WHERE u.entry = curated_tail.id)
  WHERE id = :id;
 
+-- moved_by --
+SELECT text FROM curated_tail WHERE change_id = :change AND why = 'room' ORDER BY id;
+
 -- any --
 SELECT 1 FROM curated_tail
  WHERE profile = :profile AND project = :project AND user = :user AND target = :target
