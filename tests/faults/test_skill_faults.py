@@ -99,6 +99,43 @@ def test_a_skills_folder_that_is_a_link_itself_works(home: Path, tmp_path: Path)
         assert h.skills.get("bake").name == "bake"
 
 
+@needs_links
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_pipe_or_a_closed_file_in_one_skill_keeps_no_other_from_being_written(home: Path) -> None:
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+        os.mkfifo(home / "skills/bake/pipe")
+        (home / "skills/bake/closed.md").write_text("x")
+        (home / "skills/bake/closed.md").chmod(0)
+        assert h.skills.create("sail", document("sail")).ok
+        assert h.skills.patch("bake", "1. Do it.", "1. Do it now.").ok
+        assert h.skills.archive("bake").ok
+        assert h.skills.undo().ok
+        assert (home / "skills/bake/pipe").is_fifo()
+
+
+@pytest.mark.parametrize("first", ["look", "write"])
+def test_a_folder_renamed_by_hand_is_a_move_and_undo_does_not_bring_a_second_one(home: Path, first: str) -> None:
+    with Herma.open(home) as h:
+        assert h.skills.create("bake", document("bake")).ok
+        assert h.skills.create("sail", document("sail")).ok
+        (home / "skills/kitchen").mkdir()
+        (home / "skills/bake").rename(home / "skills/kitchen/bake")
+        if first == "look":
+            assert h.skills.history("bake")[0].action == "moved by hand"
+        assert h.skills.patch("bake", "1. Do it.", "1. Do it now.").ok
+        moved = next(change for change in h.skills.history("bake") if change.action == "moved by hand")
+        assert (moved.moved_from, moved.moved_to) == ("bake", "kitchen/bake")
+        assert h.skills.undo().ok  # the patch
+        assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
+        assert not (home / "skills/bake").exists()
+        (home / "skills/kitchen/bake/SKILL.md").unlink()
+        (home / "skills/kitchen/bake").rmdir()
+        assert h.skills.history("bake")[0].action == "removed by hand"
+        assert h.skills.undo().ok
+        assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
+
+
 # ── killed half-way ──
 
 

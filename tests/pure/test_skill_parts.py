@@ -155,3 +155,16 @@ def test_a_skill_that_says_nearly_the_same_is_found() -> None:
     assert alike(skill("a", "One thing here.", long), [skill("b", "Quite another matter.", long)])[0].why.startswith(
         "its body"
     )
+
+
+def test_a_patch_ends_lines_as_the_text_does_and_doubles_no_blanks() -> None:
+    text = "one\r\ntwo\r\nthree\r\n"
+    found = patch(text, "two\n", "2\n2b\n")
+    assert isinstance(found, Patched)
+    assert (found.text, found.loose) == ("one\r\n2\r\n2b\r\nthree\r\n", False)
+    found = patch("a:\n    b  c\nd\n", "  b c\n", "  x\n")
+    assert isinstance(found, Patched)
+    assert (found.text, found.loose) == ("a:\n    x\nd\n", True)
+    found = patch("one\r\ntwo\n", "two", "2\n3")  # of both kinds: left as given
+    assert isinstance(found, Patched)
+    assert found.text == "one\r\n2\n3\n"

@@ -32,7 +32,8 @@ def roll_back(
         if path in there:
             work.compare(there[path], files, exact=exact)
         elif path in refused:
-            work.leave(path, "its SKILL.md cannot be read now; look at it yourself")
+            if not work.is_same(Skill(path, "", path=path), files):
+                work.leave(path, "its SKILL.md cannot be read now; look at it yourself")
         elif other := _namesake(_name_of(path, content.usage), taken):
             work.leave(path, f"another skill of this name is there now ({other})")
         else:
@@ -57,7 +58,7 @@ class _Work:
 
     def compare(self, skill: Skill, files: _Files, *, exact: bool) -> None:
         """A skill that is there: as it was, or changed since."""
-        if self._is_same(skill, files):
+        if self.is_same(skill, files):
             return
         if not exact:
             self.leave(skill.path, "it was changed since")
@@ -121,11 +122,11 @@ class _Work:
     def _archived(self, path: str, files: _Files) -> ArchivedSkill | None:
         """What lies in the archive and is the same: it was only moved."""
         for kept in self.desk.catalogue.folders.archived():
-            if kept.path == path and self._is_same(Skill(kept.name, "", path=kept.folder), files):
+            if kept.path == path and self.is_same(Skill(kept.name, "", path=kept.folder), files):
                 return kept
         return None
 
-    def _is_same(self, skill: Skill, files: _Files) -> bool:
+    def is_same(self, skill: Skill, files: _Files) -> bool:
         read = self.desk.catalogue.folders
         now = {each.path for each in read.files(skill, texts=False) if not each.link}
         return now == {path for path, _, _ in files} and all(read.read(skill, path) == data for path, data, _ in files)

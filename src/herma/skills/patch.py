@@ -38,13 +38,16 @@ class SeveralPlaces:
 
 
 def patch(text: str, old: str, new: str, *, replace_all: bool = False) -> Patched | NoPlace | SeveralPlaces:
-    """`text` with `new` in the place of `old`."""
+    """`text` with `new` in the place of `old`. Lines end as they end in the text."""
     if not old.strip():
         return NoPlace(text[:PREVIEW])
+    if "\r\n" in text and text.count("\n") == text.count("\r\n"):
+        old, new = (side.replace("\r\n", "\n").replace("\n", "\r\n") for side in (old, new))
     places = [(at, at + len(old)) for at in _occurrences(text, old)]
     loose = not places
     if loose:
         places = _loosely(text, old)
+        new = _without_edges(old, new)
     if not places:
         return NoPlace(_nearest(text, old))
     if len(places) > 1 and not replace_all:
@@ -77,6 +80,12 @@ def _loosely(text: str, old: str) -> list[tuple[int, int]]:
         if _same_words(text[start:end], old):
             found.append((start, end))
     return found
+
+
+def _without_edges(old: str, new: str) -> str:
+    """Blanks round `old` are not part of what was found by its words, so those round `new` would be there twice."""
+    new = new.lstrip() if old[:1].isspace() else new
+    return new.rstrip() if old[-1:].isspace() else new
 
 
 def _same_words(found: str, old: str) -> bool:

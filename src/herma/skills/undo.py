@@ -8,7 +8,7 @@ from herma.skills.catalogue import Catalogue
 from herma.skills.writer import ARCHIVE, SkillWriter
 from herma.types import Author, Skill, SkillChange, SkillOutcome, SkillRefused
 
-_TAKEN_IN = ("found", "installed")
+_TAKEN_IN = ("found", "installed", "moved by hand")
 """Rows that only note what is there: there is nothing to take back."""
 
 
@@ -37,7 +37,8 @@ class Undoing:
             raise UsageError(f"Change {change.id} is undone already.", hint=redo)
         if change.action in _TAKEN_IN:
             raise UsageError(
-                f"Change {change.id} only notes a file that was there already.", hint="Archive the skill instead."
+                f"Change {change.id} only notes what was done by hand or was there already.",
+                hint="Archive the skill instead, or move it yourself.",
             )
         return change
 

@@ -25,6 +25,7 @@ from herma.types import Author, Origin, Who
 
 _HAND = Author(Who.HAND_EDIT, Origin.USER_SAID)
 _STAGING = ".staging"
+_DOCUMENT = "SKILL.md"
 _MOST_BYTES = 2**20
 """Larger files are known by their hash only: the history is no backup of pictures."""
 
@@ -53,8 +54,11 @@ class SkillFileWriting:
             with exclusive(self._root / ".herma.lock", self._lock_timeout) as alone:
                 self._alone = alone
                 self._settle_open()
-                for known in self._rows.known_paths() if path is None else [path]:
-                    self._record_hand_edits(known, take_in=path is not None)
+                if path is None or self._is_new(path):
+                    for known in self._rows.known_paths():
+                        self._record_hand_edits(known, take_in=False)
+                if path is not None:
+                    self._record_hand_edits(path, take_in=True)
                 yield
         finally:
             self._alone = None
@@ -167,14 +171,33 @@ class SkillFileWriting:
             return
         files = list_files(folder) if present else []
         skill = next((each.skill for each in known.values()), path.rpartition("/")[2])
+        if not present and not os.path.lexists(folder) and (new := self._found_again(known)):
+            change = NewSkillChange(_HAND, skill, "moved by hand")
+            self._rows.intend(path, "", change, self._clock(), moved=(path, new), done=True)
+            return
         for file in files:
-            data = _bytes(folder / file, at_most=_MOST_BYTES) if not (folder / file).is_symlink() else None
+            data = _readable(folder / file)
             if data is None or (file in known and hash_of(data) == known[file].hash):
                 continue
             self._record(path, file, skill, known.get(file), data, "edited by hand" if file in known else "found")
         for file, each in known.items():
             if file not in files and each.hash:
                 self._record(path, file, skill, each, None, "removed by hand")
+
+    def _is_new(self, path: str) -> bool:
+        """A folder that the history does not know: one that it knows may have been given another name."""
+        return (self._root / path).is_dir() and not self._rows.known(path)
+
+    def _found_again(self, known: dict[str, KnownFile]) -> str:
+        """Where a skill's folder lies now, if it was renamed: the only new one with the same SKILL.md."""
+        wanted = known[_DOCUMENT].hash if _DOCUMENT in known else ""
+        old = set(self._rows.known_paths())
+        places = [
+            path
+            for path in (each.parent.relative_to(self._root).as_posix() for each in self._root.rglob(_DOCUMENT))
+            if wanted and path not in old and not path.startswith(".") and _hash_at(self._root / path) == wanted
+        ]
+        return places[0] if len(places) == 1 else ""
 
     def _record(
         self, path: str, file: str, skill: str, before: KnownFile | None, after: bytes | None, action: str
@@ -215,6 +238,18 @@ class SkillFileWriting:
             folder = folder.parent
 
 
+def _readable(path: Path) -> bytes | None:
+    """A file for the history; None for links, for what is too large, and for what cannot be read: a pipe or a closed
+    file in one skill must not keep others from being written.
+    """
+    if path.is_symlink():
+        return None
+    try:
+        return _bytes(path, at_most=_MOST_BYTES)
+    except StoreError:
+        return None
+
+
 def _bytes(path: Path, *, at_most: int = 64 * 2**20) -> bytes | None:
     try:
         if path.stat().st_size > at_most:
@@ -224,6 +259,10 @@ def _bytes(path: Path, *, at_most: int = 64 * 2**20) -> bytes | None:
         return None
     except OSError as exc:
         raise StoreError(f"{path} cannot be read: {exc.strerror or exc}.") from exc
+
+
+def _hash_at(folder: Path) -> str:
+    return hash_of(_readable(folder / _DOCUMENT))
 
 
 def _write_new(path: Path, data: bytes, *, executable: bool) -> None:
