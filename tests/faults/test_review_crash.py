@@ -210,3 +210,20 @@ def test_each_request_to_remember_is_its_own(rows: tuple[SqliteReviews, SqliteRe
         claimed = one.claim(each, 2.0, 5.0)
         assert claimed is not None
         one.end(replace(claimed, state="done"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
+def test_what_a_killed_program_was_asked_to_remember_is_kept_by_the_next(home: Path) -> None:
+    with ScriptedModel([Answer("late", wait=LONG)]) as server:
+        talk = TALK.replace("I drink green tea", "remember that my shoe size is 43").replace('"and I like it"', "")
+        command = [sys.executable, "-c", talk, str(home), server.url, "0", "turn"]
+        process = subprocess.Popen(command)
+        until = time.monotonic() + LONG
+        while not server.requests and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    with Herma.open(home, flags={"embedding.model": "none"}, clock=lambda: time.time() + HOUR) as h:  # without a model
+        hi(h)
+        assert h.memory.entries("user") == ["The user asked to remember — my shoe size is 43"]
+        assert [(one.kind, one.state, one.tries) for one in h.reviews.log()] == [("remember", "done", 2)]

@@ -561,3 +561,13 @@ def test_where_memory_is_switched_off_the_user_is_told(home: Path) -> None:
         say(s, "remember that I like green tea")
         assert looked(h)[0].refusals == {"off": 1}
         assert "switched off" in s.warnings[0]
+
+
+def test_the_other_protocol_too(home: Path) -> None:
+    script: list[Step] = [adding("The user likes green tea."), "nothing"]
+    with ScriptedModel(script) as server, opened(home, server, model__kind="anthropic") as h, h.session() as s:
+        say(s, "hi", "I like green tea")
+        (review,) = looked(h)
+        assert (review.state, review.steps) == ("done", 2)
+        assert [asked.dialect for asked in server.requests] == ["anthropic"] * 2
+        assert h.memory.entries("user") == ["The user likes green tea."]

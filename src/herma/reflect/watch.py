@@ -47,6 +47,7 @@ class ReviewWatcher(Watcher):
         self._covered: int | None = None
         self._boundary: Boundary | None = None
         self._hurry: threading.Event | None = None
+        self._made_up = False
         self.notices: list[str] = []
         """What people should know; shown among the warnings of the session."""
 
@@ -67,7 +68,9 @@ class ReviewWatcher(Watcher):
         if not self._reviews.has_model:
             if wanted:
                 self._hurry = self._reviews.remember(view, Due(), self._tell)
-                self._reviews.make_up(view.id)  # what a killed program was asked to remember
+            if not self._made_up:  # what a killed program was asked to remember
+                self._made_up = True
+                self._reviews.make_up(view.id)
             return
         what = self._due()
         if wanted:
