@@ -58,6 +58,13 @@ def test_meaning_decides_where_words_do_not() -> None:
     assert not recalls("thanks!", cosine=0.95), "there is nothing in it to look for"
 
 
+def test_cosines_of_an_unknown_model_only_rank() -> None:
+    asked, said = tail_terms("where do our trial records live?"), tail_terms(ENTRY)
+    unknown = weigh(asked, said, 0.95, calibrated=False)
+    assert not helps(unknown, asked, {}, 1)
+    assert unknown.score > weigh(asked, said, 0.2, calibrated=False).score > 0
+
+
 def test_the_nearly_best_are_kept() -> None:
     assert best_of([0.9, 0.8, 0.3]) == 2
     assert best_of([0.5]) == 1

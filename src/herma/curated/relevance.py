@@ -22,7 +22,9 @@ _SHARE = 0.3
 _FEW = 2
 """A question of so many words may be answered by an entry that has one of them."""
 _SURE, _LIKELY = 0.86, 0.82
-"""Cosines: near enough by itself, and near enough with a word in common. What is unrelated has some 0.75."""
+"""Cosines of e5: near enough by itself, and near enough with a word in common. What is unrelated has some 0.75."""
+KNOWN_MODEL = "e5-small"
+"""Models differ in what a cosine means; of others it is not known, so that words decide and meaning only ranks."""
 _NEARLY = 0.8
 _UNRELATED, _SAME = 0.75, 0.92
 
@@ -35,12 +37,16 @@ class Evidence:
     of_question: float = 0.0
     of_entry: float = 0.0
     cosine: float | None = None
+    calibrated: bool = True
+    """Whether it is known what the cosine means."""
 
     @property
     def score(self) -> float:
         """Between 0 and 1."""
         words = (self.of_question + self.of_entry) / 2 * min(1.0, _weight(self.shared) / 2)
-        meaning = 0.0 if self.cosine is None else (self.cosine - _UNRELATED) / (_SAME - _UNRELATED)
+        if self.cosine is None:
+            return words
+        meaning = (self.cosine - _UNRELATED) / (_SAME - _UNRELATED) if self.calibrated else self.cosine / 2
         return max(words, min(1.0, max(0.0, meaning)))
 
     @property
@@ -49,14 +55,16 @@ class Evidence:
         return (*said, *([f"near in meaning ({self.cosine:.2f})"] if self.cosine is not None else []))
 
 
-def weigh(question: Sequence[str], entry: Sequence[str], cosine: float | None = None) -> Evidence:
+def weigh(
+    question: Sequence[str], entry: Sequence[str], cosine: float | None = None, *, calibrated: bool = True
+) -> Evidence:
     """What speaks for an entry with these terms, asked with those."""
     asked = _telling(question)
     said = set(entry)
     shared = tuple(term for term in asked if term in said)
     whole, own = _weight(asked), _weight(_telling(entry))
     got = _weight(shared)
-    return Evidence(shared, got / whole if whole else 0.0, got / own if own else 0.0, cosine)
+    return Evidence(shared, got / whole if whole else 0.0, got / own if own else 0.0, cosine, calibrated)
 
 
 def helps(evidence: Evidence, question: Sequence[str], others: Mapping[str, int], total: int) -> bool:
@@ -64,7 +72,7 @@ def helps(evidence: Evidence, question: Sequence[str], others: Mapping[str, int]
     asked = _telling(question)
     if not asked:
         return False
-    cosine = evidence.cosine or 0.0
+    cosine = evidence.cosine or 0.0 if evidence.calibrated else 0.0
     if cosine >= _SURE or (cosine >= _LIKELY and evidence.shared):
         return True
     enough = _weight(evidence.shared)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from herma.curated.relevance import Evidence, best_of, helps, says_something, weigh
+from herma.curated.relevance import KNOWN_MODEL, Evidence, best_of, helps, says_something, weigh
 from herma.errors import UsageError
 from herma.ports import Place
 from herma.ports.tail import TailRows
@@ -187,22 +187,26 @@ class Tail:
             for number in ids:
                 votes[number] = votes.get(number, 0) + 1
         best = sorted(votes, key=lambda number: (-votes[number], -number))[:_CANDIDATES]
-        cosines = self._near(text, places) if meaning and says_something(question) else {}
+        near = self._near(text, places) if meaning and says_something(question) else ({}, False)
+        cosines, calibrated = near
         entries = self._rows.get(list(dict.fromkeys([*best, *cosines])))
         seen = set(places)
         weighed = [
-            (one, weigh(question, self._terms(one.text), cosines.get(one.id)))
+            (one, weigh(question, self._terms(one.text), cosines.get(one.id), calibrated=calibrated))
             for one in entries.values()
             if one.forgotten is None and Place.of(one.target, one.scope) in seen
         ]
         return sorted(weighed, key=lambda pair: (-pair[1].score, -pair[0].id))
 
-    def _near(self, text: str, places: Sequence[Place]) -> dict[int, float]:
+    def _near(self, text: str, places: Sequence[Place]) -> tuple[dict[int, float], bool]:
+        """The nearest, and whether it is known what their cosines mean."""
         index = self._vectors()
-        if index is None or not index.state().ready:
-            return {}
+        state = None if index is None else index.state()
+        if index is None or state is None or not state.ready:
+            return {}, False
         found = index.near(text, 20, kinds=(KIND,), scopes=[scope_key(place) for place in places])
-        return {int(hit.key): hit.score for hit in found.hits if hit.key.isdigit()}
+        cosines = {int(hit.key): hit.score for hit in found.hits if hit.key.isdigit()}
+        return cosines, state.model.startswith(KNOWN_MODEL)
 
 
 def scope_key(place: Place) -> str:
