@@ -55,6 +55,7 @@ def test_json_has_the_facts_and_keep_keeps(temporary: Path) -> None:
     steps = {step["step"]: step["facts"] for step in value["steps"]}
     assert list(steps) == [step.__name__ for step in tour_steps.STEPS]
     assert steps["learns"]["prompt_before"] == steps["learns"]["prompt_after"]
+    assert steps["practises"]["skill"] == "deploy-the-shop"
     assert steps["survives"]["lost"] == 0
     assert steps["survives"]["acknowledged"] >= 45
     assert all(step["calls"] for step in value["steps"])

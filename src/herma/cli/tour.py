@@ -75,7 +75,7 @@ def tour(context: Context, keep: bool) -> None:
         value = {"ok": True, "home": home, "kept": keep, "steps": steps, "hermes": hermes or None, "next": NEXT}
         context.print_json(value)
     context.line()
-    context.line("That is the cycle: learn, remember, refuse, ask, record, undo, find again.")
+    context.line("That is the cycle: learn, remember, refuse, ask, record, undo, find again, do better.")
     context.line(f"The tour's home is kept: {home}" if keep else "The tour's home is deleted again.")
     if hermes:
         context.line(hermes)

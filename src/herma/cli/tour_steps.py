@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from herma.cli.tour_guide import SHOWN_HOME, Facts, Guide, opened
+from herma.cli.tour_learning import practises
 
 LESSON = "The shop's tests need a running Redis; start it with `make redis`."
 _ROUNDS = 3
@@ -37,7 +38,7 @@ def learns(guide: Guide) -> Facts:
     guide.type("memory", "add", "--target", "user", "Works on a web shop. Prefers short answers.")
     guide.tell(
         """Then an agent works for you. The tests failed until it started Redis; that is worth keeping.
-        It has one tool, `memory`, and calls it as any model calls a tool:"""
+        It has a tool for that, `memory`, and calls it as any model calls a tool:"""
     )
     with guide.h.session(source="tour") as session:
         before = _digest(session.system_prompt.encode())
@@ -184,7 +185,7 @@ def finds(guide: Guide) -> Facts:
             session.after_model(answer)
         first = session.id
     guide.show("session.before_model(…); session.after_model(…)", "\n".join(f"{q}\n  {a}" for q, a in TALK))
-    guide.tell("Another session has it in no prompt, but finds it. The model calls its second tool:")
+    guide.tell("Another session has it in no prompt, but finds it. The model calls another tool:")
     with guide.h.session(source="tour") as session:
         answer = json.loads(session.call_tool("session_search", {"query": "why did the checkout time out"}))
     hits = answer.get("results", [])
@@ -277,6 +278,7 @@ STEPS: list[Callable[[Guide], Facts]] = [
     tells,
     finds,
     says_why,
+    practises,
     shortens,
     survives,
 ]
