@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from herma import Add, Herma
-from herma.testing import Answer, ScriptedModel
+from herma.testing import Answer, Asked, ScriptedModel
 
 if TYPE_CHECKING:
     from tests.surface.terminal import Terminal
@@ -146,6 +146,9 @@ def test_going_on_with_an_earlier_one(chat: Callable[..., Terminal], home: Path,
         t.say("My colour is blue.")
         t.wait_for("Blue.")
         t.wait_for(">")
+        t.press("\x1b[A")  # what was typed before stands there again
+        t.wait_for("My colour is blue.")
+        t.press(CTRL_C)
         t.say("/title Colours")
         t.wait_for("Its title: Colours")
         t.wait_for(">")
@@ -153,6 +156,9 @@ def test_going_on_with_an_earlier_one(chat: Callable[..., Terminal], home: Path,
         assert t.leave() == 0
     with chat("--continue") as t:
         assert "Colours" in t.text
+        t.press("\x1b[A\x1b[A")  # and in the next run
+        t.wait_for("My colour is blue.")
+        t.press(CTRL_C)
         t.say("Which colour?")
         t.wait_for("Yes, blue.")
         assert "My colour is blue." in str(model.requests[-1].messages)
@@ -413,3 +419,39 @@ def test_tools_of_servers_and_what_others_write(
         t.wait_for(">")
         t.press(CTRL_D)
         assert t.leave() == 0
+
+
+def test_looking_about_in_a_conversation(chat: Callable[..., Terminal], home: Path) -> None:
+    (home / "skills" / "deploy").mkdir(parents=True)
+    (home / "skills" / "deploy" / "SKILL.md").write_text(
+        "---\nname: deploy\ndescription: How to deploy the shop.\n---\nPush the button.\n"
+    )
+
+    def script(asked: Asked) -> str:
+        return "A long answer. " + "word " * 300 if asked.stream else "Goal: talk.\nDone: much."
+
+    with ScriptedModel(script) as long:
+        (home / "config.yaml").write_text(f"model:\n  url: {long.url}\n  name: m\n  retries: 0\n")
+        with terminal.Terminal(["chat", "--home", str(home)]) as t:
+            t.wait_for("herma 0")
+            t.wait_for(">")
+            for number in range(6):
+                t.say(f"Question {number}: " + "please " * 40)
+                t.wait_for("A long answer.")
+                t.wait_for("of 32k tokens")
+            for command, drawn in (
+                ("/skills", "deploy"),
+                ("/skills find deploy the shop", "deploy"),
+                ("/cost", "calls"),
+                ("/compress the shop", "The conversation was"),
+                ("/title", "no title"),
+                ("/nonsense", "There is no command /nonsense."),
+                ("/undo x", "is no number of turns"),
+                ("/resume nothing-like-it", "nothing-like-it"),
+            ):
+                t.say(command)
+                t.wait_for(drawn)
+                t.wait_for("of 32k tokens")
+            t.press(CTRL_D)
+            assert t.leave() == 0
+    assert "Internal error" not in t.text
