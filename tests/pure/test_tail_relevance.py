@@ -54,7 +54,10 @@ def test_scripts_without_spaces_are_compared_by_pairs() -> None:
 
 def test_meaning_decides_where_words_do_not() -> None:
     assert recalls("where do our trial records live?", cosine=0.88)
-    assert not recalls("where do our trial records live?", cosine=0.80)
+    assert not recalls("where do our trial records live?", cosine=0.76)
+    asked, said = tail_terms("where do our trial records live?"), tail_terms(ENTRY)
+    assert helps(weigh(asked, said, 0.78, margin=0.04), asked, {}, 1), "it stands out"
+    assert not helps(weigh(asked, said, 0.78, margin=0.01), asked, {}, 1)
     assert not recalls("thanks!", cosine=0.95), "there is nothing in it to look for"
 
 

@@ -21,12 +21,14 @@ _SHARE = 0.3
 """Part of the question, or of the entry, that both must have in common."""
 _FEW = 2
 """A question of so many words may be answered by an entry that has one of them."""
-_SURE, _LIKELY = 0.86, 0.82
-"""Cosines of e5: near enough by itself, and near enough with a word in common. What is unrelated has some 0.75."""
+_SURE, _LIKELY, _CLEAR, _MARGIN = 0.84, 0.79, 0.77, 0.035
+"""Cosines of e5: near enough by itself, with a word in common, and where it stands out by so much. A question and an
+entry that have nothing to do with each other have some 0.72 to 0.77.
+"""
 KNOWN_MODEL = "e5-small"
 """Models differ in what a cosine means; of others it is not known, so that words decide and meaning only ranks."""
 _NEARLY = 0.8
-_UNRELATED, _SAME = 0.75, 0.92
+_UNRELATED, _SAME = 0.74, 0.86
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Evidence:
     cosine: float | None = None
     calibrated: bool = True
     """Whether it is known what the cosine means."""
+    margin: float = 0.0
+    """By how much it is nearer than most of the others."""
 
     @property
     def score(self) -> float:
@@ -56,7 +60,12 @@ class Evidence:
 
 
 def weigh(
-    question: Sequence[str], entry: Sequence[str], cosine: float | None = None, *, calibrated: bool = True
+    question: Sequence[str],
+    entry: Sequence[str],
+    cosine: float | None = None,
+    *,
+    calibrated: bool = True,
+    margin: float = 0.0,
 ) -> Evidence:
     """What speaks for an entry with these terms, asked with those."""
     asked = _telling(question)
@@ -64,7 +73,7 @@ def weigh(
     shared = tuple(term for term in asked if term in said)
     whole, own = _weight(asked), _weight(_telling(entry))
     got = _weight(shared)
-    return Evidence(shared, got / whole if whole else 0.0, got / own if own else 0.0, cosine, calibrated)
+    return Evidence(shared, got / whole if whole else 0.0, got / own if own else 0.0, cosine, calibrated, margin)
 
 
 def helps(evidence: Evidence, question: Sequence[str], others: Mapping[str, int], total: int) -> bool:
@@ -74,6 +83,8 @@ def helps(evidence: Evidence, question: Sequence[str], others: Mapping[str, int]
         return False
     cosine = evidence.cosine or 0.0 if evidence.calibrated else 0.0
     if cosine >= _SURE or (cosine >= _LIKELY and evidence.shared):
+        return True
+    if cosine >= _CLEAR and evidence.margin >= _MARGIN:
         return True
     enough = _weight(evidence.shared)
     if enough >= 2:

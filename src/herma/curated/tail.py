@@ -25,6 +25,8 @@ TERMS = 60
 """Words of a text that are looked at."""
 _POSTINGS = 500
 _CANDIDATES = 60
+_ENOUGH = 4
+"""Entries that must be compared for one of them to stand out."""
 Found: TypeAlias = list[TailEntry]
 Hits: TypeAlias = list[TailHit]
 Weighed: TypeAlias = list[tuple[TailEntry, Evidence]]
@@ -191,11 +193,14 @@ class Tail:
         cosines, calibrated = near
         entries = self._rows.get(list(dict.fromkeys([*best, *cosines])))
         seen = set(places)
-        weighed = [
-            (one, weigh(question, self._terms(one.text), cosines.get(one.id), calibrated=calibrated))
-            for one in entries.values()
-            if one.forgotten is None and Place.of(one.target, one.scope) in seen
-        ]
+        usual = sorted(cosines.values())[len(cosines) // 2] if len(cosines) >= _ENOUGH else 1.0
+        weighed = []
+        for one in entries.values():
+            if one.forgotten is None and Place.of(one.target, one.scope) in seen:
+                cosine = cosines.get(one.id)
+                margin = (cosine or 0.0) - usual
+                terms = self._terms(one.text)
+                weighed.append((one, weigh(question, terms, cosine, calibrated=calibrated, margin=margin)))
         return sorted(weighed, key=lambda pair: (-pair[1].score, -pair[0].id))
 
     def _near(self, text: str, places: Sequence[Place]) -> tuple[dict[int, float], bool]:
