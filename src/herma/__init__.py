@@ -91,6 +91,8 @@ if TYPE_CHECKING:
     from herma.types import Snapshot as Snapshot
     from herma.types import Staged as Staged
     from herma.types import Suggestion as Suggestion
+    from herma.types import TailEntry as TailEntry
+    from herma.types import TidyReport as TidyReport
     from herma.types import Usage as Usage
     from herma.types import Who as Who
 
@@ -158,6 +160,8 @@ _HOMES = {
         "Snapshot",
         "Staged",
         "Suggestion",
+        "TailEntry",
+        "TidyReport",
         "Usage",
         "Who",
     ),

@@ -11,6 +11,7 @@ PUBLIC = [
     *("Add", "Replace", "Remove", "MemoryOp"),
     *("MemoryOutcome", "Applied", "Duplicate", "OverBudget", "NoMatch", "Ambiguous", "Blocked", "Drifted", "Staged"),
     *("Suggestion", "Author", "Who", "Origin", "Scope", "Entry", "Change", "Pending", "Finding", "Snapshot"),
+    *("TailEntry", "TidyReport"),
     *("Episode", "EpisodeHit", "Fact", "Restored", "SessionState"),
     *("Review", "ReviewAction"),
     *("Skill", "Parameter", "SkillMatch", "SkillMatches", "SkillUsage", "SkillChange", "SkillPending", "SkillReport"),
