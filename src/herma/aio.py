@@ -27,6 +27,7 @@ from herma.curated.tail import Tail
 from herma.episodes import Episodes
 from herma.errors import UsageError
 from herma.facts import Facts
+from herma.reflect.curator import Curator
 from herma.reflect.reviews import Reviews
 from herma.session import Session
 from herma.skills import SkillLibrary
@@ -315,6 +316,16 @@ class AsyncReviews(_Face):
     wait = _Threaded(Reviews.wait)
 
 
+class AsyncCurator(_Face):
+    """`h.curator`, awaited."""
+
+    status = _Threaded(Curator.status)
+    run = _Threaded(Curator.run)
+    rollback = _Threaded(Curator.rollback)
+    reports = _Threaded(Curator.reports)
+    snapshots = _Threaded(Curator.snapshots)
+
+
 class AsyncTools(_Face):
     """`h.tools`, awaited."""
 
@@ -350,6 +361,10 @@ class AsyncHerma(_Face):
     cost = _Threaded(Herma.cost)
     working_memory = _Threaded(Herma.working_memory)
     doctor = _Threaded(Herma.doctor)
+
+    @property
+    def curator(self) -> AsyncCurator:
+        return AsyncCurator(self._inner.curator, self._threads)
 
     @property
     def home(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from herma import Author, Herma, Origin, Who
+from herma import Author, Herma, Origin, Who, aio
 from herma.errors import ConfigError, StoreBusy, StoreError, UsageError
 from herma.reflect.consolidate import missing_from
 from herma.skills.catalogue import Catalogue
@@ -81,6 +82,24 @@ def test_unused_skills_become_stale_are_named_and_go_and_come_back(h: Herma, clo
     assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
     assert h.curator.run().moves == ()  # being restored counts as use
     assert h.skills.usage()["bake"].state == "active"
+
+
+def test_an_agent_that_asks_for_an_archived_skill_is_told_where_it_is(h: Herma, clock: FixedClock) -> None:
+    make(h, "bake")
+    aged(h, clock)
+    answer = json.loads(h.tools.call("skill_view", {"name": "bake"}))
+    assert answer["success"] is False
+    assert "archive" in answer["error"]
+    assert "herma curator restore bake" in answer["hint"]
+
+
+def test_the_same_awaited(home: Path) -> None:
+    async def main() -> None:
+        async with aio.open(home) as h:
+            assert (await h.curator.run(dry_run=True)).dry_run
+            assert (await h.curator.status()).runs == 0
+
+    asyncio.run(main())
 
 
 def test_the_move_of_a_run_can_be_undone_alone(h: Herma, clock: FixedClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from herma.ports.skills import UnsafePath
+from herma.safety.scan import scan
 from herma.skills import SkillLibrary, SkillView
 from herma.tools.registry import Json, Tool
 from herma.types import SUPPORT_FOLDERS, Skill, SkillFile, SkillRefused
@@ -57,10 +58,7 @@ def _list(library: SkillLibrary, arguments: Json) -> Json:
         return {"success": False, "error": f"There is no category {category!r}.", "categories": categories}
     answer: Json = {
         "success": True,
-        "skills": [
-            {"name": s.name, "description": _short(s.description, _DESCRIPTION), "category": s.category or None}
-            for s in chosen
-        ],
+        "skills": [{"name": s.name, "description": _said_of(s), "category": s.category or None} for s in chosen],
         "categories": categories,
         "count": len(chosen),
         "hint": "skill_view(name) reads one in full." if chosen else "There are no skills yet; skill_manage makes one.",
@@ -69,6 +67,13 @@ def _list(library: SkillLibrary, arguments: Json) -> Json:
     if not_offered:
         answer["not_offered"] = not_offered
     return answer
+
+
+def _said_of(skill: Skill) -> str:
+    """Its description; what the scanner objects to reaches no model, as in the prompt."""
+    if scan(skill.description):
+        return "[its description is withheld by the scanner]"
+    return _short(skill.description, _DESCRIPTION)
 
 
 # ── one of them ──
@@ -192,6 +197,10 @@ def linked_files(view: SkillView) -> dict[str, list[str]]:
 
 def _unresolved(library: SkillLibrary, refused: SkillRefused) -> Json:
     answer: Json = {"success": False, "error": refused.message}
+    archived = refused.kind == "not found" and any(kept.name == refused.name.strip() for kept in library.archived())
+    if archived:
+        answer["error"] = f"{refused.name.strip()} is in the archive: nobody used it for long, or it was replaced."
+        answer["hint"] = f"A person can bring it back: herma curator restore {refused.name.strip()}"
     if refused.kind == "ambiguous":
         answer["matches"] = list(refused.matches)
     elif refused.kind == "not found":
