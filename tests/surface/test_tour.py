@@ -105,7 +105,9 @@ def test_a_hermes_home_is_mentioned(user_folder: Path, tmp_path: Path, monkeypat
     other.mkdir()
     (other / "state.db").touch()
     monkeypatch.setenv("HERMES_HOME", str(other))
-    assert f"--home '{other}'" in take().stdout
+    told = take().stdout
+    assert f"--home '{other}'" in told
+    assert "state.db) can be imported" in told
 
 
 def test_no_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:

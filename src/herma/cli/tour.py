@@ -38,9 +38,11 @@ def _hermes_line() -> str:
     named = os.environ.get("HERMES_HOME")
     with suppress(OSError, RuntimeError):  # a folder that may not be looked into, or nobody's folder is known
         home = Path(named) if named else Path.home() / ".hermes"
-        if (home / "state.db").is_file() or (home / "memories").is_dir():
+        kept = (home / "state.db").is_file()
+        if kept or (home / "memories").is_dir():
             command = f"herma memory list --home {shlex.quote(str(home))}"
-            return f"You have a Hermes home; its MEMORY.md and USER.md can be used as they are: {command}"
+            talks = "; its conversations (state.db) can be imported, and are never touched." if kept else ""
+            return f"You have a Hermes home; its MEMORY.md and USER.md can be used as they are: {command}{talks}"
     return ""
 
 
