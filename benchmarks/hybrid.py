@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import random
-import sys
 import tempfile
 import time
 import zlib
@@ -33,7 +32,7 @@ from herma.errors import ModelError
 from herma.evals.measures import percentile
 from herma.models.embedding.choose import make_embedder
 from herma.settings import EmbeddingSettings
-from index import Corpus
+from index import Corpus  # type: ignore[import-not-found,unused-ignore]
 
 DIMENSION, CLUSTERS = 384, 2_000
 SESSION, BATCH = 50, 2_000
@@ -55,7 +54,8 @@ class Synthetic:
             last = text.rpartition("\n")[2].split()
             noise = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(DIMENSION, dtype=np.float32)
             row[:] = self._centres[zlib.crc32(last[0].encode() if last else b"") % CLUSTERS] + noise
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        unit: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return unit
 
     queries = passages
 
@@ -151,4 +151,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -45,17 +45,33 @@ COMMANDS: dict[str, Lazy] = {
         "herma.cli.skills:skills", "See and change what agents learnt to do: SKILL.md files, one folder each."
     ),
     "curator": Lazy(
-        "herma.cli.curator:curator", "Keep skills in shape: put away what nobody uses, mark what fails, and undo it."
+        "herma.cli.curator:curator",
+        "Keep skills in shape: what nobody uses becomes stale and later goes to the archive, what fails is marked.",
     ),
-    "episodes": Lazy("herma.cli.episodes:episodes", "See what was done before, how it ended, and what helped."),
-    "facts": Lazy("herma.cli.facts:facts", "See what memory states plainly, and ask it exact questions."),
-    "review": Lazy("herma.cli.review:review", "See what was learnt from conversations, and take it back."),
-    "restore": Lazy("herma.cli.restore:restore", "Put together what is known for a task, for any agent to go on with."),
+    "episodes": Lazy(
+        "herma.cli.episodes:episodes",
+        "See what was done before: one episode per conversation, made at its end without a model.",
+    ),
+    "facts": Lazy(
+        "herma.cli.facts:facts", 'See facts that memory states plainly: "my time zone", and what it was before.'
+    ),
+    "review": Lazy(
+        "herma.cli.review:review", "See what was learnt from conversations by looking back at them, and take it back."
+    ),
+    "restore": Lazy(
+        "herma.cli.restore:restore",
+        "Put together what is known for a task: where the work was left, memory, skills that fit, earlier work.",
+    ),
     "cost": Lazy("herma.cli.cost:cost", "See what calls to models took, and what a cache could reuse of them."),
-    "context": Lazy("herma.cli.context:context", "See what the model's window holds."),
-    "providers": Lazy("herma.cli.providers:providers", "Choose an external memory that takes part in sessions."),
+    "context": Lazy("herma.cli.context:context", "See what the model's window holds, and what is recalled into it."),
+    "providers": Lazy(
+        "herma.cli.providers:providers", "Choose an external memory that takes part in sessions, besides Herma's own."
+    ),
     "index": Lazy("herma.cli.index:index", "Look after the search index, which is made from the transcripts."),
-    "models": Lazy("herma.cli.models:models", "Install and try models that find by meaning what words do not find."),
+    "models": Lazy(
+        "herma.cli.models:models",
+        "Install and try models that find by meaning what words do not find, and try the language model out.",
+    ),
     "doctor": Lazy("herma.cli.doctor:doctor", "Look whether everything is all right, and repair what is not."),
     "backup": Lazy("herma.cli.backup:backup", "Make, check and restore backups of everything."),
     "eval": Lazy("herma.cli.eval:eval", "Measure how well things are found, routed and caught."),
