@@ -1,6 +1,6 @@
 """Learn from which evidence on a past message is told unasked, and see how well that does on conversations not seen.
 
-python benchmarks/prefetch.py DATA_DIR [--homes DIR] [--only NAME]... [--json] [--fit]
+python benchmarks/prefetch.py DATA_DIR --homes DIR [--only NAME]... [--json] [--fit]
 
 DATA_DIR holds labelled sets (corpus.jsonl, queries.jsonl). Of each set, every second group is learnt from and the
 others are asked. What should recall something: questions that a message of their history answers. What should not:
@@ -133,7 +133,8 @@ def learnt(rows: list[Row]) -> Model:
         p = 1 / (1 + np.exp(-np.clip(x @ beta, -30, 30)))
         hessian = (x * (w * p * (1 - p))[:, None]).T @ x + ridge + 1e-6 * np.eye(x.shape[1])
         beta += np.linalg.solve(hessian, x.T @ (w * (y - p)) - ridge @ beta)
-    model = Model(*(round(float(value), 2) for value in beta), least=1.0)
+    constant, beside, rare, unknown, words, near = (round(float(value), 2) for value in beta)
+    model = Model(constant, beside, rare, unknown, words, near, least=1.0)
     best = {
         kind: sorted((_best(row, model) for row in rows if row.kind == kind), reverse=True)
         for kind in ("small talk", "other history")
