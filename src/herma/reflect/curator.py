@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from herma.errors import HermaError, StoreBusy, StoreError, UsageError
+from herma.errors import HermaError, StoreBusy, StoreChanged, StoreError, UsageError
 from herma.jobs.worker import Worker
 from herma.ports.skills import ArchivedSkill
 from herma.reflect.consolidate import consolidate
@@ -180,6 +180,8 @@ class Curator:
                 outcome = self._desk.library().propose(DeleteSkill(move.path), author=CURATOR, reason=move.reason)
             else:
                 outcome = self._desk.library().archive(move.path, author=CURATOR, reason=reason)
+        except StoreChanged:
+            return replace(move, result="skipped", said="it was moved meanwhile")
         except HermaError as exc:
             return replace(move, result="failed", said=str(exc))
         if isinstance(outcome, SkillStaged):
