@@ -208,3 +208,12 @@ def test_the_command_line_shows_the_mark(home: Path) -> None:
     found = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
     assert any(hit["outdated_by"] for hit in found["hits"])
     assert found["mode"] == "words"
+
+
+def test_a_model_for_english_is_not_asked_about_chinese(home: Path) -> None:
+    with Herma.open(home=home, embedder=HashEmbedder(is_multilingual=False)) as h:
+        fill(h, [*MESSAGES, "退款要多久？"])
+        assert [hit.why for hit in h.search("退款", level="message").hits] == [("has 退款",)]
+        nothing = h.search("仓库", level="message")
+        assert nothing.hits == ()
+        assert any("仓库" in note for note in nothing.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Collection
@@ -15,6 +16,7 @@ from herma.recall.query import HAS_CJK, Query
 from herma.recall.rules import Filters
 from herma.recall.stopwords import NOT_ENGLISH
 
+_ENGLISH = re.compile("[A-Za-z]{3}")
 FILTERED = 600
 """The nearest that are asked for where rules leave out most of them."""
 
@@ -42,11 +44,15 @@ class Asker:
         self._last: _Question | None = None
 
     def begin(self, query: Query, filters: Filters) -> Pending:
-        """Nothing is asked where there is no embedder, or nothing in plain language to embed."""
+        """Nothing is asked where there is no embedder, or nothing in plain language to embed, or nothing that the model
+        can read: what it calls near then is noise, and an empty answer that says why is worth more.
+        """
         text = " ".join(query.plain.split())
         state = self._vectors.state() if text and query.any_of else None
         if state is None or not state.wanted:
             return Pending(Meaning(notes=(f"vectors: {state.trouble}",) if state is not None and state.trouble else ()))
+        if not state.is_multilingual and _is_unreadable(text):
+            return Pending(Meaning())
         with self._mutex:
             if self._last is not None and self._last.is_alive():
                 return Pending(_late(self._deadline))
@@ -102,6 +108,11 @@ def _trust(query: Query, *, multilingual: bool) -> float:
     if HAS_CJK.search(query.plain) or (not multilingual and _is_foreign(words)):
         trust *= FOREIGN
     return trust
+
+
+def _is_unreadable(text: str) -> bool:
+    """Whether a model that knows English only has nothing to go by: Chinese, Japanese or Korean, and no other word."""
+    return HAS_CJK.search(text) is not None and _ENGLISH.search(text) is None
 
 
 def _is_foreign(words: Collection[str]) -> bool:
