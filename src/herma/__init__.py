@@ -17,8 +17,11 @@ The map, in the order of a turn:
     transcript   every message, for good     index             words of all messages, rebuilt at any time
     turn         the steps of one turn       providers         external memories, as guests
     safety       scans what comes in         store             files and SQLite
+    reflect      learning, making room       skills            what was learnt to do
     episodes     what was done before        facts             exact answers to exact questions
-    agent        the reference agent's turn  doctor            what is wrong, and how to put it right
+    models       chat models and embedders   jobs              work in the background
+    agent        the reference agent's turn  evals             how well search, routing and scanning do
+    wiring       settings → parts            doctor            what is wrong, and how to put it right
 
 Names are loaded when they are first used, so importing the package costs next to nothing.
 """

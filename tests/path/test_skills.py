@@ -117,6 +117,7 @@ def test_names_that_differ_in_case_only_are_one(h: Herma, home: Path) -> None:
     written(h.skills.create("cook", document("cook", "Cook a meal.")))
     written(h.skills.write_file("cook", "references/Rice.md", "x"))
     refused(h.skills.write_file("cook", "references/rice.md", "y"), "unsafe path")
+    assert (home / "skills/cook/references/Rice.md").read_text() == "x"
 
 
 def test_a_near_duplicate_is_refused_unless_it_is_meant(h: Herma) -> None:

@@ -111,7 +111,7 @@ def test_any_entry_can_be_read(entry: str, subject: str) -> None:
 
 def test_reading_is_linear_on_hostile_entries() -> None:
     for piece in ("User's ", "is ", "a: ", "prefers x over ", "用户的", ". ", "uses uses for ", "The a b c port is "):
-        statements(piece * 3_000, "user", stem)
+        assert len(statements(piece * 3_000, "user", stem)) < 3_000, "hours would pass if it went back over the text"
         read((piece * 3_000)[:200], stem)
 
 
