@@ -218,6 +218,9 @@ def resolve_home(
 ) -> Path:
     """The argument, HERMA_HOME, HERMES_HOME, else ~/.herma; a profile has a home of its own inside that."""
     env = os.environ if environ is None else environ
+    for what, given, kinds in (("home", home, (str, os.PathLike)), ("profile", profile, str)):
+        if given is not None and not isinstance(given, kinds):
+            raise ConfigError(f"The {what} is named by text, not by {type(given).__name__}.", hint="Give a string.")
     text = os.fspath(home) if home is not None else env.get("HERMA_HOME") or env.get("HERMES_HOME") or "~/.herma"
     if not text or "\0" in text:
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from herma import Herma, sanitize, scan
-from herma.errors import UsageError
+from herma.errors import ConfigError, UsageError
 
 WRONG: Any = 5
 CALLS: dict[str, Callable[[Herma], object]] = {
@@ -29,3 +29,9 @@ CALLS: dict[str, Callable[[Herma], object]] = {
 def test_a_wrong_type_is_a_usage_error(home: Path, call: Callable[[Herma], object]) -> None:
     with Herma.open(home) as h, pytest.raises(UsageError, match=r"text, not|not of int|whole number|turns"):
         call(h)
+
+
+@pytest.mark.parametrize("which", ["home", "profile"])
+def test_a_home_is_named_by_text(home: Path, which: str) -> None:
+    with pytest.raises(ConfigError, match=f"The {which} is named by text, not by int"):
+        Herma.open(**{"home": home, which: WRONG})
