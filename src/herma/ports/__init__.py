@@ -19,7 +19,7 @@ from herma.ports.index import (
     TextIndex,
 )
 from herma.ports.observer import Contributor, Observer, Watcher
-from herma.ports.search import Head, Spot, Surroundings, TranscriptReader
+from herma.ports.search import Head, Spot, Standing, Surroundings, TranscriptReader
 from herma.ports.spend import Reservation, SpendRows, Spent
 from herma.ports.tokens import TokenCounter
 from herma.ports.transcript import (
@@ -77,6 +77,7 @@ __all__ = [
     "SpendRows",
     "Spent",
     "Spot",
+    "Standing",
     "Surroundings",
     "Terms",
     "TextIndex",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from herma.types import Hidden, Message, SessionInfo
+from herma.types import Hidden, Message, Scope, SessionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,20 @@ class Head:
     role: str
     timestamp: float
     hidden: Hidden = ""
+
+
+class Standing(NamedTuple):
+    """As much of a session as it takes to decide whether its messages may be shown, and where they belong.
+
+    A search looks at hundreds of sessions and shows ten: what a dataclass takes to be made counts here.
+    """
+
+    id: str
+    source: str
+    scope: Scope
+    conversation: str
+    archived: bool = False
+    deleted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,10 @@ class TranscriptReader(Protocol):
         """What is searchable of these messages, each cut to so many characters."""
         ...
 
+    def turns(self, message_ids: Sequence[int], at_most: int) -> Mapping[int, tuple[Head, str]]:
+        """Heads and texts of the same messages, at once."""
+        ...
+
     def neighbours(self, message_ids: Sequence[int]) -> Mapping[int, tuple[int | None, int | None]]:
         """The messages before and after each in its session, rewound ones passed over."""
         ...
@@ -71,6 +89,8 @@ class TranscriptReader(Protocol):
         ...
 
     def sessions(self, session_ids: Sequence[str]) -> Mapping[str, SessionInfo]: ...
+
+    def standings(self, session_ids: Sequence[str]) -> Mapping[str, Standing]: ...
 
     def titled(self, words: Sequence[str], limit: int) -> Sequence[tuple[SessionInfo, int | None]]:
         """Sessions whose title contains all of these words, last active first, each with its first message."""

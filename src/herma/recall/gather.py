@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from herma.ports import Head, Terms, TextIndex, TranscriptReader
+from herma.ports import Head, Standing, Terms, TextIndex, TranscriptReader
 from herma.ports.vectors import Near
 from herma.recall.dates import Span
 from herma.recall.fuse import HEARD, NEAREST, shares
@@ -15,7 +15,6 @@ from herma.recall.query import Query, Term
 from herma.recall.rank import NAMED_DATE, NAMED_PERIOD, SPEAKER, Candidate
 from herma.recall.rules import Filters, Sifted, sift
 from herma.recall.stem import stem
-from herma.types import SessionInfo
 
 INDEXES = 2_000
 """Messages that a search indexes itself before it answers."""
@@ -41,7 +40,7 @@ class Gathered:
 
     heads: dict[int, Head] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
-    sessions: dict[str, SessionInfo] = field(default_factory=dict)
+    sessions: dict[str, Standing] = field(default_factory=dict)
     sifted: Sifted = field(default_factory=Sifted)
     unindexed: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -127,7 +126,7 @@ class Gatherer:
         """
         chosen = dict.fromkeys(head.id for head in _chosen(found, _depth(looked_for, limit)))
         chosen.update(dict.fromkeys(list(found.near)[:BY_MEANING]))
-        made = self._read(found, list(chosen))
+        made = _made(found, list(chosen), self._reader.texts(list(chosen), READ))
         if query.all_of or query.none_of:
             made = [one for one in made if one.id not in found.near or _selected(query, one.folded, looked_for)]
         if found.unindexed:
@@ -171,26 +170,7 @@ class Gatherer:
     def _know(self, found: Gathered, heads: Iterable[Head]) -> None:
         unknown = {head.session_id for head in heads} - found.sessions.keys()
         if unknown:
-            found.sessions.update(self._reader.sessions(sorted(unknown)))
-
-    def _read(self, found: Gathered, ids: Sequence[int]) -> list[Candidate]:
-        texts = self._reader.texts(ids, READ)
-        made = []
-        for id_ in ids:
-            head = found.heads[id_]
-            text = texts.get(id_, "")
-            made.append(
-                Candidate(
-                    id=id_,
-                    group=found.sessions[head.session_id].conversation,
-                    text=text,
-                    folded=fold(text),
-                    found=found.scores.get(id_, 0.0),
-                    timestamp=head.timestamp,
-                    cut=len(text) >= READ,
-                )
-            )
-        return made
+            found.sessions.update(self._reader.standings(sorted(unknown)))
 
     def _flanks(self, query: Query, filters: Filters, found: Gathered, made: Sequence[Candidate]) -> list[Candidate]:
         """The turns beside the best candidates by words; what is only near in meaning has none of them around it.
@@ -203,9 +183,10 @@ class Gatherer:
             by_id[id_].before, by_id[id_].after = before, after
         of_words = (pair for id_, pair in neighbours.items() if by_id[id_].found or id_ not in found.near)
         beside = sorted({id_ for pair in of_words for id_ in pair if id_ is not None} - by_id.keys())
-        heads = {head.id: head for head in self._reader.heads(beside)}
+        turns = self._reader.turns(beside, READ)
+        heads = {id_: head for id_, (head, _) in turns.items()}
         found.heads.update(heads)
-        flanks = self._read(found, [id_ for id_ in beside if id_ in heads])
+        flanks = _made(found, [id_ for id_ in beside if id_ in heads], {id_: text for id_, (_, text) in turns.items()})
         links = _links(neighbours)
         strict = bool(query.all_of or query.none_of)
         for one in flanks:
@@ -214,6 +195,25 @@ class Gatherer:
             spoken = head.role in ("user", "assistant")
             one.shown = spoken and not strict and not filters.against(head, found.sessions.get(head.session_id))
         return flanks
+
+
+def _made(found: Gathered, ids: Sequence[int], texts: Mapping[int, str]) -> list[Candidate]:
+    made = []
+    for id_ in ids:
+        head = found.heads[id_]
+        text = texts.get(id_, "")
+        made.append(
+            Candidate(
+                id=id_,
+                group=found.sessions[head.session_id].conversation,
+                text=text,
+                folded=fold(text),
+                found=found.scores.get(id_, 0.0),
+                timestamp=head.timestamp,
+                cut=len(text) >= READ,
+            )
+        )
+    return made
 
 
 def _depth(looked_for: Sequence[Unit], limit: int) -> int:

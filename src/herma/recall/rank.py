@@ -8,7 +8,7 @@ The index scores a message as a whole; what each term is worth follows from thes
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from herma.recall.match import Unit
@@ -50,6 +50,8 @@ class Candidate:
     """Whether there is more text than ranking reads."""
     weights: dict[str, float] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
+    told: float = 0.0
+    """The sum of `values`."""
     own: float = 0.0
     beside: float = 0.0
     around: float = 0.0
@@ -64,17 +66,20 @@ def rank(candidates: Sequence[Candidate], units: Sequence[Unit]) -> list[Candida
     weigh(candidates, units)
     worth = rarities(candidates)
     for one in candidates:
-        one.values = {name: weight * worth[name] for name, weight in one.weights.items()}
-        one.own = one.found or sum(one.values.values())
+        if one.weights:
+            one.values = {name: weight * worth[name] for name, weight in one.weights.items()}
+            one.told = sum(one.values.values())
+        one.own = one.found or one.told
     by_id = {one.id: one for one in candidates}
     around = _conversations(candidates)
     best = max(one.own for one in candidates) or 1.0
     for one in candidates:
-        sides = [by_id[id_] for id_ in (one.before, one.after) if id_ in by_id]
-        further = [by_id[id_] for id_ in _further(one, by_id) if id_ in by_id]
-        one.beside = (BESIDE * _together(sides) + NEAR * _together(further)) / best
+        before, after = by_id.get(one.before or 0), by_id.get(one.after or 0)
+        if before or after:
+            further = by_id.get(before.before or 0) if before else None, by_id.get(after.after or 0) if after else None
+            one.beside = (BESIDE * _both(before, after) + NEAR * _both(*further)) / best
         one.around = CONVERSATION * around[one.group] / best
-        covered = COVERAGE * len(one.weights) / len(units) if units else 0.0
+        covered = COVERAGE * len(one.weights) / len(units) if one.weights else 0.0
         one.score = one.own / best + one.beside + one.around + covered + one.bonus
     return sorted(candidates, key=lambda one: (-one.score, -one.timestamp, -one.id))
 
@@ -142,21 +147,24 @@ def _conversations(candidates: Sequence[Candidate]) -> dict[str, float]:
         members[one.group].append(one)
     around = {}
     for group, ones in members.items():
-        best = max(ones, key=lambda one: one.own)
-        around[group] = best.own + _together(ones) - sum(best.values.values())
+        best = ones[0] if len(ones) == 1 else max(ones, key=lambda one: one.own)
+        around[group] = best.own + _together(ones) - best.told
     return around
 
 
-def _further(one: Candidate, by_id: Mapping[int, Candidate]) -> tuple[int | None, int | None]:
-    """The turns after the next, on both sides."""
-    before, after = by_id.get(one.before or 0), by_id.get(one.after or 0)
-    return before.before if before else None, after.after if after else None
+def _both(one: Candidate | None, other: Candidate | None) -> float:
+    """`_together` of two that may not be there: mostly at most one of them has any of the units."""
+    if one is None or not one.values:
+        return other.told if other is not None else 0.0
+    if other is None or not other.values:
+        return one.told
+    return _together((one, other))
 
 
 def _together(ones: Sequence[Candidate]) -> float:
     """The sum over units of the most that each is worth in any of these."""
     if len(ones) < 2:
-        return sum(ones[0].values.values()) if ones else 0.0
+        return ones[0].told if ones else 0.0
     most = dict(ones[0].values)
     for one in ones[1:]:
         for name, value in one.values.items():

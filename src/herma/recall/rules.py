@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from herma.ports import Head
+from herma.ports import Head, Standing
 from herma.recall.dates import Span
 from herma.types import Dropped, Scope, SessionInfo
 
@@ -52,11 +52,11 @@ class Filters:
         chosen = self.roles or self.sources or self.projects or self.sessions or self.dates
         return bool(chosen or self.scope or self.current)
 
-    def against(self, head: Head, session: SessionInfo | None) -> str:
+    def against(self, head: Head, session: SessionInfo | Standing | None) -> str:
         """The first rule that keeps a message out, or nothing."""
         return self._withheld(head, session) or self._unwanted(head, session)
 
-    def _withheld(self, head: Head, session: SessionInfo | None) -> str:
+    def _withheld(self, head: Head, session: SessionInfo | Standing | None) -> str:
         if session is None:
             return "deleted"
         if self.scope and session.scope.user != self.scope.user:
@@ -75,7 +75,7 @@ class Filters:
             return "current conversation"
         return ""
 
-    def _unwanted(self, head: Head, session: SessionInfo | None) -> str:
+    def _unwanted(self, head: Head, session: SessionInfo | Standing | None) -> str:
         if session is None:
             return ""
         if self.sessions and session.id not in self.sessions and session.conversation not in self.sessions:
@@ -142,7 +142,7 @@ class Sifted:
         return tuple(Dropped(rule, count, REMEDIES[rule]) for rule, count in self.dropped.items())
 
 
-def sift(heads: Iterable[Head], sessions: Mapping[str, SessionInfo], filters: Filters) -> Sifted:
+def sift(heads: Iterable[Head], sessions: Mapping[str, Standing], filters: Filters) -> Sifted:
     sifted = Sifted()
     for head in heads:
         rule = filters.against(head, sessions.get(head.session_id))

@@ -195,10 +195,12 @@ class Searcher:
     ) -> tuple[Hit, ...]:
         cut = [one.id for one in arranged.chosen if one.cut]
         whole = self._reader.texts(cut, 1_000_000) if cut else {}
+        sessions = self._reader.sessions(sorted({found.heads[one.id].session_id for one in arranged.chosen}))
         hits = []
         for one in arranged.chosen:
             head = found.heads[one.id]
-            session = found.sessions[head.session_id]
+            if (session := sessions.get(head.session_id)) is None:  # purged a moment ago
+                continue
             text = whole.get(one.id, one.text)
             folded = fold(text) if one.cut else one.folded
             places = matches(folded, looked_for)

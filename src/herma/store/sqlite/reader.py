@@ -9,14 +9,14 @@ from weakref import WeakKeyDictionary
 
 import apsw
 
-from herma.ports import Head, Spot, Surroundings
+from herma.ports import Head, Spot, Standing, Surroundings
 from herma.store.searchable import searchable_text
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.index_connection import fetch
 from herma.store.sqlite.payloads import texts
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.sessions import SqliteSessions
-from herma.types import Message, SessionInfo
+from herma.types import Message, Scope, SessionInfo
 
 _SHOWN = ("before", "from", "first_ones", "last_ones")
 _NEVER = 2**62
@@ -36,15 +36,15 @@ class SqliteReader:
         return [Head(*row) for row in self._rows("heads", message_ids)]
 
     def texts(self, message_ids: Sequence[int], at_most: int) -> dict[int, str]:
-        def work(connection: apsw.Connection) -> dict[int, str]:
-            rows: list[Any] = connection.execute(self._sql["texts"], {"ids": _array(message_ids)}).fetchall()
-            whole = texts(connection, [value for row in rows for value in row[1:4]], base64=False)
-            return {
-                id_: _searchable(whole(content), whole(parts), whole(calls), tool, at_most)
-                for id_, content, parts, calls, tool in rows
-            }
+        rows = self._stored("texts", message_ids, 1)
+        return {id_: _searchable(content, parts, calls, tool, at_most) for id_, content, parts, calls, tool in rows}
 
-        return self._db.read(work, {})
+    def turns(self, message_ids: Sequence[int], at_most: int) -> dict[int, tuple[Head, str]]:
+        rows = self._stored("turns", message_ids, 5)
+        return {
+            id_: (Head(id_, session, role, timestamp, hidden), _searchable(content, parts, calls, tool, at_most))
+            for id_, session, role, timestamp, hidden, content, parts, calls, tool in rows
+        }
 
     def neighbours(self, message_ids: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
         return {id_: (before, after) for id_, before, after in self._rows("neighbours", message_ids)}
@@ -67,6 +67,14 @@ class SqliteReader:
 
     def sessions(self, session_ids: Sequence[str]) -> dict[str, SessionInfo]:
         return self._sessions.get(session_ids, deleted=True)
+
+    def standings(self, session_ids: Sequence[str]) -> dict[str, Standing]:
+        scopes: dict[tuple[str, ...], Scope] = {}
+        found = {}
+        for id_, source, *place, conversation, archived, deleted in self._rows("standings", session_ids):
+            scope = scopes.get(key := tuple(place)) or scopes.setdefault(key, Scope(*key))
+            found[id_] = Standing(id_, source, scope, conversation, bool(archived), deleted)
+        return found
 
     def titled(self, words: Sequence[str], limit: int) -> list[tuple[SessionInfo, int | None]]:
         words = [word.lower() for word in words]
@@ -107,7 +115,21 @@ class SqliteReader:
             rows = [(*row[:3], *map(whole, row[3:6]), *row[6:]) for row in rows]
         return [_message(row, session_id) for row in rows]
 
-    def _rows(self, name: str, ids: Sequence[int]) -> list[Any]:
+    def _stored(self, name: str, ids: Sequence[int], first: int) -> list[Any]:
+        """Rows in which three columns from `first` on may refer to text that is kept elsewhere; mostly none does."""
+        bindings = {"ids": _array(ids)}
+
+        def work(connection: apsw.Connection) -> list[Any]:
+            rows: list[Any] = connection.execute(self._sql[name], bindings).fetchall()
+            apart = [value for row in rows for value in row[first : first + 3] if type(value) is bytes]
+            if not apart:
+                return rows
+            whole = texts(connection, apart, base64=False)
+            return [(*row[:first], *map(whole, row[first : first + 3]), *row[first + 3 :]) for row in rows]
+
+        return self._db.read(work, [])
+
+    def _rows(self, name: str, ids: Sequence[int] | Sequence[str]) -> list[Any]:
         return self._db.rows(self._sql[name], {"ids": _array(ids)})
 
 
@@ -134,5 +156,5 @@ def _message(row: Sequence[Any], session_id: str) -> Message:
     )
 
 
-def _array(ids: Sequence[int]) -> str:
+def _array(ids: Sequence[int] | Sequence[str]) -> str:
     return json.dumps(list(ids))

@@ -9,6 +9,12 @@ SELECT m.id, m.content, m.parts, m.tool_calls, m.tool_name
   FROM messages m
  WHERE m.id IN (SELECT value FROM json_each(:ids));
 
+-- turns --
+-- The two above in one.
+SELECT m.id, s.id, m.role, m.timestamp, m.hidden, m.content, m.parts, m.tool_calls, m.tool_name
+  FROM messages m JOIN sessions s ON s.key = m.session
+ WHERE m.id IN (SELECT value FROM json_each(:ids));
+
 -- neighbours --
 -- The nearest ones that were not rewound, by the index on (session, id).
 SELECT m.id,
@@ -52,6 +58,11 @@ SELECT id FROM messages ORDER BY id DESC LIMIT :limit;
 -- Whether any title contains a word: mostly none does, and then this is all.
 SELECT 1 FROM sessions s INDEXED BY sessions_by_title
  WHERE s.title IS NOT NULL AND s.deleted IS NULL AND instr(lower(s.title), :word) > 0 LIMIT 1;
+
+-- standings --
+SELECT s.id, s.source, s.profile, s.project, s.user, s.chat, s.conversation, s.archived, s.deleted
+  FROM sessions s
+ WHERE s.id IN (SELECT value FROM json_each(:ids));
 
 -- titled --
 -- Sessions whose title contains every word, and the first message of each. Only titles are looked through, by their index.
