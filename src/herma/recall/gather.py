@@ -104,8 +104,10 @@ class Gatherer:
 
     def meet(self, found: Gathered, filters: Filters, near: Sequence[Near]) -> None:
         """Take in what is near in meaning and may be shown. What may not is not counted: it is no match."""
-        heads = {head.id: head for head in self._reader.heads([one.message_id for one in near])}
-        self._know(found, heads.values())
+        heads = {one.message_id: found.heads[one.message_id] for one in near if one.message_id in found.heads}
+        new = self._reader.heads([one.message_id for one in near if one.message_id not in heads])
+        heads.update((head.id, head) for head in new)
+        self._know(found, new)
         kept: list[tuple[int, float]] = []
         for one in near:
             head = heads.get(one.message_id)
