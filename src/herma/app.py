@@ -89,7 +89,7 @@ class Herma:
         """What was done before, one episode per conversation, and where the work stood."""
         from herma.wiring.episodes import episodes
 
-        return episodes(self._ground, lambda: self.index.vectors)
+        return episodes(self._ground, lambda: self.index.vectors, lambda name, so: self.skills.judge(name, *so))
 
     @part
     def skills(self) -> SkillLibrary:

@@ -20,6 +20,7 @@ from herma.episodes.state import snapshot
 from herma.episodes.steps import steps_of
 from herma.episodes.task import task_key
 from herma.episodes.value import least_valuable
+from herma.episodes.verdict import Verdict, verdicts
 from herma.errors import StoreChanged, UsageError
 from herma.ports.episodes import (
     SOURCES_WITHOUT,
@@ -90,7 +91,9 @@ class Episodes:
         vectors: Callable[[], VectorIndex | None] = lambda: None,
         clock: Callable[[], float] = time.time,
         alive: Callable[[], None] = lambda: None,
+        judged: Callable[[str, Verdict], None] = lambda _name, _verdict: None,
     ) -> None:
+        """`judged` is told how skills did that were read in a conversation."""
         self._rows = tables.rows
         self._lookup = tables.lookup
         self._states = tables.states
@@ -100,6 +103,7 @@ class Episodes:
         self._finder = Finder(self._rows, self._lookup, language or Language(), vectors, profile=profile, clock=clock)
         self._clock = clock
         self._check = alive
+        self._judged = judged
         self._aside: Aside[_Ended] = Aside(lambda ended: self._record(*ended), "herma-episodes")
 
     # ── making ──
@@ -147,7 +151,7 @@ class Episodes:
                 self._rows.remove(conversation)
             return None
         alone = sessions[0].reason == "branch"  # it begins like another, which it does not outdate
-        return self._put(merged(_kept_by_model(made, known), known), alone=alone)
+        return self._put(merged(_kept_by_model(made, known), known), known, alone=alone)
 
     def improve(self, conversation: str, by_model: Callable[[Episode], Episode]) -> Episode | None:
         """Let a model say better what an episode was. Only what is said in words is taken over, and only if it scans
@@ -171,7 +175,8 @@ class Episodes:
         clean = {name: text for name, text in lines.items() if text and not scan(text)}
         outcome = proposed.outcome if proposed.outcome in get_args(Outcome) else known.outcome
         why = known.why if scan(proposed.why) else " ".join(proposed.why[:200].split())
-        return self._put(replace(known, outcome=outcome, why=why, built_by="model", **clean))  # type: ignore[arg-type]
+        better = replace(known, outcome=outcome, why=why, built_by="model", **clean)  # type: ignore[arg-type]
+        return self._put(better, known)
 
     def rebuild(
         self,
@@ -321,10 +326,12 @@ class Episodes:
         self._check()
         self._aside.wait(patience)
 
-    def _put(self, episode: Episode, *, alone: bool = False) -> Episode:
+    def _put(self, episode: Episode, known: Episode | None, *, alone: bool = False) -> Episode:
         stamped = replace(episode, updated=self._clock())
         key = f"{task_key(stamped.task)}\n{stamped.conversation}" if alone else task_key(stamped.task)
         kept = self._rows.put(stamped, key, self._finder.terms(stamped))
+        for skill, verdict in verdicts(known, kept).items():
+            self._judged(skill, verdict)
         over = self._lookup.live_count() - self._most
         if over > 0 and over >= max(1, self._most // 100):  # not one by one: the weights of all are read
             self._put_away(least_valuable(self._lookup.weights(), self._most, self._clock()), dry_run=False)

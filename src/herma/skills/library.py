@@ -282,6 +282,13 @@ class SkillLibrary(SkillReading):
         counted = Counted(uses=1, successes=int(success is True), failures=int(success is False), resolves=True)
         return self._usage.count(skill.name, counted, self._clock())
 
+    def judge(self, name: str, successes: int, failures: int) -> None:
+        """How the work went in which a skill was read; below 0 takes back what was said before. The use was counted
+        when it was read. A skill that is there no longer, or was never, is passed over."""
+        skill = self._catalogue.resolve(name)
+        if not isinstance(skill, SkillRefused):
+            self._usage.count(skill.name, Counted(successes=successes, failures=failures), self._clock())
+
     def viewed(self, skill: Skill, *, used: bool = True) -> None:
         """An agent read a skill: that is a use, unless it read one of its files only."""
         self._usage.count(skill.name, Counted(uses=int(used), views=1), self._clock())

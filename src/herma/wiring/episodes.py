@@ -9,6 +9,7 @@ from herma.episodes import Episodes
 from herma.episodes.finding import KIND, scope_key
 from herma.episodes.keeper import Tables
 from herma.episodes.similar import Language
+from herma.episodes.verdict import Verdict
 from herma.episodes.watch import EpisodeContributor, EpisodeWatcher
 from herma.ports.episodes import EpisodeFilter
 from herma.ports.vectors import Embeddable, VectorIndex
@@ -23,7 +24,11 @@ from herma.wiring.ground import Ground
 _AT_A_TIME = 500
 
 
-def episodes(ground: Ground, vectors: Callable[[], VectorIndex | None] = lambda: None) -> Episodes:
+def episodes(
+    ground: Ground,
+    vectors: Callable[[], VectorIndex | None] = lambda: None,
+    judged: Callable[[str, Verdict], None] = lambda _name, _verdict: None,
+) -> Episodes:
     rows = SqliteEpisodes(ground.database)
     return Episodes(
         Tables(rows, rows, rows, SqliteGlimpses(ground.database)),
@@ -33,6 +38,7 @@ def episodes(ground: Ground, vectors: Callable[[], VectorIndex | None] = lambda:
         vectors=vectors,
         clock=ground.clock,
         alive=ground.alive,
+        judged=judged,
     )
 
 

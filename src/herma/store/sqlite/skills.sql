@@ -88,12 +88,13 @@ SELECT name, uses, views, successes, failures, patches, created, last_used, last
 
 -- count --
 -- A skill that is used again is active again; deprecated and archived are for a person or the curator to lift. Reading a skill counts as a
--- use; when its outcome is recorded later (resolves), that is the same use.
+-- use; when its outcome is recorded later (resolves), that is the same use. An outcome that is taken back is less than 0.
 INSERT INTO skill_usage (profile, name, uses, views, successes, failures, patches, created, last_used, last_viewed, last_patched)
-VALUES (:profile, :name, :uses, :views, :successes, :failures, :patches, :at, iif(:uses, :at, NULL), iif(:views, :at, NULL),
+VALUES (:profile, :name, :uses, :views, max(0, :successes), max(0, :failures), :patches, :at, iif(:uses, :at, NULL), iif(:views, :at, NULL),
         iif(:patches, :at, NULL))
     ON CONFLICT (profile, name) DO UPDATE
-   SET uses = uses + iif(:resolves AND last_used <= last_viewed, 0, :uses), views = views + :views, successes = successes + :successes, failures = failures + :failures,
+   SET uses = uses + iif(:resolves AND last_used <= last_viewed, 0, :uses), views = views + :views,
+       successes = max(0, successes + :successes), failures = max(0, failures + :failures),
        patches = patches + :patches,
        last_used = iif(:uses, max(coalesce(last_used, 0), :at), last_used),
        last_viewed = iif(:views, max(coalesce(last_viewed, 0), :at), last_viewed),
