@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from herma.index.embedding import packed
 from herma.index.nearness import Nearness
-from herma.index.shelf import Shelf
+from herma.index.shelf import Shelf, _top
 from herma.ports import Position
 from herma.ports.vectors import MESSAGE, Spot, Step, VectorRow
 from herma.store.sqlite.index_vectors import SqliteVectors
@@ -227,3 +227,9 @@ def test_without_it_the_note_says_what_would_help(monkeypatch: pytest.MonkeyPatc
         nearness = Nearness(tables, "m", DIMENSION)
         assert len(nearness.near(some(2, 1)[0], 3, [MESSAGE], None, None)) == 1
         assert "herma[ann]" in nearness.note()
+
+
+@given(st.integers(0, 50), st.integers(1, 3_000), st.integers(1, 200), st.integers(2, 1_000))
+def test_the_highest_are_picked_however_many_are_alike(seed: int, rows: int, count: int, different: int) -> None:
+    scores = np.random.default_rng(seed).integers(0, different, rows).astype(np.float32)
+    assert scores[_top(scores, count)].tolist() == sorted(scores.tolist(), reverse=True)[:count]

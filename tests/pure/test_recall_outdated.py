@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.recall.match import fold
-from herma.recall.outdated import Spoken, asks_for_the_past, claims, latest_first, outdated
+from herma.recall.outdated import (
+    _CHANGES,
+    _LATER,
+    _STATES,
+    Spoken,
+    _says_later,
+    asks_for_the_past,
+    claims,
+    latest_first,
+    outdated,
+)
 
 
 def said(*texts: str) -> list[Spoken]:
@@ -93,3 +103,27 @@ def test_arranging_loses_nobody(order: list[int], by: dict[int, int]) -> None:
 @pytest.mark.parametrize("piece", ["the the ", "my a b c d e ", "我把", "改", "を", "is now ", "moved the x from "])
 def test_long_texts_come_to_an_end(piece: str) -> None:
     assert isinstance(claims(fold(piece * 20_000)), list)
+
+
+_WORDS = (
+    *("my", "our", "the", "i", "we", "have", "just", "bank", "deadline", "is", "are", "was", "now", "new", "changed"),
+    *("moved", "pushed back", "went up", "dropped", "rose", "relocated", "live", "in", "from", "to", "until", "Friday"),
+    *(
+        "，",
+        "把地點改成三樓",
+        "現在的地點是",
+        "我們的地點定在",
+        "場所を東京に変更",
+        "私の銀行は楽天です",
+        "은행을 카카오로 바꿨다",
+    ),
+    *("내 은행은 카카오입니다", "."),
+)
+
+
+@given(st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join))
+def test_parts_that_are_looked_for_first_hide_nothing(text: str) -> None:
+    folded = fold(text)
+    for parts, pattern in (*_CHANGES, *_STATES):
+        assert not pattern.search(folded) or any(part in folded for part in parts)
+    assert _says_later(folded) == bool(_LATER.search(folded))

@@ -1,0 +1,49 @@
+"""What search reads of transcripts at once is what it would read one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from herma import Herma
+from herma.ports import Standing
+from herma.store.sqlite.database import Database
+from herma.store.sqlite.reader import SqliteReader
+from herma.types import Scope
+
+
+def test_turns_are_heads_with_their_texts_however_these_are_kept(tmp_path: Path) -> None:
+    with Herma.open(home=tmp_path) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(
+            session,
+            [
+                {"role": "user", "content": "Where is the harbour?"},
+                {"role": "assistant", "content": "a long answer, " * 10_000},
+                {"role": "user", "content": [{"type": "text", "text": "In parts."}]},
+            ],
+        )
+        database = Database(tmp_path / "herma.db")
+        reader = SqliteReader(database)
+        ids = list(reader.newest(10))
+        turns = reader.turns([*ids, 999], 8_000)
+        assert {id_: head for id_, (head, _) in turns.items()} == {head.id: head for head in reader.heads(ids)}
+        assert {id_: text for id_, (_, text) in turns.items()} == reader.texts(ids, 8_000)
+        assert sorted(len(text) for _, text in turns.values()) == [9, 21, 8_000]
+        database.close()
+
+
+def test_a_standing_is_part_of_the_session(tmp_path: Path) -> None:
+    with Herma.open(home=tmp_path) as h:
+        scope = Scope("work", "/src/boat", "ada", "room")
+        first = h.transcripts.start("cli", scope=scope)
+        second = h.transcripts.start("cron", scope=scope)
+        h.transcripts.delete(second)
+        database = Database(tmp_path / "herma.db")
+        reader = SqliteReader(database)
+        asked = [str(first), str(second), "nobody"]
+        assert reader.standings(asked) == {
+            id_: Standing(id_, one.source, one.scope, one.conversation, one.archived, one.deleted)
+            for id_, one in reader.sessions(asked).items()
+        }
+        assert len(reader.standings(asked)) == 2
+        database.close()
