@@ -485,3 +485,15 @@ def test_a_description_that_gives_orders_is_not_listed_either(h: Herma, home: Pa
     answer = h.tools.call("skills_list", {})
     assert "evil" in answer
     assert "previous instructions" not in answer
+
+
+def test_of_two_in_the_archive_the_last_comes_back_and_the_other_by_its_folder(h: Herma, clock: FixedClock) -> None:
+    for body in ("1. The first.", "1. The second."):
+        written(h.skills.create("bake", document("bake", body=body)))
+        clock.advance(60)
+        written(h.skills.archive("bake"))
+    written(h.skills.restore("bake"))
+    assert "The second." in h.skills.view("bake").text
+    written(h.skills.archive("bake"))
+    written(h.skills.restore(".archive/bake"))
+    assert "The first." in h.skills.view("bake").text

@@ -174,16 +174,13 @@ class SkillLibrary(SkillReading):
         return self._catalogue.folders.archived()
 
     def restore(self, name: str, *, author: Author = BY_USER, reason: str = "") -> SkillOutcome:
-        """Bring a skill back from the archive: by its name, or by its folder there when it was archived twice."""
-        kept = [k for k in self.archived() if name in (k.name, k.folder, k.folder.removeprefix(".archive/"))]
-        exact = [k for k in kept if k.folder.removeprefix(".archive/") == name]
-        if len(exact) == 1:
-            kept = exact
+        """Bring a skill back from the archive: by its name the one that was archived last, by its folder there any."""
+        archived = self.archived()
+        kept = [k for k in archived if name == k.folder] or [k for k in archived if name == k.name]
+        kept = kept or [k for k in archived if name == k.folder.removeprefix(".archive/")]
         if not kept:
             raise UsageError(f"{name!r} is not in the archive.", hint="`herma skills archive --list` shows it.")
-        if len(kept) > 1:
-            folders = ", ".join(k.folder.removeprefix(".archive/") for k in kept)
-            raise UsageError(f"{name!r} is in the archive {len(kept)} times: {folders}.", hint="Say which.")
+        kept.sort(key=lambda k: k.at or 0.0, reverse=True)
         return self._writer.restore(kept[0], author, reason)
 
     # ── from outside ──

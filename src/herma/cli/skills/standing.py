@@ -57,11 +57,13 @@ def archive(desk: Desk, name: str | None, listing: bool, reason: str, dry_run: b
 @reason_option
 @with_skills
 def restore(desk: Desk, name: str, reason: str) -> None:
-    """Bring a skill back from the archive, to where it was.
+    """Bring a skill back from the archive, to where it was. Of several with its name, the one archived last; an earlier
+    one by where it is now.
 
     \b
     Examples:
       herma skills restore old-release
+      herma skills restore .archive/old-release
     """
     desk.for_people_under_approval("restoring skills")
     desk.report(desk.library.restore(name, author=desk.author, reason=reason))
