@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from herma import Herma
 from herma.errors import EmbedderError
+from herma.index import Vectors
 from herma.models.embedding.endpoint import Endpoint, EndpointEmbedder
 from herma.testing import FixedClock, HashEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 Reply = tuple[int, dict[str, str], bytes]
 WIDTH = 16
@@ -250,3 +253,72 @@ def test_nobody_there() -> None:
     with pytest.raises(EmbedderError, match="does not answer: Connection refused"):
         embedder(gone, slept=slept, timeout=1.2).queries(["x"])
     assert slept == [0.5]
+
+
+# ── what it costs ──
+
+
+def configured(home: Path, server: Server, monkeypatch: pytest.MonkeyPatch, *, key: bool, tokens: int) -> None:
+    monkeypatch.setenv("A_KEY", "k")
+    named = "  api_key_env: A_KEY\n" if key else ""
+    (home / "config.yaml").write_text(
+        f"embedding:\n  model: endpoint\n  url: {server.url}\n  endpoint_model: small\n{named}"
+        f"spend:\n  daily_tokens: {tokens}\n"
+    )
+
+
+def vectors(h: Herma) -> Vectors:
+    found = h.index.vectors
+    assert found is not None
+    return found
+
+
+def said(h: Herma, *texts: str) -> None:
+    session = h.transcripts.start("cli")
+    h.transcripts.append(session, [{"role": "user", "content": text} for text in texts])
+    h.transcripts.end(session)
+
+
+def test_what_a_paid_endpoint_embeds_is_counted_and_capped(
+    home: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(home, server, monkeypatch, key=True, tokens=100_000)
+    with Herma.open(home) as h:
+        said(h, "the river was high in spring", "we moved the boat to the other bank")
+        assert vectors(h).wait()
+        spent = h.models.spending().spent_today["embedding"]
+        assert spent.tokens > 0
+        assert vectors(h).wait()
+        assert h.models.spending().spent_today["embedding"] == spent, "known texts are not sent again"
+    configured(home, server, monkeypatch, key=True, tokens=spent.tokens + 1)
+    with Herma.open(home) as h:
+        said(h, "in autumn the garden was full of apples and somebody made jam of them")
+        assert not vectors(h).wait()
+        assert "apples" not in str(server.asked), "nothing was sent"
+        state = vectors(h).state()
+        assert "does not allow embedding" in state.trouble
+        assert state.left == 1, "no text counts as one that the endpoint refused"
+        assert state.failures == 0
+        assert vectors(h).near("the river", 3).hits, "questions go on"
+    configured(home, server, monkeypatch, key=True, tokens=100_000)
+    with Herma.open(home) as h:
+        assert vectors(h).wait()
+        assert not vectors(h).state().left
+
+
+def test_an_endpoint_that_fails_uses_nothing_up_and_one_without_a_key_is_not_counted(
+    home: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(home, server, monkeypatch, key=True, tokens=100_000)
+    with Herma.open(home) as h:
+        said(h, "the river was high in spring")
+        server.replies = [(400, {}, b"{}")] * 20
+        assert not vectors(h).wait()
+        assert h.models.spending().total_today.tokens == 0
+    server.replies = []
+    configured(home, server, monkeypatch, key=False, tokens=1)
+    with Herma.open(home) as h:
+        said(h, "we moved the boat to the other bank")
+        vectors(h).drop()
+        assert vectors(h).wait()
+        assert "embedding" not in h.models.spending().spent_today or not h.models.spending().total_today.tokens

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from herma.errors import SpendRefused
 from herma.ports.vectors import EmbedderTrouble, ModelRow
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ Answer = TypeVar("Answer")
 FIRST_REST, LONGEST_REST = 1.0, 300.0
 _PROBE = "Is anybody there?"
 _QUERIES_KEPT = 64
+_ASK_AGAIN = 60.0
+"""Seconds until it is looked again whether there is room for more today."""
 
 
 class Guest:
@@ -39,6 +42,7 @@ class Guest:
         self.name = embedder.name
         self.trouble = known if known is not None and known.model == self.name else EmbedderTrouble()
         self._dimension = 0
+        self._spent = (0.0, "")
 
     @property
     def is_multilingual(self) -> bool:
@@ -47,6 +51,12 @@ class Guest:
     @property
     def resting(self) -> bool:
         return self._clock() < self.trouble.retry_at
+
+    @property
+    def waiting(self) -> str:
+        """Why no texts are embedded for now, though nothing is wrong with it; questions are."""
+        until, why = self._spent
+        return why if self._clock() < until else ""
 
     @property
     def note(self) -> str:
@@ -80,11 +90,13 @@ class Guest:
 
     def passages(self, texts: Sequence[str]) -> list[bytes] | None:
         """One vector in 8-bit numbers for each text; empty for a text that it refuses though it takes others."""
-        if self.resting:
+        if self.resting or self.waiting:
             return None
         found = self._asking(lambda: self._rows(self._embedder.passages(texts), len(texts)), quiet=True)
         if found is not None:
             return packed(found)
+        if self.waiting:
+            return None
         failed = self.trouble
         if self._asking(lambda: self._rows(self._embedder.passages([_PROBE]), 1)) is None:
             return None
@@ -106,6 +118,9 @@ class Guest:
         """Ask. `quiet`: a failure is remembered, but not yet held against it."""
         try:
             answer = question()
+        except SpendRefused as refused:  # no failure: tomorrow, or with more room, it goes on
+            self._spent = (self._clock() + _ASK_AGAIN, str(refused))
+            return None
         except Exception as error:  # noqa: BLE001  a guest may raise anything
             message = " ".join(str(error).split())[:200] or type(error).__name__
             if quiet:

@@ -147,7 +147,7 @@ class Vectors:
             done=walked,
             left=appended - walked if guest else 0,
             size=file.size if file else 0,
-            trouble=told.message or self._trouble or self._background.trouble,
+            trouble=told.message or self._trouble or self._background.trouble or (guest.waiting if guest else ""),
             failures=told.failures,
             retry_at=told.retry_at,
             others=tuple((row.name, row.vectors) for row in models if row is not mine),

@@ -34,6 +34,11 @@ class Ground:
     def home(self) -> Path:
         return self.settings.home
 
+    @property
+    def embedder_given(self) -> bool:
+        """Whether the embedder is the caller's own."""
+        return self._given_embedder is not None
+
     @part
     def database(self) -> Database:
         """`herma.db`; opened with its first statement."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from herma.index import Index, Vectors
+from herma.ports import Embedder
 from herma.ports.vectors import Embeddables
 from herma.store.sqlite.feed import SqliteFeed
 from herma.store.sqlite.index_files import SqliteIndexFiles
@@ -21,11 +22,22 @@ def vectors(ground: Ground) -> Vectors:
         SqliteVectors(ground.home),
         SqliteFeed(ground.database),
         SqlitePassages(ground.database),
-        lambda: ground.embedder,
+        lambda: _metered(ground),
         clock=ground.clock,
         alive=ground.alive,
         sources=lambda: _embeddables(ground),
     )
+
+
+def _metered(ground: Ground) -> Embedder | None:
+    """The embedder; one that wants a key is taken to cost something, and stands behind the meter."""
+    found, settings = ground.embedder, ground.settings.embedding
+    if found is None or ground.embedder_given or settings.model != "endpoint" or not settings.api_key_env:
+        return found
+    from herma.reflect.spend_embedding import MeteredEmbedder
+    from herma.wiring.models import Models
+
+    return MeteredEmbedder(found, Models(ground).meter, settings.endpoint_model)
 
 
 def _embeddables(ground: Ground) -> list[Embeddables]:
