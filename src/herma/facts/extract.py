@@ -17,6 +17,50 @@ LONGEST_VALUE = 120
 _MOST = 40
 """Statements that one entry may make."""
 _CLAUSE = re.compile(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
+_TITLES = frozenset(["dr", "mr", "mrs", "ms", "mx", "prof", "rev", "capt", "sgt", "hr"])
+"""A full stop after these ends nothing: a name follows."""
+_SHORTENED = frozenset(
+    [
+        "inc",
+        "ltd",
+        "co",
+        "corp",
+        "rd",
+        "ave",
+        "blvd",
+        "str",
+        "jr",
+        "sr",
+        "etc",
+        "approx",
+        "ca",
+        "nr",
+        "no",
+        "vs",
+        "bzw",
+        "vol",
+        "dept",
+        "univ",
+    ]
+)
+"""After these it ends a clause only where the next one begins like one."""
+_MONTHS = frozenset(
+    [
+        "januar",
+        "jänner",
+        "februar",
+        "märz",
+        "april",
+        "mai",
+        "juni",
+        "juli",
+        "august",
+        "september",
+        "oktober",
+        "november",
+        "dezember",
+    ]
+)
 _HEDGED = re.compile(
     r"(?<!\w)(?:maybe|perhaps|probably|possibly|might|may be|could be|unsure|not sure|unknown|not known|used to"
     r"|formerly|previously|was(?! born)|were|had|if|when|unless|should|would|whether|asked|wants? to|vielleicht"
@@ -143,7 +187,7 @@ class Statement:
 def statements(entry: str, subject: str, stem: Callable[[str], str] = str) -> tuple[Statement, ...]:
     """The facts that an entry states, in order, each key once; `subject` is what a bare label is about."""
     found: dict[tuple[str, str], Statement] = {}
-    clauses = [clause.strip(" \t-*•.。") for clause in _CLAUSE.split(entry[:8_000])]
+    clauses = [clause.strip(" \t-*•.。") for clause in _clauses(entry[:8_000])]
     clauses = [clause for clause in clauses if clause]
     for clause in clauses[:_MOST]:
         if len(clause) > 300 or clause.endswith(("?", "？")) or _HEDGED.search(clause):
@@ -152,6 +196,28 @@ def statements(entry: str, subject: str, stem: Callable[[str], str] = str) -> tu
             if said.attribute and said.value:
                 found[said.subject, said.attribute] = said
     return tuple(found.values())
+
+
+def _clauses(entry: str) -> Iterator[str]:
+    start = 0
+    for found in _CLAUSE.finditer(entry):
+        before, after = entry[max(start, found.start() - 40) : found.start()], entry[found.end() : found.end() + 12]
+        if not (found[0].startswith(".") and _shortens(before.split()[-2:], after)):
+            yield entry[start : found.start()]
+            start = found.end()
+    yield entry[start:]
+
+
+def _shortens(words: list[str], after: str) -> bool:
+    """Whether a full stop after these words marks a word cut short, and no end: "Dr. Weiss", "St. Gallen", "3. Mai"."""
+    if not words:
+        return False
+    last = words[-1].strip("(\"'`").lower()
+    if last == "st":  # a saint, unless a name stands before: then it is a street
+        return len(words) < 2 or not words[-2][:1].isupper()
+    if last.isdigit():
+        return len(last) < 3 and (after.split() or [""])[0].strip(",.;").lower() in _MONTHS
+    return last in _TITLES or (last in _SHORTENED and (after[:1].islower() or after[:1].isdigit()))
 
 
 def _read(clause: str, subject: str, stem: Callable[[str], str], *, alone: bool) -> Iterator[Statement]:
