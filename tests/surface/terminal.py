@@ -14,6 +14,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -27,8 +28,15 @@ class Terminal:
     """Starts a command line in a terminal of its own."""
 
     def __init__(
-        self, arguments: Sequence[str], env: Mapping[str, str] | None = None, *, size: tuple[int, int] = (30, 100)
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        *,
+        size: tuple[int, int] = (30, 100),
+        plain: bool = False,
     ) -> None:
+        """`plain`: the program reads lines as the terminal gives them, and not key by key."""
+        self._plain = plain
         self._screen, own = pty.openpty()
         self.resize(*size)
         environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
@@ -58,7 +66,9 @@ class Terminal:
         os.write(self._screen, keys.encode("utf-8", "surrogateescape"))
 
     def say(self, text: str) -> None:
-        """Type a message and send it."""
+        """Type a message and send it, once the prompt is there: before, the terminal makes a new line of Enter."""
+        if not self._plain:
+            self.wait_for_prompt()
         self.press(text)
         self.press(ENTER)
 
@@ -69,9 +79,28 @@ class Terminal:
             found = self.text.find(words, self._seen)
             if found >= 0:
                 since, self._seen = self.text[self._seen : found + len(words)], found + len(words)
+                if words == ">" and not self._plain:
+                    self.wait_for_prompt()
                 return since
             if not self._read(until - time.monotonic()):
                 raise AssertionError(f"{words!r} was not drawn after:\n{self.text[self._seen :][-2_000:]}")
+
+    def wait_for_prompt(self) -> None:
+        """Until keys are read one by one. What was drawn before tells less: an answer may have the sign, too."""
+        until = time.monotonic() + PATIENCE
+        while self._by_lines():
+            assert time.monotonic() < until, f"no prompt after:\n{self.text[self._seen :][-2_000:]}"
+            self._read(0.01)
+
+    def wait_until_it_reads(self) -> None:
+        """Until the program sleeps in `read`. A signal between a plain prompt and that is only seen after a line."""
+        status = Path(f"/proc/{self.process.pid}/stat")
+        until = time.monotonic() + PATIENCE
+        while status.exists() and time.monotonic() < until:
+            if status.read_text().rpartition(")")[2].split()[0] == "S":
+                return
+            time.sleep(0.01)
+        time.sleep(0.5)  # where that cannot be seen
 
     def drain(self, seconds: float = 0) -> None:
         """Take in what was drawn, so that the program can draw on."""
@@ -86,6 +115,9 @@ class Terminal:
         while self._read(0):
             continue
         return self.process.wait(1)
+
+    def _by_lines(self) -> bool:
+        return bool(termios.tcgetattr(self._screen)[3] & termios.ICANON)
 
     def _read(self, seconds: float) -> bool:
         if seconds < 0 or not select.select([self._screen], [], [], seconds)[0]:

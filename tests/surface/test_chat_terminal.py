@@ -308,7 +308,7 @@ def test_without_the_library_lines_are_read_plainly(
 ) -> None:
     (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('gone')")
     model.then("Hello.", "Two lines.")
-    with terminal.Terminal(["chat", "--home", str(home)], {"PYTHONPATH": str(tmp_path)}) as t:
+    with terminal.Terminal(["chat", "--home", str(home)], {"PYTHONPATH": str(tmp_path)}, plain=True) as t:
         t.wait_for("Lines are read plainly")
         t.wait_for("> ")
         t.say("Hi!")
@@ -319,6 +319,7 @@ def test_without_the_library_lines_are_read_plainly(
         t.say("two")
         t.wait_for("Two lines.")
         t.wait_for("> ")
+        t.wait_until_it_reads()
         t.press(CTRL_C)
         t.wait_for("again")
         t.wait_for("> ")
@@ -331,13 +332,22 @@ def test_without_the_library_lines_are_read_plainly(
 def test_resume_by_the_sessions_command(home: Path, model: ScriptedModel, chat: Callable[..., Terminal]) -> None:
     with Herma.open(home) as h, h.session(title="Login bug", source="cli") as s:
         s.before_model("It fails.")
-        s.after_model("Why?")
+        s.after_model("Why?\n\nNext steps:\n- look into cookies.py")
     model.then("I see.")
     with terminal.Terminal(["sessions", "resume", "login", "--home", str(home)]) as t:
         t.wait_for("Login bug")
+        t.wait_for("Where it stood on")  # before anything else is said
+        t.wait_for("look into cookies.py")
         t.wait_for(">")
         t.say("Because of the cookie.")
         t.wait_for("I see.")
+        t.wait_for(">")
+        t.say("/new")
+        t.wait_for("A new conversation.")
+        t.wait_for(">")
+        t.say("/resume login")
+        t.wait_for("Going on with: Login bug")
+        t.wait_for("Where it stood on")
         t.wait_for(">")
         t.press(CTRL_D)
         assert t.leave() == 0
@@ -401,9 +411,9 @@ def test_tools_of_servers_and_what_others_write(
         t.wait_for("gone is not used")
         t.wait_for("→ weather__forecast city=Bonn")
         t.wait_for("Rain.")
+        t.wait_for_prompt()  # nothing new is looked for until the next one
         with Herma.open(home) as h:
             h.memory.apply("memory", Add("The station is closed on Mondays."))
-        t.wait_for(">")
         t.say("Wait for it.")  # the first thing that is said after it
         t.wait_for("weather__patient")
         t.press(CTRL_C)

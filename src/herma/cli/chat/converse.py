@@ -70,6 +70,8 @@ class Converse:
         info = self._talk.info
         what = f"going on with: {name_of(info, 60)}" if info else "a new conversation"
         self._screen.line(f"herma {__version__} · {self._talk.model.name} · {what}")
+        if stood := self._talk.where_it_stood():
+            self._screen.line(stood)
         if keys:
             self._screen.line(keys)
         if self._talk.waits_for_an_answer():

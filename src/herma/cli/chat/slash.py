@@ -120,6 +120,8 @@ def _list(bench: Bench) -> None:
 
 def _welcome_back(bench: Bench, info: SessionInfo) -> None:
     bench.screen.line(f"Going on with: {name_of(info, 60)} ({count(info.message_count, 'message')}).")
+    if stood := bench.talk.where_it_stood():
+        bench.screen.line(stood)
     last = next((message for message in reversed(bench.talk.stored()) if message.role == "assistant"), None)
     if last is not None and isinstance(last.content, str) and last.content.strip():
         bench.screen.line(f"Last: {one_line(last.content, 200)}")

@@ -82,6 +82,14 @@ class Talk:
         messages = self.stored()
         return bool(messages) and not is_complete(messages[-1:])
 
+    def where_it_stood(self) -> str:
+        """What was noted when it was last left (next step, open tasks, folder, files), in lines; "" if nothing was."""
+        info = self.info
+        if info is None:
+            return ""
+        state = self.h.episodes.state(self.h.episodes.conversation_of(info))
+        return self.h.episodes.describe(state) if state is not None else ""
+
     def tools(self) -> list[Tool] | None:
         """What the model may call besides our own tools; nothing at all if that is wanted."""
         return self.servers.tools() if self.wanted.tools else None
