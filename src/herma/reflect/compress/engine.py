@@ -243,7 +243,9 @@ class Compressor:
         return max(_SMALLEST, min(middle // 5, int(self._window * 0.05), _LARGEST))
 
     def _head(self, messages: Sequence[Message]) -> int:
-        """The beginning is kept the first time; later, what the summary says of it will do."""
+        """The beginning is kept the first time; later, what the summary says of it will do, itself not kept again."""
+        if messages and stands_in(messages[0]):
+            return 0
         again = any(map(stands_in, messages))
         return 1 if again else max(1, self._options.head)
 
@@ -293,8 +295,13 @@ def _between(items: Sequence[T], cut: Cut) -> list[T]:
 
 
 def _alternating(messages: Sequence[Message], cut: Cut) -> Cut:
-    """A shorter head where that lets user and agent take turns with the summary between them."""
+    """A shorter head, or a longer tail where there is none, so that user and agent take turns round the summary."""
     head = cut.head
+    if not head and _role(messages, cut) is None and cut.tail > 1:
+        before = cut.tail - 1
+        while before > 0 and messages[before].role == "tool":  # results stay with their call
+            before -= 1
+        return replace(cut, tail=before) if before and messages[before].role == "assistant" else cut
     while head > 0 and _role(messages, replace(cut, head=head)) is None:
         head -= 1
         while head > 0 and messages[head].role == "tool":
