@@ -32,6 +32,7 @@ def said(*texts: str) -> list[Spoken]:
         ("Our budget is 400 euros.", "The budget was raised to 600 euros."),
         ("I live in Porto.", "I moved to Lyon in spring."),
         ("My time zone is Europe/Berlin.", "My time zone is Asia/Tokyo."),
+        ("My favorite coffee is espresso.", "My favorite coffee is flat white now."),
         ("My dentist was Dr Brandt.", "My new dentist is Dr Okafor."),
         ("我原本的整理地點想先定在三樓，因為比較安心。", "我後來把整理地點改成系館討論室，舊做法先暫停。"),
         ("我的生日聚会地点是公园", "我把生日聚会地点改成餐厅了"),

@@ -54,3 +54,11 @@ def test_words_alike_are_offered() -> None:
     (attempt,) = wider(query, Filters(), [], lambda part, limit: [word for word in known if part in word])
     assert [str(term) for term in attempt.query.any_of] == ["kubernet*"]
     assert "kubernet*" in attempt.note
+
+
+def test_three_letters_in_the_middle_of_a_word_are_no_word_alike() -> None:
+    known = ["great", "heater"]
+    assert not list(wider(parse("eat", 0.0), Filters(), [], lambda part, limit: [w for w in known if part in w]))
+    known.append("eaten")
+    (attempt,) = wider(parse("eat", 0.0), Filters(), [], lambda part, limit: [w for w in known if part in w])
+    assert [str(term) for term in attempt.query.any_of] == ["eaten*"]

@@ -40,6 +40,7 @@ _NEW = (
     (_VERB_PARTS, rf"\b{_WHO} {_VERBS} (?:my|our|the) {_THING} (?:from .{{1,60}}? )?(?:to|until) {_VALUE}"),
     (_VERB_PARTS, rf"\b(?:my|our|the) {_THING} {_WAS} {_VERBS}(?: from .{{1,60}}?)? (?:to|until) {_VALUE}"),
     (("now",), rf"\b(?:my|our|the) {_THING} (?:is|are) now {_VALUE}"),
+    (("now",), r"\b(?:my|our) (?P<thing>favou?rite [\w'’/ -]{1,40}?) (?:is|are) (?P<value>[^\s,;][^,;]{0,80}?) now\b"),
     (("new",), rf"\b(?:my|our|the) new {_THING} (?:is|are) {_VALUE}"),
     (
         (*_VERB_PARTS, "went", "dropped", "rose"),

@@ -77,11 +77,16 @@ def _alike(query: Query, vocabulary: Vocabulary) -> dict[Term, Term]:
         word = fold(term.text)
         if term.kind == "phrase" or len(word) < 3 or not word.isalnum():
             continue
-        inside = [known for known in vocabulary(word, 5) if known not in (word, stem(word))]
+        inside = [known for known in vocabulary(word, 5) if known not in (word, stem(word)) and _grew(word, known)]
         near = inside[0] if inside else _nearest(word, vocabulary)
         if near:
             found[term] = Term(near, "prefix")
     return found
+
+
+def _grew(word: str, known: str) -> bool:
+    """Whether a known word that contains another may be of its kind: three letters are in the middle of too many."""
+    return len(word) > 3 or not word.isascii() or known.startswith(word)
 
 
 def _nearest(word: str, vocabulary: Vocabulary) -> str:
@@ -93,7 +98,7 @@ def _nearest(word: str, vocabulary: Vocabulary) -> str:
     best, likeness = "", ALIKE
     for one in known:
         score = fuzz.ratio(one, stem(word))
-        if score > likeness and one != stem(word):
+        if score > likeness and one != stem(word) and _grew(word, one):
             best, likeness = one, score
     return best
 
