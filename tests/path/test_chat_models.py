@@ -261,7 +261,7 @@ def test_the_deadline_holds_for_everything(scripted_model: MakeModel, connect: A
     for answer in (Answer(wait=99), Answer(endless=True, pause=0.01), Answer("x" * 99, pause=99)):
         server = scripted_model(answer, "never")
         with pytest.raises(ModelTimeout, match="did not answer in time") as caught:
-            connect(server).reply(HI, deadline=0.3)
+            connect(server).reply(HI, deadline=1.0)
         assert server.requests[0].hung_up.wait(10)
         assert bool(caught.value.partial) == answer.endless
         assert len(server.requests) == 1
@@ -270,14 +270,14 @@ def test_the_deadline_holds_for_everything(scripted_model: MakeModel, connect: A
 def test_silence_in_the_middle(scripted_model: MakeModel, connect: Ask) -> None:
     server = scripted_model(Answer("abcdefghijkl", piece=4, silent_after=4))
     with pytest.raises(ModelTimeout, match="fell silent") as caught:
-        connect(server, idle_timeout=0.2).reply(HI)
+        connect(server, idle_timeout=1.0).reply(HI)
     assert caught.value.partial.startswith("abcd")
     assert server.requests[0].hung_up.wait(10)
 
 
 def test_slow_is_not_silent(scripted_model: MakeModel, connect: Ask) -> None:
-    server = scripted_model(Answer("abcdef", piece=1, wait=0.4, pause=0.05))
-    assert connect(server, idle_timeout=0.3).reply(HI).text == "abcdef"
+    server = scripted_model(Answer("abcdef", piece=1, wait=1.7, pause=0.02))
+    assert connect(server, idle_timeout=1.5).reply(HI).text == "abcdef"
 
 
 @pytest.mark.parametrize("stream", [True, False])

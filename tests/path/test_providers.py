@@ -304,7 +304,7 @@ def test_one_that_begins_late_takes_part_then(home: Path) -> None:
             "def prefetch(self, query, *, session_id=''): return 'Late, but here.'\n"
             "def sync_turn(self, u, a, *, session_id=''): note('sync_turn', u)"
         ),
-        timeout=0.2,
+        timeout=1.0,
     )
     with Herma.open(home) as h:
         session = h.session()
@@ -333,7 +333,7 @@ def test_one_that_hangs_at_recall_costs_one_deadline(home: Path) -> None:
     install(
         home,
         text=plugin("def prefetch(self, query, *, session_id=''):\n    note(query)\n    GATE.wait(30)\n    return 'x'"),
-        timeout=0.1,
+        timeout=0.5,
     )
     with Herma.open(home) as h, h.session() as session:
         with pytest.warns(HermaWarning, match="did not answer within"):

@@ -268,7 +268,7 @@ def test_failures_are_settled(rows: SqliteSpend, server: ScriptedModel) -> None:
     some = one.report().total_today.tokens
     assert 0 < some < 100
     with pytest.raises(ModelTimeout):
-        model.reply(HI, deadline=0.1, max_tokens=500)
+        model.reply(HI, deadline=1.0, max_tokens=500)
     assert one.report().total_today.tokens > some + 500
 
 

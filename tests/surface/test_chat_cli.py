@@ -190,7 +190,7 @@ def test_ctrl_c_ends_it_and_keeps_what_came(home: Path, model: ScriptedModel) ->
         _until(lambda: _kept(home) >= 1)
         import time
 
-        time.sleep(0.3)  # so that some of the answer has come
+        time.sleep(1.0)  # so that some of the answer has come
         ran.send_signal(signal.SIGINT)
         said = json.loads(ran.stdout.read())
         assert ran.wait(60) == 130
