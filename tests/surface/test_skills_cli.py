@@ -116,6 +116,7 @@ def test_skills_from_outside_are_scanned_first(herma: Any, tmp_path: Path) -> No
     assert {result["verdict"] for result in scanned} == {"safe", "dangerous"}
     assert "critical" in herma("scan", str(folder / "evil"), code=1)[0]
     assert "would be installed" in herma("install", str(folder / "good"), "--dry-run")[0]
+    assert "--force" not in herma("install", str(folder), "--dry-run", code=1)[0], "it never comes in"
     results = value(herma, "install", str(folder), "--force", code=1)["results"]
     assert {result["name"]: result["ok"] for result in results} == {"good": True, "evil": False}
     assert "safe" in herma("scan", "good")[0]

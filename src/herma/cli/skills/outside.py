@@ -55,7 +55,8 @@ def install(desk: Desk, path: Path, category: str, name: str, origin: Trust, for
     if desk.context.json:
         desk.context.print_json({"ok": not refused, "dry_run": dry_run, "results": results})
     if refused:
-        if not desk.context.json and not force:
+        careful = any(not result["ok"] and result["verdict"] == "caution" for result in results)
+        if careful and not desk.context.json and not force:
             desk.context.line("To take in what calls for caution after a look at it: add --force")
         desk.context.exit(1)
 
