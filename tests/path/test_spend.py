@@ -82,6 +82,21 @@ SPENT = st.builds(Spent, st.integers(0, 99), st.integers(0, 10**6), st.floats(0,
 CAP = st.builds(Cap, st.one_of(st.none(), st.floats(0, 50)), st.one_of(st.none(), st.integers(0, 10**6)))
 
 
+def test_what_an_empty_day_has_no_room_for_is_said_so(rows: SqliteSpend) -> None:
+    one = meter(rows, tokens=10)
+    refused = one.reserve("review", "m", Usage(input=900, output=100))
+    assert isinstance(refused, Refused)
+    assert refused.notice.endswith("review: it may take 1,000 tokens, and the whole day has 10.")
+    assert "tomorrow" not in refused.hint, "waiting does not help"
+    dear = decide({"a": Spent(1, 5, 0.2)}, "review", 5, 3.0, Caps(Cap(1.0, None)))
+    assert dear is not None
+    assert "it may take 3.0000 USD, and the whole day has 1.00" in dear.notice
+    full = decide({"a": Spent(1, 5, 0.2)}, "review", 8, None, Caps(Cap(None, 10)))
+    assert full is not None
+    assert "5 of 10 tokens used" in full.notice
+    assert "tomorrow" in full.hint
+
+
 @given(
     st.dictionaries(st.sampled_from("abc"), SPENT),
     st.integers(0, 10**6),

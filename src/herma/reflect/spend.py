@@ -76,12 +76,24 @@ class Refused:
     """Whether it is the purpose's own cap that is reached."""
 
     @property
+    def never_fits(self) -> bool:
+        """Whether an empty day has no room for it either, so that waiting does not help. What was spent is not said
+        then: nobody looked."""
+        if self.limit == "tokens":
+            return self.tokens > (self.cap.tokens or 0)
+        return (self.usd or 0) > (self.cap.usd or 0)
+
+    @property
     def notice(self) -> str:
         """One sentence."""
         if self.limit == "off":
             return f"Background work ({self.purpose}) is switched off: its daily cap is 0."
         whose = f"what {self.purpose} may spend" if self.own else "what background work may spend"
-        if self.limit == "tokens":
+        if self.limit == "tokens" and self.never_fits:
+            numbers = f"it may take {self.tokens:,} tokens, and the whole day has {self.cap.tokens:,}"
+        elif self.never_fits:
+            numbers = f"it may take {self.usd or 0:.4f} USD, and the whole day has {self.cap.usd or 0:.2f}"
+        elif self.limit == "tokens":
             numbers = f"{self.spent.tokens:,} of {self.cap.tokens:,} tokens used, {self.tokens:,} more needed at most"
         else:
             numbers = (
@@ -91,10 +103,11 @@ class Refused:
 
     @property
     def hint(self) -> str:
+        wait = "" if self.never_fits else ", or wait until tomorrow"
         if self.own:
-            return "Raise it in spend.by_purpose, or wait until tomorrow."
+            return f"Raise it in spend.by_purpose{wait}."
         key = "spend.daily_tokens" if self.limit == "tokens" else "spend.daily_usd"
-        return f"Raise it with: herma config set {key} AMOUNT, or wait until tomorrow."
+        return f"Raise it with: herma config set {key} AMOUNT{wait}."
 
 
 @dataclass(frozen=True, slots=True)
