@@ -101,3 +101,4 @@ def test_what_is_equally_far_does_not_stand_out() -> None:
     assert not stands_out([])
     assert not stands_out([0.78, 0.77, 0.76])
     assert stands_out([0.85, 0.77, 0.76])
+    assert not stands_out([0.74, 0.68], 0.78), "of few, one is always nearest"

@@ -49,9 +49,9 @@ def shares(near: Sequence[tuple[int, float]]) -> dict[int, float]:
     return {id_: (cosine - floor) / (best - floor) for id_, cosine in kept}
 
 
-def stands_out(cosines: Collection[float]) -> bool:
-    """Whether anything is nearer than everything is to everything."""
-    return bool(cosines) and max(cosines) - min(cosines) >= STANDS_OUT
+def stands_out(cosines: Collection[float], least: float = 0.0) -> bool:
+    """Whether anything is nearer than everything is to everything, and than what is unrelated, where that is known."""
+    return bool(cosines) and max(cosines) - min(cosines) >= STANDS_OUT and max(cosines) >= least
 
 
 def fuse(ranked: Sequence[Candidate], near: Mapping[int, float], trust: float = 1.0) -> list[Candidate]:

@@ -17,6 +17,9 @@ from herma.recall.rules import Filters
 from herma.recall.stopwords import NOT_ENGLISH
 
 _ENGLISH = re.compile("[A-Za-z]{3}")
+_UNRELATED = {"e5-small": 0.78}
+"""What a model says of texts that have nothing to do with each other; of the few of a small home one is always nearest.
+"""
 FILTERED = 600
 """The nearest that are asked for where rules leave out most of them."""
 
@@ -29,6 +32,8 @@ class Meaning:
     trust: float = 1.0
     took_ms: float = 0.0
     notes: tuple[str, ...] = ()
+    least: float = 0.0
+    """The cosine from which on something is near at all, where that is known of the model."""
 
 
 class Asker:
@@ -57,7 +62,8 @@ class Asker:
             if self._last is not None and self._last.is_alive():
                 return Pending(_late(self._deadline))
             trust = _trust(query, multilingual=state.is_multilingual)
-            self._last = _Question(self._vectors, text, FILTERED if filters.narrow else NEAREST, trust)
+            least = next((floor for name, floor in _UNRELATED.items() if state.model.startswith(name)), 0.0)
+            self._last = _Question(self._vectors, text, FILTERED if filters.narrow else NEAREST, trust, least)
             self._last.start()
             return Pending(_late(self._deadline), self._last, time.monotonic() + self._deadline)
 
@@ -81,9 +87,9 @@ class Pending:
 
 
 class _Question(threading.Thread):
-    def __init__(self, vectors: VectorIndex, text: str, nearest: int, trust: float) -> None:
+    def __init__(self, vectors: VectorIndex, text: str, nearest: int, trust: float, least: float) -> None:
         super().__init__(name="herma-question", daemon=True)
-        self._vectors, self._text, self._nearest, self._trust = vectors, text, nearest, trust
+        self._vectors, self._text, self._nearest, self._trust, self._least = vectors, text, nearest, trust, least
         self.answer = Meaning()
 
     def run(self) -> None:
@@ -92,7 +98,7 @@ class _Question(threading.Thread):
             self._vectors.scores(self._text, ())  # embeds the question, which the index remembers
             took = (time.perf_counter() - began) * 1000
             found = self._vectors.near(self._text, self._nearest)
-            self.answer = Meaning(found.hits, self._trust, round(took, 2), found.notes)
+            self.answer = Meaning(found.hits, self._trust, round(took, 2), found.notes, self._least)
         except HermaError as error:  # the home was closed meanwhile, or cannot be read: words may still be found
             self.answer = Meaning(notes=(f"vectors: {error}",))
 

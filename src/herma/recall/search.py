@@ -179,9 +179,11 @@ class Searcher:
         ranked = fuse(rank(candidates, looked_for), found.near, meaning.trust)
         if not query.any_of:
             return ranked
-        if not found.matched and not stands_out(found.cosines.values()):
+        if not found.matched and not stands_out(found.cosines.values(), meaning.least):
             return []
         shown = [one for one in ranked if one.score > 0 and one.shown]
+        if not found.matched:  # nothing but nearness speaks for these
+            shown = [one for one in shown if found.cosines.get(one.id, 0.0) >= meaning.least]
         honest = [one for one in shown if not one.found or _has_any(one, looked_for)]
         if len(honest) < len(shown) and all(term.kind != "prefix" for term in query.any_of):
             self._index.suspect()
