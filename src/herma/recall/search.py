@@ -14,7 +14,7 @@ from herma.ports import Head, TextIndex, TranscriptReader
 from herma.ports.vectors import VectorIndex
 from herma.recall.arrange import Arranged, arrange
 from herma.recall.asked import MOST_HITS, Level, Mode, Sort, Wanted, check, edges, several, unread
-from herma.recall.fuse import by_cosine, fuse, stands_out
+from herma.recall.fuse import STANDS_OUT, by_cosine, fuse, stands_out
 from herma.recall.gather import INDEXES, Gathered, Gatherer
 from herma.recall.match import Unit, fold, units
 from herma.recall.meaning import Asker, Meaning, Pending
@@ -183,7 +183,7 @@ class Searcher:
             return []
         shown = [one for one in ranked if one.score > 0 and one.shown]
         if not found.matched:  # nothing but nearness speaks for these
-            shown = [one for one in shown if found.cosines.get(one.id, 0.0) >= meaning.least]
+            shown = [one for one in shown if found.cosines.get(one.id, 0.0) >= meaning.least - STANDS_OUT]
         honest = [one for one in shown if not one.found or _has_any(one, looked_for)]
         if len(honest) < len(shown) and all(term.kind != "prefix" for term in query.any_of):
             self._index.suspect()
