@@ -306,6 +306,7 @@ def test_interrupt_from_the_keyboard(home: Path) -> None:
     code = """if True:
         import os, signal, sys
         from herma.cli import main, config
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background ignores it
         config.show.callback = lambda *_: os.kill(os.getpid(), signal.SIGINT)
         sys.argv[1:] = ["config", "show"]
         main.main()
