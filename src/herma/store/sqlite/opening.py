@@ -61,6 +61,7 @@ def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
         if path.with_name(path.name + "-wal").exists():
             raise
         connection = _connect(_frozen(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, busy_timeout)
+    connection.pragma("cache_size", -CACHE_KIB)  # a search reads a few hundred messages all over the file
     return connection
 
 
