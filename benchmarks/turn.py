@@ -1,11 +1,12 @@
 """What a turn costs as a home fills up, and how much of each request a provider's cache can reuse.
 
-python benchmarks/turn.py [--messages 10 1000 100000] [--turns 200] [--place DIR] [--json]
+python benchmarks/turn.py [--messages 10 1000 100000] [--turns 200] [--recall] [--place DIR] [--json]
 
 The first table: the time that `before_model` and `after_model` take with so many messages in the home, next to two
 bare commits of the same text to SQLite in the same run, as durable. The second: one scripted session of 200 turns with
 memory writes, next to the same session without memory, and next to memory written into the system prompt afresh every
-turn, all three judged by comparing the bytes of the requests.
+turn, all three judged by comparing the bytes of the requests. The search of past conversations before each turn is
+switched off, as it costs what a search costs (benchmarks/hybrid.py); with `--recall` it is part of `before_model`.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def fill(h: Herma, total: int) -> None:
         total -= len(messages)
 
 
-def at_size(place: Path, stored: int) -> Row:
+def at_size(place: Path, stored: int, *, recall: bool) -> Row:
     """Turns of short sessions in a home that holds so many messages, alternating with bare commits."""
     home = Path(tempfile.mkdtemp(prefix="herma-turn-", dir=place))
     bare = apsw.Connection(str(home / "bare.db"))
@@ -90,7 +91,7 @@ def at_size(place: Path, stored: int) -> Row:
     before: list[float] = []
     after: list[float] = []
     lower: list[float] = []
-    with Herma.open(home) as h:
+    with Herma.open(home, flags={"search.prefetch": recall, "embedding.model": "none"}) as h:
         h.memory.apply("memory", Add("The benchmark runs on one home."))
         fill(h, stored)
         for _ in range(SESSIONS):
@@ -182,11 +183,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--messages", type=int, nargs="*", default=list(SIZES))
     parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--recall", action="store_true", help="with the search before each turn")
     parser.add_argument("--place", type=Path, help="where the temporary homes are made")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="herma-bench-", dir=options.place) as folder:
-        times = [at_size(Path(folder), size) for size in options.messages]
+        times = [at_size(Path(folder), size, recall=options.recall) for size in options.messages]
         schemes = cache_table(Path(folder), options.turns)
     if options.json:
         print(json.dumps({"turn": times, "cache": schemes}, indent=2))
