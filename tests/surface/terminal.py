@@ -146,4 +146,5 @@ class Terminal:
 
 
 def _take_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs in the background ignores it, and so would its children
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
