@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import click
 
+from herma.cli.deciding import chosen, tell_approved, tell_how_to_decide, tell_rejected
 from herma.cli.memory.desk import Desk, either_target_option, memory, with_memory
 from herma.cli.memory.report import advice, outcome_json, success
 from herma.cli.memory.wording import by, count, operation, pending_json, span
 from herma.cli.person import for_people_only
-from herma.errors import UsageError
 from herma.types import Pending, Scope, Target
 
 
@@ -39,11 +39,7 @@ def pending(desk: Desk, target: Target | None) -> None:
     now = time.time()
     for item in waiting:
         _show(desk, item, now)
-    desk.context.line()
-    desk.context.line(f"{count(len(waiting), 'write')} waiting. Decide with:")
-    number = str(waiting[0].id)
-    for words in (("approve", number), ("reject", number), ("approve", "all")):
-        desk.context.line(f"  {desk.command(*words)}")
+    tell_how_to_decide(desk.context, waiting, count(len(waiting), "write"), desk.command)
 
 
 def _show(desk: Desk, item: Pending, now: float) -> None:
@@ -75,10 +71,8 @@ def approve(desk: Desk, ids: Sequence[str]) -> None:
     """
     for_people_only("Approving what an agent wrote")
     results = []
-    refused = 0
-    for item in _chosen(desk, ids):
+    for item in chosen(_waiting(desk), ids, desk.command):
         outcome = desk.store.approve(item.id)
-        refused += not outcome.ok
         results.append({"id": item.id, **outcome_json(outcome)})
         if outcome.ok:
             desk.context.line(f"{item.id}: {success(desk, outcome, item.scope)}")
@@ -86,12 +80,7 @@ def approve(desk: Desk, ids: Sequence[str]) -> None:
             desk.context.warn(f"{item.id} stays in the inbox: {outcome.message}")
             for line in advice(desk, outcome):
                 desk.context.line(f"    {line}")
-    if desk.context.json:
-        desk.context.print_json({"ok": not refused, "results": results})
-    if not results:
-        desk.context.line("Nothing is waiting.")
-    if refused:
-        desk.context.exit(1)
+    tell_approved(desk.context, results)
 
 
 @memory.command(short_help="Drop what was proposed")
@@ -106,13 +95,8 @@ def reject(desk: Desk, ids: Sequence[str]) -> None:
       herma memory reject all
     """
     for_people_only("Rejecting what an agent wrote")
-    rejected = [desk.store.reject(item.id) for item in _chosen(desk, ids)]
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "rejected": [pending_json(item) for item in rejected]})
-    for item in rejected:
-        desk.context.line(f"{item.id}: rejected, and not proposed again.")
-    if not rejected:
-        desk.context.line("Nothing is waiting.")
+    rejected = [desk.store.reject(item.id) for item in chosen(_waiting(desk), ids, desk.command)]
+    tell_rejected(desk.context, rejected, pending_json)
 
 
 def _waiting(desk: Desk) -> list[Pending]:
@@ -126,19 +110,3 @@ def _waiting(desk: Desk) -> list[Pending]:
         for item in everything
         if (scope.project and item.scope.project == scope.project) or (scope.user and item.scope.user == scope.user)
     ]
-
-
-def _chosen(desk: Desk, ids: Sequence[str]) -> list[Pending]:
-    """The proposals meant. An unknown number is said before anything is decided."""
-    waiting = _waiting(desk)
-    if [word.lower() for word in ids] == ["all"]:
-        return waiting
-    known = {str(item.id): item for item in waiting}
-    chosen = dict.fromkeys(ids)
-    unknown = [word for word in chosen if word not in known]
-    if unknown:
-        raise UsageError(
-            f"Nothing with the number {unknown[0]} is waiting; nothing was decided.",
-            hint=f"`{desk.command('pending')}` lists what is waiting.",
-        )
-    return [known[word] for word in chosen]

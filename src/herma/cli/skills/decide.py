@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import click
 
+from herma.cli.deciding import chosen, tell_approved, tell_how_to_decide, tell_rejected
 from herma.cli.memory.wording import by, count, iso, preview, span
 from herma.cli.person import for_people_only
 from herma.cli.skills.desk import Desk, Json, outcome_json, skills, with_skills
-from herma.errors import UsageError
 from herma.types import (
     CreateSkill,
     DeleteSkill,
@@ -50,10 +50,7 @@ def pending(desk: Desk) -> None:
         )
         for line in _described(item.operation):
             desk.context.line(f"     {line}")
-    desk.context.line()
-    desk.context.line(f"{count(len(waiting), 'write')} waiting. Decide with:")
-    for words in (("approve", str(waiting[0].id)), ("reject", str(waiting[0].id)), ("approve", "all")):
-        desk.context.line(f"  {desk.command(*words)}")
+    tell_how_to_decide(desk.context, waiting, count(len(waiting), "write"), desk.command)
 
 
 @skills.command(short_help="Carry out what was proposed")
@@ -69,20 +66,14 @@ def approve(desk: Desk, ids: Sequence[str]) -> None:
     """
     for_people_only("Approving what an agent wrote")
     results: list[Json] = []
-    for item in _chosen(desk, ids):
+    for item in chosen(desk.library.pending(), ids, desk.command):
         outcome = desk.library.approve(item.id)
         results.append({"id": item.id, **outcome_json(outcome)})
         if outcome.ok:
             desk.context.line(f"{item.id}: {outcome.message}")
         else:
             desk.context.warn(f"{item.id} stays in the inbox: {outcome.message}")
-    refused = any(not result["ok"] for result in results)
-    if desk.context.json:
-        desk.context.print_json({"ok": not refused, "results": results})
-    if not results:
-        desk.context.line("Nothing is waiting.")
-    if refused:
-        desk.context.exit(1)
+    tell_approved(desk.context, results)
 
 
 @skills.command(short_help="Drop what was proposed")
@@ -97,13 +88,8 @@ def reject(desk: Desk, ids: Sequence[str]) -> None:
       herma skills reject all
     """
     for_people_only("Rejecting what an agent wrote")
-    rejected = [desk.library.reject(item.id) for item in _chosen(desk, ids)]
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "rejected": [pending_json(item) for item in rejected]})
-    for item in rejected:
-        desk.context.line(f"{item.id}: rejected, and not proposed again.")
-    if not rejected:
-        desk.context.line("Nothing is waiting.")
+    rejected = [desk.library.reject(item.id) for item in chosen(desk.library.pending(), ids, desk.command)]
+    tell_rejected(desk.context, rejected, pending_json)
 
 
 def pending_json(item: SkillPending) -> Json:
@@ -133,18 +119,3 @@ def _described(op: SkillOp) -> list[str]:
             return [f"write {op.file}: {preview(op.content, 80)}"]
         case RemoveSkillFile():
             return [f"remove {op.file}"]
-
-
-def _chosen(desk: Desk, ids: Sequence[str]) -> list[SkillPending]:
-    """The proposals meant. An unknown number is said before anything is decided."""
-    waiting = desk.library.pending()
-    if [word.lower() for word in ids] == ["all"]:
-        return list(waiting)
-    known = {str(item.id): item for item in waiting}
-    unknown = [word for word in ids if word not in known]
-    if unknown:
-        raise UsageError(
-            f"Nothing with the number {unknown[0]} is waiting; nothing was decided.",
-            hint=f"`{desk.command('pending')}` lists what is waiting.",
-        )
-    return [known[word] for word in dict.fromkeys(ids)]
