@@ -24,6 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"__main__"}),
     frozenset({"cli"}),
     frozenset({"mcp", "web", "integrations", "importers", "evals", "testing", "aio", "agent"}),
+    frozenset({"wording"}),
     frozenset({"app"}),
     frozenset({"wiring"}),
     frozenset({"opener"}),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from herma.cli.cost_background import background_json, write_background
+from herma.cli.cost_background import write_background
 from herma.cli.frame import HermaCommand
 from herma.cli.sessions.desk import Desk, read_moment, with_sessions
-from herma.cli.sessions.wording import Json, count, iso, one_line, when
+from herma.cli.sessions.wording import count, one_line, when
 from herma.ports import Call
 from herma.turn.cost import CostReport, SessionCost, Tally, where, why
+from herma.wording.cost import background_json, call_json, cost_json, money, share
 
 _SESSIONS = 20
 """Sessions that are listed at most."""
@@ -48,10 +49,10 @@ def cost(desk: Desk, session: str | None, since: float | None, calls: bool, limi
     spent = desk.h.models.spending(since) if session is None else None
     has_model = desk.h.models.endpoint("auxiliary") is not None
     if desk.context.json:
-        value = {"ok": True, **_as_json(found)}
+        value = {"ok": True, **cost_json(found)}
         if spent is not None:
             value["background"] = background_json(spent, has_model=has_model)
-        desk.context.print_json({**value, "calls": [_call_json(found, call) for call in listed]} if calls else value)
+        desk.context.print_json({**value, "calls": [call_json(found, call) for call in listed]} if calls else value)
         return
     if not found.total.calls:
         desk.context.line("No calls yet. They appear here when an agent asks a model with a session of this home.")
@@ -89,10 +90,10 @@ def _write_sessions(desk: Desk, found: CostReport) -> None:
 
 def _session_row(one: SessionCost, *, priced: bool) -> list[str]:
     tally = one.tally
-    money = [_money(tally.cost)] if priced else []
+    paid = [money(tally.cost)] if priced else []
     about = one_line(one.name, 40) or "(gone)"
-    numbers = [f"{tally.calls:,}", f"{tally.input:,}", _share(tally.share), f"{tally.breaks:,}"]
-    return [one.session, when(one.last), *numbers, *money, about]
+    numbers = [f"{tally.calls:,}", f"{tally.input:,}", share(tally.share), f"{tally.breaks:,}"]
+    return [one.session, when(one.last), *numbers, *paid, about]
 
 
 def _write_breaks(desk: Desk, found: CostReport) -> None:
@@ -115,9 +116,9 @@ def _write_calls(desk: Desk, found: CostReport, listed: list[Call]) -> None:
         reason = why(call, found.lifetime)
         if call.at_message is not None:
             reason += f", from {where(call)} on"
-        money = [_money(found.price(call))] if priced else []
+        paid = [money(found.price(call))] if priced else []
         numbers = [f"{call.reusable:,}", f"{call.fresh:,}", f"{call.output:,}"]
-        rows.append([when(call.at), call.session, *numbers, *money, reason])
+        rows.append([when(call.at), call.session, *numbers, *paid, reason])
     desk.context.table(columns, rows)
     if len(listed) < found.total.calls:
         desk.context.line(f"The newest {len(listed):,} of {found.total.calls:,}; --limit shows more.")
@@ -128,11 +129,11 @@ def _write_total(desk: Desk, found: CostReport) -> None:
     desk.context.line()
     desk.context.line(
         f"In sum: {count(total.calls, 'call')}, {total.input:,} tokens sent, {total.reusable:,} of them reusable "
-        f"({_share(total.share)}), {total.output:,} received.{_sources(total)}"
+        f"({share(total.share)}), {total.output:,} received.{_sources(total)}"
     )
     if total.naive_fresh > total.fresh:
         desk.context.line(
-            f"With memory written into the system prompt every turn: {_share(total.naive_share)} reusable, "
+            f"With memory written into the system prompt every turn: {share(total.naive_share)} reusable, "
             f"{total.saved_tokens:,} more tokens sent anew."
         )
     else:
@@ -140,8 +141,8 @@ def _write_total(desk: Desk, found: CostReport) -> None:
             "With memory written into the system prompt every turn it had been the same: nothing changed."
         )
     if total.cost is not None:
-        saved = f"; the other way {_money(total.naive_cost)}" if total.naive_cost is not None else ""
-        desk.context.line(f"Money: {_money(total.cost)} USD{saved}.")
+        saved = f"; the other way {money(total.naive_cost)}" if total.naive_cost is not None else ""
+        desk.context.line(f"Money: {money(total.cost)} USD{saved}.")
     if total.saved is None:
         desk.context.line("The prices of your model are not known. To set them, per million tokens:")
         for key in ("prices.input", "prices.output"):
@@ -156,76 +157,3 @@ def _sources(total: Tally) -> str:
         return " Counted exactly."
     estimated = total.calls - total.measured - total.exact
     return f" {'All' if estimated == total.calls else f'{estimated:,}'} estimated, rather too high than too low."
-
-
-def _share(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def _money(amount: float | None) -> str:
-    if amount is None:
-        return "-"
-    return f"{amount:,.2f}" if abs(amount) >= 1 else f"{amount:.4f}"
-
-
-# ── for programs ──
-
-
-def _as_json(found: CostReport) -> Json:
-    return {
-        "total": _tally_json(found.total),
-        "sessions": [
-            {
-                "session": one.session,
-                "about": one.name or None,
-                "first": iso(one.first),
-                "last": iso(one.last),
-                **_tally_json(one.tally),
-            }
-            for one in found.sessions
-        ],
-        "breaks": [_call_json(found, call) for call in found.breaks],
-        "prices": found.prices if found.total.saved is not None else None,
-        "cache_seconds": found.lifetime,
-    }
-
-
-def _tally_json(tally: Tally) -> Json:
-    return {
-        "calls": tally.calls,
-        "reusable": tally.reusable,
-        "new": tally.fresh,
-        "output": tally.output,
-        "share_reusable": round(tally.share, 6),
-        "breaks": tally.breaks,
-        "reasons": tally.reasons,
-        "measured": tally.measured,
-        "exact": tally.exact,
-        "usd": tally.cost,
-        "afresh_every_turn": {
-            "reusable": tally.naive_reusable,
-            "new": tally.naive_fresh,
-            "share_reusable": round(tally.naive_share, 6),
-            "usd": tally.naive_cost,
-        },
-        "saved": {"tokens": tally.saved_tokens, "usd": tally.saved},
-    }
-
-
-def _call_json(found: CostReport, call: Call) -> Json:
-    return {
-        "at": iso(call.at),
-        "session": call.session,
-        "model": call.model or None,
-        "messages": call.messages,
-        "reusable": call.reusable,
-        "new": call.fresh,
-        "output": call.output,
-        "reason": call.reason,
-        "why": why(call, found.lifetime),
-        "at_message": call.at_message,
-        "idle": None if call.idle is None else round(call.idle, 3),
-        "counts": call.counts,
-        "usd": found.price(call),
-        "afresh_every_turn": {"reusable": call.naive_reusable, "new": call.naive_fresh},
-    }

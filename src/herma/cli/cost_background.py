@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from herma.cli.sessions.wording import Json, count
+from herma.cli.sessions.wording import count
 
 if TYPE_CHECKING:
     from herma.cli.frame import Context
@@ -47,33 +46,3 @@ def _numbers(spent: Spent | None) -> list[str]:
         return ["-", "-", "-"]
     known = spent.calls > spent.unpriced
     return [f"{spent.calls:,}", f"{spent.tokens:,}", f"{spent.usd:.4f}" if known else "-"]
-
-
-def background_json(found: SpendReport, *, has_model: bool) -> Json:
-    """The same for programs. Without a model the caps are 0: nothing may be spent."""
-    cap = found.caps.all
-    return {
-        "model_set": has_model,
-        "today": found.today,
-        "since": found.since,
-        "daily_usd": cap.usd if has_model else 0.0,
-        "daily_tokens": cap.tokens if has_model else 0,
-        "spent_today": _spent_json(found.total_today),
-        "spent_since": _spent_json(found.total_since),
-        "by_purpose_today": _by_purpose(found.spent_today),
-        "by_purpose_since": _by_purpose(found.spent_since),
-    }
-
-
-def _by_purpose(spent: Mapping[str, Spent]) -> Json:
-    return {purpose: _spent_json(one) for purpose, one in spent.items()}
-
-
-def _spent_json(spent: Spent) -> Json:
-    return {
-        "calls": spent.calls,
-        "tokens": spent.tokens,
-        "usd": spent.usd,
-        "unpriced_calls": spent.unpriced,
-        "open_calls": spent.open,
-    }

@@ -11,6 +11,7 @@ import click
 from herma.cli.frame import Context, HermaCommand, pass_context, yes_option
 from herma.config import Settings, resolve_home
 from herma.errors import ConfigError
+from herma.wording.health import diagnosis_json, verdict
 
 if TYPE_CHECKING:
     from herma.doctor import Check, Diagnosis, Fix, Mended
@@ -73,20 +74,13 @@ def _settings(context: Context) -> Settings | None:
 
 def _show(context: Context, diagnosis: Diagnosis) -> None:
     if context.json:
-        checks = [dataclasses.asdict(check) for check in diagnosis.checks]
-        context.print_json(
-            {"ok": diagnosis.healthy, "healthy": diagnosis.healthy, "home": diagnosis.home, "checks": checks}
-        )
+        context.print_json(diagnosis_json(diagnosis))
         return
     context.table(
         ("", "what", "found"), [(_SIGNS[check.state], check.name, _with_next(check)) for check in diagnosis.checks]
     )
-    problems, warnings = len(diagnosis.of("problem")), len(diagnosis.of("warning"))
     context.line()
-    if diagnosis.healthy:
-        context.line("Healthy." if not warnings else f"Healthy; {_count(warnings, 'warning')}.")
-    else:
-        context.line(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}.")
+    context.line(verdict(diagnosis))
 
 
 def _count(number: int, what: str) -> str:

@@ -5,27 +5,20 @@ People get tables, lines and bars; programs get JSON. Colours and bars are for t
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
-import re
 import sys
 import time
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+
+from herma.wording.plain import json_text, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
-# Control characters (escape sequences begin with one) except tab and line feed, bidirectional overrides, which
-# reorder what is read, line separators, and lone surrogates, which cannot be encoded at all.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+__all__ = ["Report", "colours", "progress", "visible", "write", "write_json", "write_table"]
 _LINES_EVERY = 2.0  # seconds between progress lines when the total is unknown
 
 
@@ -33,16 +26,6 @@ class Report(Protocol):
     """How work says how far it is; `done` is absolute."""
 
     def __call__(self, done: int, total: int | None = None) -> None: ...
-
-
-def visible(text: str) -> str:
-    """The text with control characters spelt out, so that they cannot act."""
-    return _UNSAFE.sub(lambda match: _spelt(match[0]), text)
-
-
-def _spelt(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def colours(stream: TextIO) -> bool:
@@ -55,20 +38,7 @@ def write(text: str, stream: TextIO | None = None) -> None:
 
 
 def write_json(value: object) -> None:
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
-    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
-
-
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, AbstractSet):
-        return sorted(value)
-    if isinstance(value, PurePath):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no place in JSON")
+    sys.stdout.write(json_text(value) + "\n")
 
 
 # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from herma import config
 from herma.doctor import database, distilled, files, guests, models
 from herma.doctor.check import Check, State
 from herma.doctor.curator import check_curator
+from herma.doctor.guests import GuestFailures
 from herma.doctor.servers import check_servers
 from herma.doctor.skills import check_skills
 from herma.errors import ConfigError, StoreError
@@ -25,6 +26,8 @@ class Diagnosis:
 
     home: Path
     checks: tuple[Check, ...]
+    guests: tuple[GuestFailures, ...] = ()
+    """Who failed in the last week; also told by a check each."""
 
     @property
     def healthy(self) -> bool:
@@ -75,7 +78,7 @@ def diagnose(
             checks.append(Check("doctor", "problem", str(exc), getattr(exc, "hint", "")))
         if progress:
             progress(done, len(rounds))
-    return Diagnosis(home, tuple(checks))
+    return Diagnosis(home, tuple(checks), guests.failures(home, now))
 
 
 def read_settings(home: Path) -> tuple[config.Settings, list[Check]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from herma.config import Settings
@@ -13,6 +14,19 @@ from herma.providers.seat import Deadlines
 from herma.store.trouble_log import TroubleLog
 
 _LATELY = 7 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class GuestFailures:
+    """How often a guest (a provider, a model, a server, a part that follows sessions) failed in the last week, and
+    the last time in words: at what, and why.
+    """
+
+    name: str
+    times: int
+    at: float
+    what: str
+    why: str
 
 
 def check_provider(home: Path, settings: Settings, now: float) -> Iterator[Check]:
@@ -28,13 +42,17 @@ def check_provider(home: Path, settings: Settings, now: float) -> Iterator[Check
             yield Check("provider", "warning", sentence, "herma providers status")
         else:
             yield Check("provider", "ok", f"The memory provider {name} is available.")
-    yield from _lately(home, now)
+    for guest in failures(home, now):
+        how_often = "once" if guest.times == 1 else f"{guest.times:,} times"
+        why = guest.why.rstrip(".")
+        yield Check(
+            "guests", "warning", f"{guest.name} failed {how_often} in the last week, last at {guest.what}: {why}."
+        )
 
 
-def _lately(home: Path, now: float) -> Iterator[Check]:
+def failures(home: Path, now: float) -> tuple[GuestFailures, ...]:
+    """Who failed in the last week, in any program, whoever failed most often first."""
     noted = list(TroubleLog(home).since(now - _LATELY))
-    for guest, times in Counter(one.guest for one in noted).most_common():
-        last = [one for one in noted if one.guest == guest][-1]
-        how_often = "once" if times == 1 else f"{times:,} times"
-        sentence = f"{guest} failed {how_often} in the last week, last at {last.what}: {last.why.rstrip('.')}."
-        yield Check("guests", "warning", sentence)
+    last = {one.guest: one for one in noted}
+    times = Counter(one.guest for one in noted).most_common()
+    return tuple(GuestFailures(name, many, last[name].at, last[name].what, last[name].why) for name, many in times)

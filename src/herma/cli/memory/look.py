@@ -13,14 +13,13 @@ from herma.cli.memory.wording import (
     count,
     entry_json,
     handle,
-    percent,
     preview,
     remarks,
     rules,
-    scope_json,
     usage,
 )
 from herma.types import CATEGORIES, Entry, Origin, StoreStatus, Target
+from herma.wording.memory import status_json
 
 Numbered = tuple[int, Entry]
 
@@ -200,17 +199,4 @@ def status(desk: Desk) -> None:
 
 
 def _status_json(desk: Desk, status: StoreStatus) -> Json:
-    return {
-        "target": status.target,
-        **scope_json(status.scope),
-        "path": status.path,
-        "enabled": desk.enabled(status.target),
-        "entry_count": status.entry_count,
-        "used": status.used,
-        "limit": status.limit,
-        "percent": percent(status),
-        "changes": status.changes,
-        "pending": status.pending,
-        "flagged": status.findings,
-        "trouble": status.trouble,
-    }
+    return status_json(status, enabled=desk.enabled(status.target))

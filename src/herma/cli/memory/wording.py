@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from herma.types import Add, Author, Change, Entry, Finding, MemoryOp, Pending, Remove, Replace, Scope
+from herma.types import Add, Author, Change, Entry, Finding, MemoryOp, Pending, Remove, Replace
+from herma.wording.memory import percent, scope_json
 
 Json = dict[str, Any]
 BAR = 24
@@ -34,11 +35,8 @@ def count(number: int, one: str, many: str = "") -> str:
 
 def usage(sized: Sized) -> str:
     """`12 % — 260/2,200 characters, 4 entries`."""
-    return f"{percent(sized)} % — {sized.used:,}/{sized.limit:,} characters, {count(sized.entry_count, 'entry')}"
-
-
-def percent(sized: Sized) -> int:
-    return sized.used * 100 // sized.limit if sized.limit else 100
+    full = percent(sized.used, sized.limit)
+    return f"{full} % — {sized.used:,}/{sized.limit:,} characters, {count(sized.entry_count, 'entry')}"
 
 
 def bar(sized: Sized) -> str:
@@ -142,10 +140,6 @@ def operation(op: MemoryOp) -> str:
 
 
 # ── JSON ──
-
-
-def scope_json(scope: Scope) -> Json:
-    return {"project": scope.project or None, "user": scope.user or None}
 
 
 def author_json(author: Author) -> Json:

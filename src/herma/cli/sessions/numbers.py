@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from pathlib import Path
 
 import click
 
 from herma.cli.sessions.desk import Desk, sessions, with_sessions
 from herma.cli.sessions.lines import write_lines
-from herma.cli.sessions.wording import Json, count, iso, name_of, size, when
+from herma.cli.sessions.wording import Json, count, name_of, size, when
 from herma.transcript.wire import text_of
 from herma.types import Message, SessionFilter, SessionInfo, TranscriptStats
+from herma.wording.sessions import databases, stats_json
 
 _LARGEST = 5
 
@@ -29,7 +28,7 @@ def stats(desk: Desk, quick: bool) -> None:
       herma sessions stats --quick --json
     """
     total = desk.transcripts.stats()
-    files = {name: _on_disk(desk.h.home / name) for name in ("herma.db", "index.db")}
+    files = databases(desk.h.home)
     lines = [] if quick else desk.transcripts.list(SessionFilter(), limit=2**31)
     texts = _measured(desk, lines, total.messages)
     largest = sorted(lines, key=lambda one: texts[one.id], reverse=True)[:_LARGEST]
@@ -78,17 +77,6 @@ def _by_messages(item: tuple[str, tuple[int, int]]) -> tuple[int, str]:
     return -item[1][1], item[0]
 
 
-def _on_disk(path: Path) -> int:
-    """A database with the files that belong to it."""
-    total = 0
-    for part in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-journal")):
-        try:
-            total += part.stat().st_size
-        except OSError:
-            continue
-    return total
-
-
 def _counts(desk: Desk, total: TranscriptStats) -> None:
     desk.context.line(
         f"{count(total.conversations, 'conversation')}, {count(total.sessions, 'session')}, "
@@ -126,18 +114,8 @@ def _as_json(
 ) -> Json:
     return {
         "ok": True,
-        "sessions": total.sessions,
-        "conversations": total.conversations,
-        "messages": total.messages,
-        "hidden_messages": total.hidden_messages,
-        "archived_sessions": total.archived_sessions,
-        "deleted_sessions": total.deleted_sessions,
-        "first": iso(total.first),
-        "last": iso(total.last),
-        "usage": asdict(total.usage),
-        "sources": {name: {"sessions": n, "messages": m} for name, (n, m) in total.sources.items()},
+        **stats_json(total),
         "text_bytes": None if quick else sum(texts.values()),
         "files": files,
-        "payloads": {"count": total.payloads, "stored": total.payload_bytes, "text": total.payload_text_bytes},
         "largest": [{"id": one.id, "title": one.title, "text_bytes": texts[one.id]} for one in largest],
     }
