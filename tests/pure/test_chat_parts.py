@@ -14,6 +14,7 @@ from herma.agent.happenings import Called
 from herma.agent.mcp_wire import LONGEST_NAME, UnsetError, complaints, filled, result_of, taken_schemas, tool_name
 from herma.cli.chat.blocks import Blocks
 from herma.cli.chat.slash import is_command
+from herma.cli.chat.typing_ahead import as_text
 from herma.cli.chat.wording import shortened_line, status, tool_line
 from herma.prompt.budget import Plan, Use
 from herma.types import Condensed, LeftAlone, ToolCall
@@ -47,6 +48,30 @@ def test_a_block_is_settled_when_the_next_one_begins() -> None:
     assert blocks.feed("```\ncode\n\nmore\n") == []
     assert blocks.feed("```\n") == ["Two.\n```\ncode\n\nmore\n```\n"]
     assert blocks.feed("- a\n\n  goes on\n") == []
+
+
+# ── keys that nobody reacted to ──
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("two\rthree\r", "two\nthree"),
+        ("twi\x7fo\r", "two"),
+        ("\x7f\x7fa", "a"),
+        ("\x1b[200~four\n  indented\x1b[201~\r", "four\n  indented"),
+        ("\x1b[A\x1bOBx\x04\x00", "x"),
+        ("größe\t1", "größe\t1"),
+        ("", ""),
+    ],
+)
+def test_keys_are_read_as_text(keys: str, text: str) -> None:
+    assert as_text(keys) == text
+
+
+@given(st.text())
+def test_nothing_in_it_steers_a_terminal(keys: str) -> None:
+    assert all(one.isprintable() or one in "\n\t" for one in as_text(keys))
 
 
 # ── commands ──

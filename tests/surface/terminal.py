@@ -117,7 +117,8 @@ class Terminal:
         return self.process.wait(1)
 
     def _by_lines(self) -> bool:
-        return bool(termios.tcgetattr(self._screen)[3] & termios.ICANON)
+        """At the prompt Ctrl-C is a key like others."""
+        return bool(termios.tcgetattr(self._screen)[3] & termios.ISIG)
 
     def _read(self, seconds: float) -> bool:
         if seconds < 0 or not select.select([self._screen], [], [], seconds)[0]:

@@ -465,3 +465,66 @@ def test_looking_about_in_a_conversation(chat: Callable[..., Terminal], home: Pa
             t.press(CTRL_D)
             assert t.leave() == 0
     assert "Internal error" not in t.text
+
+
+def test_what_is_typed_ahead_is_sent_message_by_message(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then(Answer("Thinking about it. ", piece=4, pause=0.1), "About two.", "About three.", "About four.")
+    with chat() as t:
+        t.say("one")
+        t.wait_for("Think")
+        t.press("two\rthree\r")
+        t.press(f"{PASTE}four\nand its second line{PASTED}\r")
+        t.wait_for("About four.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    asked = [text for role, text in conversation if role == "user"]
+    assert asked == ["one", "two", "three", "four\nand its second line"]
+
+
+def test_what_is_typed_ahead_of_a_failure_is_not_sent_by_itself(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then(
+        Answer.failing(500, wait=1.0), Answer("one two three four. ", piece=4, pause=0.05, endless=True), "Fine."
+    )
+    with chat() as t:
+        t.say("one")
+        t.press("two\rthree\r")
+        t.wait_for("Your message is kept")
+        t.wait_for("three")
+        t.wait_for_prompt()
+        t.press(CTRL_C)  # away with it
+        t.say("four")
+        t.wait_for("two three")
+        t.press("five\rsix\r")
+        t.press(CTRL_C)
+        t.wait_for("Stopped.")
+        t.wait_for(">")
+        t.say("seven")
+        t.wait_for("Fine.")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    asked = [text for role, text in conversation if role == "user"]
+    assert "four" in asked[-2]
+    assert asked[-1] == "seven"
+    assert not any(word in text for text in asked for word in ("five", "six"))
+
+
+def test_a_command_that_asks_is_answered_by_a_line(chat: Callable[..., Terminal], home: Path) -> None:
+    with Herma.open(home) as h:
+        h.memory.apply("memory", Add("The build runs on ARM."))
+    with chat() as t:
+        t.say("/memory reset")
+        t.wait_for("[y/N]")
+        t.press("y\r")
+        t.wait_for(">")
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    with Herma.open(home) as h:
+        assert h.memory.entries("memory") == []

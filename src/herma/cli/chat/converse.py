@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from herma.cli.chat.news import News
 from herma.cli.chat.reader import HISTORY, Reader, reader_for
 from herma.cli.chat.screen import LiveScreen, PlainScreen, Screen
 from herma.cli.chat.slash import COMMANDS, Bench, Next, is_command, obey
+from herma.cli.chat.typing_ahead import unechoed
 from herma.cli.chat.wording import status
 from herma.cli.sessions.desk import Desk
 from herma.cli.sessions.wording import name_of
@@ -63,7 +63,7 @@ class Converse:
         self._greet(reader.keys if first else "")
         threading.Thread(target=_load, args=(self._talk.model,), name="herma: loading", daemon=True).start()
         self._news.look(None)
-        with shown_by(self._screen):
+        with shown_by(self._screen), reader.between():
             self._loop(reader)
 
     def _greet(self, keys: str) -> None:
@@ -80,8 +80,8 @@ class Converse:
     def _loop(self, reader: Reader) -> None:
         edit, leaving = "", False
         while True:
-            self._tell_news()
             try:
+                self._tell_news()
                 text = reader.read(edit)
             except KeyboardInterrupt:
                 if leaving:
@@ -94,13 +94,15 @@ class Converse:
             edit, leaving = "", False
             if text.strip():
                 try:
-                    done = self._obey(text)
+                    with reader.meanwhile():
+                        done = self._obey(text)
                 except KeyboardInterrupt:  # a command that takes long
                     self._screen.line("Stopped.")
+                    edit = reader.take_typed()
                     continue
                 if done.quit:
                     return
-                edit = done.edit
+                edit = "\n".join(filter(None, [done.edit, reader.take_typed() if done.held else ""]))
 
     def _obey(self, text: str) -> Next:
         if is_command(text):
@@ -127,11 +129,14 @@ class Converse:
                 done = agent.go_on(cancel=cancel) if what.retry else agent.turn(what.send, cancel=cancel)
             self._screen.end()
             self._conclude(done)
+            what.held = done.ended != "answered"
         except HermaError as exc:
             self._screen.end()
             self._complain(exc)
+            what.held = True
             unsaid = "" if isinstance(exc, ModelError) else what.send
         except KeyboardInterrupt:
+            what.held = True
             self._screen.end()
             self._screen.line("Stopped.")
         self._refresh()
@@ -196,28 +201,10 @@ def stopping(talk: Talk) -> Iterator[threading.Event]:
         return
     before = signal.signal(signal.SIGINT, stop)
     try:
-        with _unechoed():
+        with unechoed():
             yield cancel
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _unechoed() -> Iterator[None]:
-    """Inside, the terminal does not draw keys into an answer; what is typed meanwhile stands in the next prompt."""
-    if sys.stdin is None or not sys.stdin.isatty() or importlib.util.find_spec("termios") is None:
-        yield
-        return
-    import termios
-
-    handle = sys.stdin.fileno()
-    before = termios.tcgetattr(handle)
-    quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(handle, termios.TCSANOW, quiet)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(handle, termios.TCSANOW, before)
 
 
 @contextmanager

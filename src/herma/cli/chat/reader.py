@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from herma.cli import output
+from herma.cli.chat.typing_ahead import as_text, by_key, pasting, pressed
 from herma.store.atomic import make_folder
 
 if TYPE_CHECKING:
@@ -34,6 +36,15 @@ class Reader(Protocol):
     def read(self, default: str = "") -> str | None:
         """What was typed; nothing at the end of the input. `KeyboardInterrupt` for Ctrl-C with nothing typed."""
 
+    def between(self) -> AbstractContextManager[None]:
+        """For as long as it is used: how the terminal treats keys between two prompts."""
+
+    def meanwhile(self) -> AbstractContextManager[None]:
+        """For as long as something is done about what was typed."""
+
+    def take_typed(self) -> str:
+        """What was typed ahead, so that it can be looked at first and is not sent by itself."""
+
 
 class PlainReader:
     """`input()`. A line that ends with a backslash goes on in the next one."""
@@ -58,6 +69,16 @@ class PlainReader:
                 return whole("\n".join([*lines, line]))
             lines.append(line[:-1])
 
+    def between(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def meanwhile(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def take_typed(self) -> str:
+        """Lines cannot be shown for editing here, and throwing them away would be worse than sending them."""
+        return ""
+
 
 class PromptReader:
     """prompt_toolkit. Enter sends, Alt-Enter or Ctrl-J begins a new line, pasted lines stay together."""
@@ -74,6 +95,18 @@ class PromptReader:
             return whole(self._session.prompt("> ", default=default))
         except EOFError:
             return None
+
+    def between(self) -> AbstractContextManager[None]:
+        return by_key()
+
+    def meanwhile(self) -> AbstractContextManager[None]:
+        return pasting()
+
+    def take_typed(self) -> str:
+        from prompt_toolkit.input.typeahead import get_typeahead
+
+        read = "".join(key.data for key in get_typeahead(self._session.app.input))
+        return as_text(read + pressed())
 
 
 def whole(text: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from herma.cli.chat.typing_ahead import by_line
 from herma.cli.chat.wording import shortened_line
 from herma.cli.sessions.wording import count, name_of, one_line, short_when
 from herma.errors import HermaError, UsageError
@@ -34,6 +35,8 @@ class Next:
     edit: str = ""
     """Text that stands in the prompt, to be changed and sent."""
     send: str = ""
+    held: bool = False
+    """Whether it went otherwise than whoever typed ahead could expect: then that is not sent by itself."""
 
 
 @dataclass(slots=True)
@@ -52,7 +55,8 @@ class Bench:
 
         context = self.desk.context
         chosen = [("--home", context.home), ("--profile", context.profile)]
-        run([*(word for name, value in chosen if value for word in (name, value)), *words])
+        with by_line():  # some of them ask before they do something
+            run([*(word for name, value in chosen if value for word in (name, value)), *words])
 
 
 def is_command(text: str) -> bool:
