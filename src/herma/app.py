@@ -117,8 +117,14 @@ class Herma:
         """What a model may call."""
         from herma.wiring.tools import tools
 
-        assisted = self._assisted if self.models.endpoint("auxiliary") is not None else None
-        return tools(self._ground, self.memory, self.transcripts, self._searcher, self.skills, assisted)
+        return tools(
+            self._ground,
+            self.memory,
+            self.transcripts,
+            lambda: self._searcher,
+            lambda: self.skills,
+            None if self.models.endpoint("auxiliary") is None else lambda: self._assisted,
+        )
 
     @part
     def providers(self) -> Providers:
@@ -184,7 +190,7 @@ class Herma:
             self.transcripts,
             self.tools,
             self._calls,
-            written=self.index.written,
+            written=lambda count: self.index.written(count),  # noqa: PLW0108  made after the first reply
             invite=everybody(self._ground, self),
         )
 

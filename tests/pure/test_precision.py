@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from herma.curated.apply import apply
 from herma.curated.entries import parse, unique
-from herma.reflect.boundary import WHYS, Why, apart, distance, pause_between, topic_change
+from herma.reflect.boundary import apart, distance, pause_between, topic_change
 from herma.reflect.likeness import likeness
 from herma.reflect.loss import MOST, check_loss, lost, within
 from herma.reflect.precision import Known, durable, judge
 from herma.reflect.proposal import Proposal, read_proposal
 from herma.reflect.tombstones import Tombstone, buried, tombstones
-from herma.types import Add, Applied, Author, Change, MemoryOp, Message, Remove, Replace, Scope
+from herma.types import DIVIDES, Add, Applied, Author, Change, Divide, MemoryOp, Message, Remove, Replace, Scope
 
 VOCABULARY = ("tea", "boat", "lamp", "tests", "python", "make", "blue", "house", "garden", "port", "8080")
 WORDS = st.lists(st.sampled_from(VOCABULARY), min_size=3)
@@ -226,16 +226,16 @@ def test_an_account_that_is_too_long_is_left_out() -> None:
 
 
 def test_time_makes_a_boundary() -> None:
-    idle, day = tuple[Why, ...](("idle",)), tuple[Why, ...](("day",))
+    idle, day = tuple[Divide, ...](("idle",)), tuple[Divide, ...](("day",))
     noon = time.mktime((2026, 5, 3, 12, 0, 0, 0, 0, -1))
     late = time.mktime((2026, 5, 3, 23, 50, 0, 0, 0, -1))
-    assert pause_between(noon, noon + 59 * 60, 60, WHYS) is None
-    assert pause_between(noon, noon + 3600, 60, WHYS) == "idle"
+    assert pause_between(noon, noon + 59 * 60, 60, DIVIDES) is None
+    assert pause_between(noon, noon + 3600, 60, DIVIDES) == "idle"
     assert pause_between(noon, noon + 3600, 60, day) is None
-    assert pause_between(late, late + 1200, 60, WHYS) == "day"
+    assert pause_between(late, late + 1200, 60, DIVIDES) == "day"
     assert pause_between(late, late + 1200, 60, idle) is None
     assert pause_between(noon, noon + 10**6, 0, idle) is None
-    assert pause_between(noon, noon - 10**6, 60, WHYS) is None
+    assert pause_between(noon, noon - 10**6, 60, DIVIDES) is None
 
 
 GARDEN = "the {} in the garden behind the old house need plenty of water during summer"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from herma.episodes.build import words_of
 from herma.episodes.similar import Language, coverage, fused, ranked, terms_of
 from herma.episodes.value import value, weight_of
 from herma.ports.episodes import EpisodeLookup, EpisodeRows
@@ -45,6 +44,8 @@ class Finder:
 
     def terms(self, episode: Episode) -> tuple[str, ...]:
         """What an episode is found by."""
+        from herma.episodes.build import words_of  # asked where one is kept
+
         return terms_of(words_of(episode), self._language, _OWN_TERMS)
 
     def similar(self, task: str, limit: int, user: str, not_of: str) -> list[EpisodeHit]:

@@ -12,13 +12,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, get_args
 
 from herma.episodes.aside import Aside
-from herma.episodes.build import build, merged
 from herma.episodes.finding import Finder
 from herma.episodes.shown import digest, state_text
 from herma.episodes.similar import Language
-from herma.episodes.state import snapshot
-from herma.episodes.steps import steps_of
-from herma.episodes.task import task_key
 from herma.episodes.value import least_valuable
 from herma.episodes.verdict import Verdict, verdicts
 from herma.errors import StoreChanged, UsageError
@@ -130,6 +126,10 @@ class Episodes:
         return self._record(conversation, folder, reason)
 
     def _record(self, conversation: str, folder: str, reason: str) -> Episode | None:
+        from herma.episodes.build import build, merged  # loaded when one is made: beginning a session only reads
+        from herma.episodes.state import snapshot
+        from herma.episodes.steps import steps_of
+
         sessions = self._glimpses.sessions(conversation)
         if not sessions or not makes_episodes(sessions[0]):
             return None
@@ -327,6 +327,8 @@ class Episodes:
         self._aside.wait(patience)
 
     def _put(self, episode: Episode, known: Episode | None, *, alone: bool = False) -> Episode:
+        from herma.episodes.task import task_key
+
         stamped = replace(episode, updated=self._clock())
         key = f"{task_key(stamped.task)}\n{stamped.conversation}" if alone else task_key(stamped.task)
         kept = self._rows.put(stamped, key, self._finder.terms(stamped))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cached_property
 
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 
@@ -16,12 +17,17 @@ class Phrases:
     """A list of phrases, looked for in linear time."""
 
     def __init__(self, *lines: str) -> None:
-        words = [phrase.strip() for line in lines for phrase in line.split(",") if phrase.strip()]
+        self._lines = lines
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        """Made when it is first needed: most programs that load this module judge nothing."""
+        words = [phrase.strip() for line in self._lines for phrase in line.split(",") if phrase.strip()]
         spaced = [re.escape(word).replace(r"\ ", " ") for word in words if not _SPACELESS.search(word)]
         free = [re.escape(word) for word in words if _SPACELESS.search(word)]
         parts = [rf"(?<![\w'])(?:{'|'.join(sorted(spaced, key=len, reverse=True))})(?![\w'])"] if spaced else []
         parts += sorted(free, key=len, reverse=True)
-        self._pattern = re.compile("|".join(parts))
+        return re.compile("|".join(parts))
 
     def __contains__(self, text: str) -> bool:
         return self._pattern.search(text) is not None

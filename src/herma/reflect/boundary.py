@@ -10,14 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from herma.reflect.likeness import gist
 from herma.transcript.wire import text_of
-from herma.types import Message
+from herma.types import Divide, Message
 
-Why: TypeAlias = Literal["idle", "day", "topic"]
-WHYS: tuple[Why, ...] = ("idle", "day", "topic")
 WINDOW, FEWEST = 3, 6
 """Turns of the user that make a new topic, and turns that the old one must have had."""
 FAR = 0.97
@@ -32,13 +29,13 @@ _WORDS = 12
 class Boundary:
     """Everything up to this message is a piece of its own."""
 
-    why: Why
+    why: Divide
     last_message: int
     windows: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     """Of a topic: what was said before and after it."""
 
 
-def pause_between(last: float, now: float, idle_minutes: float, watched: Collection[Why]) -> Why | None:
+def pause_between(last: float, now: float, idle_minutes: float, watched: Collection[Divide]) -> Divide | None:
     """Whether time makes a boundary between the last message and now."""
     if now <= last:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from herma.curated import MemoryStore
 from herma.curated.apply import apply
@@ -34,6 +34,7 @@ from herma.types import (
     Remove,
     Replace,
     ReviewAction,
+    ReviewWrites,
     Scope,
     SkillOp,
     SkillOutcome,
@@ -47,8 +48,6 @@ from herma.types import (
     WriteSkillFile,
 )
 
-Writes: TypeAlias = Literal["apply", "stage"]
-WRITES: tuple[Writes, ...] = ("apply", "stage")
 KnownOf: TypeAlias = Callable[[Target, Scope], Known]
 
 
@@ -71,7 +70,7 @@ class GatedMemory:
     """Curated memory for one review."""
 
     def __init__(
-        self, store: MemoryStore, propose: Propose, known: KnownOf, book: Book, *, writes: Writes = "apply"
+        self, store: MemoryStore, propose: Propose, known: KnownOf, book: Book, *, writes: ReviewWrites = "apply"
     ) -> None:
         self._store = store
         self._propose = propose
@@ -182,7 +181,7 @@ class GatedSkills:
 
     library: SkillLibrary
     book: Book
-    writes: Writes = "stage"
+    writes: ReviewWrites = "stage"
     read: set[tuple[str, str]] = field(default_factory=set)
 
     def viewed(self, name: str, file: str) -> None:

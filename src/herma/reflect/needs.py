@@ -11,10 +11,10 @@ from herma.episodes import Episodes
 from herma.ports import ChatModel
 from herma.ports.reviews import ReviewRows
 from herma.prompt.ledger import Prices
-from herma.reflect.gate import Propose, Writes
+from herma.reflect.gate import Propose
 from herma.reflect.look_back import Limits, Window
 from herma.skills import SkillLibrary
-from herma.types import Scope, SessionView, Target
+from herma.types import ReviewWrites, Scope, SessionView, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Policy:
     enabled: bool = True
     memory_every: int = 10
     skills_every: int = 10
-    writes: Writes = "apply"
-    skill_writes: Writes = "stage"
+    writes: ReviewWrites = "apply"
+    skill_writes: ReviewWrites = "stage"
     at_end: bool = True
     min_turns: int = 3
     idle_minutes: float = 60.0

@@ -17,7 +17,7 @@ from herma.reflect.cadence import Due
 from herma.reflect.needs import Needs, Policy
 from herma.reflect.passes import Passes
 from herma.reflect.remember import wanted_in
-from herma.types import Review, ReviewKind, ReviewState, Scope, SessionView, Who
+from herma.types import Review, ReviewKind, ReviewState, SessionView
 
 MOST_TRIES = 3
 """How often one look back is begun at most, crashes and new turns included."""
@@ -174,13 +174,6 @@ class Reviews:
             self._worker.health,
             newest[0] if newest else None,
         )
-
-    def proposals(self, scope: Scope) -> tuple[int, int]:
-        """How many changes of this scope's memory, and of skills, reviews have proposed that wait for a person."""
-        memory = [one for one in self._needs.memory.pending() if one.author.who is Who.REVIEW]
-        mine = [one for one in memory if one.scope.user == scope.user and one.scope.project in ("", scope.project)]
-        skills = [one for one in self._needs.skills().pending() if one.author.who is Who.REVIEW]
-        return len(mine), len(skills)
 
     def wait(self, timeout: float = 60.0) -> bool:
         """Until nothing is being looked back at. → whether that was so in time."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from herma.curated import MemoryStore
 from herma.errors import StoreError
 from herma.ports.observer import LOCAL_DEADLINE, Watcher
 from herma.prompt.tokens import estimate
-from herma.reflect.tidy import FULL
-from herma.reflect.tidying import BY_ITSELF, PREFIX, Tidying
 from herma.types import Add, CompletedTurn, SessionView, Staged, TailEntry, TailHit
+
+if TYPE_CHECKING:
+    from herma.reflect.tidying import Tidying
 
 HEADING = "Notes kept outside the prompt that may help here:"
 TOKENS = 300
@@ -117,6 +119,8 @@ def welcome_back(entries: Sequence[TailEntry], memory: MemoryStore, policy: str,
     """What keeps being recalled belongs into the prompt again: put back where there is room and the settings let it,
     else proposed to a person, once.
     """
+    from herma.reflect.tidying import BY_ITSELF, PREFIX  # loaded when tidying is, after a reply
+
     for entry in entries:
         if policy == "off" or not uses or entry.uses < uses or entry.proposed is not None or not entry.holds:
             continue
@@ -133,6 +137,8 @@ def welcome_back(entries: Sequence[TailEntry], memory: MemoryStore, policy: str,
 
 def _has_room(memory: MemoryStore, entry: TailEntry) -> bool:
     """Whether it fits without making the file so full that something would have to leave again."""
+    from herma.reflect.tidy import FULL
+
     status = next(one for one in memory.status(scope=entry.scope) if one.target == entry.target)
     return status.used + len(entry.text) + 3 <= FULL * status.limit
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from herma.ports.observer import Watcher
-from herma.reflect.boundary import FAR_MEANING, Boundary, Why, apart, pause_between, topic_change
+from herma.reflect.boundary import FAR_MEANING, Boundary, apart, pause_between, topic_change
 from herma.reflect.cadence import Counters, Due, after, due, hydrated, reviewed
 from herma.reflect.remember import wanted_in
 from herma.reflect.requests import remember_request
 from herma.reflect.reviews import Reviews
-from herma.types import MOVES, CompletedTurn, SessionView
+from herma.types import MOVES, CompletedTurn, Divide, SessionView
 
 MOST_STOPPED = 3
 """How often in a row a review is tried again because a new turn came in between."""
@@ -170,8 +170,8 @@ class ReviewWatcher(Watcher):
             self._covered = self._covered_of(view.info.conversation)
         return self._covered
 
-    def _watched(self) -> Sequence[Why]:
-        return cast("Sequence[Why]", self._policy.boundaries)
+    def _watched(self) -> Sequence[Divide]:
+        return cast("Sequence[Divide]", self._policy.boundaries)
 
     def _stop(self, view: SessionView) -> None:
         self._reviews.stop(view.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from herma.curated.trust import Heard
 from herma.errors import HermaError
@@ -36,6 +36,10 @@ class ToolContext:
     """Told of each change of curated memory, once it is on disk."""
 
 
+Run: TypeAlias = Callable[[Json, ToolContext], Json]
+"""What a tool does: arguments, and for whom → its answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One tool: its OpenAI function schema and what it does."""
@@ -43,7 +47,7 @@ class Tool:
     name: str
     description: str
     parameters: Json
-    run: Callable[[Json, ToolContext], Json]
+    run: Run
 
     @property
     def schema(self) -> Json:

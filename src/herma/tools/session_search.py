@@ -21,72 +21,25 @@ from herma.recall.rules import HIDDEN_SOURCES, live_sessions
 from herma.recall.search import Searcher
 from herma.recall.summaries import LARGEST as MOST_SUMMARIES
 from herma.recall.summaries import USUAL as USUAL_SUMMARIES
-from herma.recall.window import BRIEF, FULL, WINDOW, Context, View, around, fit, lines
+from herma.recall.window import BRIEF, FULL, Context, View, around, fit, lines
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, summed_up, unknown, when
+from herma.tools.shown import MOST_RESULTS, USUAL_RESULTS, USUAL_WINDOW, WIDEST, session_search_shown
 from herma.tools.whole_result import whole_result
 from herma.transcript import Transcripts
 from herma.transcript.origins import origins
 from herma.types import Hit, Message, Scope, SearchReport, SessionFilter, SessionInfo
 
-MOST_RESULTS, USUAL_RESULTS = 10, 3
-WIDEST = 20
 FIRST_HIT, ALL_OTHERS = 14_000, 18_000
 """Characters of message text: of the first result, and of all others together."""
 WHOLE, HEAD, TAIL = 30, 20, 10
 """A session with more than so many messages is read as its first and last ones."""
 READ_ROOM = 40_000
 
-DESCRIPTION = """\
-Search everything that was said in earlier sessions; nothing is summarised and no model is asked. Use it when the \
-user refers to something from before, when you need a decision, a command or a fact that was settled once, or before \
-asking what the user may have told you already.
-No arguments: the latest conversations. query: the best matches, one for each conversation, with the turns around \
-them and how the conversation began and ended. session_id with around_message_id: more around a message; without \
-session_id, a message of this conversation that a summary names, as 12 in [#12-18]. session_id alone: the whole session.
-A query is words (any of them; more and rarer ones rank higher), "exact phrases", AND, OR, -without, begin*, and \
-filters: role:user, source:cli, project:NAME, since:2026-03, before:7d, on:yesterday. Dates like "last week" are \
-understood.
-What is found is what was said then. It is no evidence of how files, services or facts are now: check those."""
-
-_PROPERTIES = {
-    "query": ("string", "What to look for. Leave it out to see the latest conversations."),
-    "limit": ("integer", f"Conversations to return, 1 to {MOST_RESULTS}; {USUAL_RESULTS} if left out."),
-    "sort": ("string", "By time instead of by relevance."),
-    "session_id": ("string", "A session to read, or to scroll in."),
-    "around_message_id": ("integer", "The message whose surroundings to show, as numbered in a result or a summary."),
-    "window": ("integer", f"Messages on each side of it, 1 to {WIDEST}; {WINDOW} if left out."),
-    "tool_call_id": ("string", "A tool call of this conversation whose shortened result you need in full."),
-    "offset": ("integer", "With tool_call_id: where to go on in a long result."),
-    "role_filter": ("string", "Only messages of these roles, with commas between."),
-    "explain": ("boolean", "Say why each result is there."),
-}
-PARAMETERS: Json = {
-    "type": "object",
-    "properties": {name: {"type": kind, "description": text} for name, (kind, text) in _PROPERTIES.items()},
-}
-PARAMETERS["properties"]["sort"]["enum"] = ["newest", "oldest"]
-
-
-_ASSISTED = {
-    "expand": ("boolean", "Have a model propose other words, and search for these too. Use it when a search missed."),
-    "summarize": (
-        "boolean",
-        "Have a model sum up what each conversation says about the query, instead of quoting it; takes seconds.",
-    ),
-}
-"""Offered where a model is set."""
-_ALONE, _ON_REQUEST = "no model is asked.", "no model is asked, unless you want that (expand, summarize)."
-
 
 def session_search_tool(searcher: Searcher, transcripts: Transcripts, assisted: AssistedSearch | None = None) -> Tool:
     """The tool over these transcripts; `assisted` is search with a model at its side, where one is set."""
-    desk = _Desk(searcher, transcripts, assisted)
-    if assisted is None:
-        return Tool("session_search", DESCRIPTION, PARAMETERS, desk.run)
-    more = {name: {"type": kind, "description": text} for name, (kind, text) in _ASSISTED.items()}
-    parameters = {**PARAMETERS, "properties": {**PARAMETERS["properties"], **more}}
-    return Tool("session_search", DESCRIPTION.replace(_ALONE, _ON_REQUEST), parameters, desk.run)
+    return session_search_shown(_Desk(searcher, transcripts, assisted).run, assisted=assisted is not None)
 
 
 class _Desk:
@@ -186,7 +139,7 @@ class _Desk:
         known = self._session(session_id, context)
         if known is None:
             return unknown(session_id)
-        window = _within(arguments.get("window"), 1, WIDEST, WINDOW)
+        window = _within(arguments.get("window"), 1, WIDEST, USUAL_WINDOW)
         view = around(self._transcripts, anchor, window)
         if view is None:
             return error(f"Message {anchor} is not in session {known.id}. Read the session to see its messages.")

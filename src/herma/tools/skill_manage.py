@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from herma.tools.registry import Json, Tool, ToolContext
+from herma.tools.shown import ACTIONS, skill_manage_shown
 from herma.types import (
     Author,
     CreateSkill,
@@ -22,39 +23,7 @@ from herma.types import (
     WriteSkillFile,
 )
 
-ACTIONS = ("create", "patch", "edit", "delete", "write_file", "remove_file")
 PREVIEW = 1_500
-
-DESCRIPTION = """\
-Write down how something is done, or correct it. create: content is the whole SKILL.md: front matter with name and \
-description, then steps, pitfalls, how to check. patch: put new_string in the place of old_string, in SKILL.md or \
-file_path; the usual way to improve a skill. edit: replace all of SKILL.md. delete: archive it; absorbed_into takes \
-over. write_file, remove_file: under references/, templates/, scripts/, assets/.
-Worth a skill: what took several attempts, what the user corrected, what comes up again; not single commands or facts \
-about the user. A skill that proved wrong is patched at once; one that is nearly the same is patched, not repeated."""
-
-
-def _string(description: str = "") -> Json:
-    return {"type": "string", **({"description": description} if description else {})}
-
-
-PARAMETERS: Json = {
-    "type": "object",
-    "properties": {
-        "action": {"type": "string", "enum": list(ACTIONS)},
-        "name": _string("Small letters, digits, dashes."),
-        "content": _string(),
-        "category": _string(),
-        "old_string": _string("Unique in its file."),
-        "new_string": _string(),
-        "replace_all": {"type": "boolean"},
-        "file_path": _string("As in references/api.md."),
-        "file_content": _string(),
-        "absorbed_into": _string(),
-        "despite_similar": {"type": "boolean", "description": "Create it although a similar one was named."},
-    },
-    "required": ["action", "name"],
-}
 
 
 class Skills(Protocol):
@@ -65,7 +34,7 @@ class Skills(Protocol):
 
 def skill_manage_tool(library: Skills) -> Tool:
     """The tool over this library."""
-    return Tool("skill_manage", DESCRIPTION, PARAMETERS, lambda arguments, context: _run(library, arguments, context))
+    return skill_manage_shown(lambda arguments, context: _run(library, arguments, context))
 
 
 class _Invalid(Exception):

@@ -6,42 +6,22 @@ from herma.ports.skills import UnsafePath
 from herma.safety.scan import scan
 from herma.skills import SkillLibrary, SkillView
 from herma.tools.registry import Json, Tool
+from herma.tools.shown import skill_view_shown, skills_list_shown
 from herma.types import SUPPORT_FOLDERS, Skill, SkillFile, SkillRefused
 
 MOST_SHOWN = 100_000
 """Characters of a text that an answer holds at most."""
 _DESCRIPTION = 300
 
-LIST_DESCRIPTION = """\
-List the skills there are: written procedures for tasks that come up again, by name and purpose. Look here before a \
-task of some size; when one fits, read it with skill_view and follow it."""
-
-VIEW_DESCRIPTION = """\
-Read a skill: its whole text, what to beware of, and which files belong to it. With file_path, read one of those \
-files. Do this before following a skill, and before changing it."""
-
 
 def skills_list_tool(library: SkillLibrary) -> Tool:
     """`skills_list` over this library."""
-    parameters: Json = {
-        "type": "object",
-        "properties": {"category": {"type": "string", "description": "Only the skills of this category."}},
-        "required": [],
-    }
-    return Tool("skills_list", LIST_DESCRIPTION, parameters, lambda arguments, _: _list(library, arguments))
+    return skills_list_shown(lambda arguments, _: _list(library, arguments))
 
 
 def skill_view_tool(library: SkillLibrary) -> Tool:
     """`skill_view` over this library."""
-    parameters: Json = {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "The skill's name, or category/name."},
-            "file_path": {"type": "string", "description": "A file of the skill, as in references/details.md."},
-        },
-        "required": ["name"],
-    }
-    return Tool("skill_view", VIEW_DESCRIPTION, parameters, lambda arguments, _: _view(library, arguments))
+    return skill_view_shown(lambda arguments, _: _view(library, arguments))
 
 
 # ── the list ──

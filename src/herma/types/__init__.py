@@ -43,7 +43,16 @@ from herma.types.memory import (
     Suggestion,
     Target,
 )
-from herma.types.review import Review, ReviewAction, ReviewKind, ReviewState
+from herma.types.review import (
+    DIVIDES,
+    REVIEW_WRITES,
+    Divide,
+    Review,
+    ReviewAction,
+    ReviewKind,
+    ReviewState,
+    ReviewWrites,
+)
 from herma.types.search import ConversationSummary, Dropped, Hit, SearchReport
 from herma.types.session import (
     MOVES,
@@ -109,8 +118,10 @@ from herma.types.transcript import (
 __all__ = [
     "CATEGORIES",
     "DELIMITER",
+    "DIVIDES",
     "MOVES",
     "NOWHERE",
+    "REVIEW_WRITES",
     "SKILL_STATES",
     "SUPPORT_FOLDERS",
     "TARGETS",
@@ -136,6 +147,7 @@ __all__ = [
     "DeleteSkill",
     "Deletion",
     "Digest",
+    "Divide",
     "Drifted",
     "Dropped",
     "Duplicate",
@@ -180,6 +192,7 @@ __all__ = [
     "ReviewAction",
     "ReviewKind",
     "ReviewState",
+    "ReviewWrites",
     "Scope",
     "SearchReport",
     "SessionFilter",

@@ -11,6 +11,12 @@ ReviewKind: TypeAlias = Literal["turn", "remember", "boundary", "end"]
 """After a reply; because the user asked that something be remembered; where a long chat took a turn; at the end."""
 ReviewState: TypeAlias = Literal["due", "running", "done", "cancelled", "failed", "refused"]
 """`refused`: the day had no money or tokens left for it."""
+ReviewWrites: TypeAlias = Literal["apply", "stage"]
+"""What becomes of a review's writes: `apply` writes them, `stage` keeps them for a person."""
+REVIEW_WRITES: tuple[ReviewWrites, ...] = ("apply", "stage")
+Divide: TypeAlias = Literal["idle", "day", "topic"]
+"""What divides an endless chat: a pause, another day, another topic."""
+DIVIDES: tuple[Divide, ...] = ("idle", "day", "topic")
 Result: TypeAlias = Literal["applied", "staged", "known", "refused"]
 
 

@@ -47,8 +47,7 @@ def with_episodes(ground: Ground, kept: Callable[[], Episodes]) -> Invite:
     shown = ground.settings.episodes.shown
 
     def invite(view: SessionView, rehearsal: bool) -> Company:  # noqa: ARG001
-        keeper = kept()
-        return Company([EpisodeWatcher(keeper)], [EpisodeContributor(keeper, ground.clock, shown)])
+        return Company([EpisodeWatcher(kept)], [EpisodeContributor(kept, ground.clock, shown)])
 
     return invite
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from herma.turn.company import Invite
 from herma.wiring.company import together
 from herma.wiring.compression import with_compression
+from herma.wiring.curated import with_curated
 from herma.wiring.curator import with_curator
 from herma.wiring.episodes import with_episodes
 from herma.wiring.ground import Ground
@@ -14,7 +15,6 @@ from herma.wiring.prefetch import with_prefetch
 from herma.wiring.providers import with_provider
 from herma.wiring.reflect import with_reviews
 from herma.wiring.skills import with_skills
-from herma.wiring.tidy import with_curated
 
 if TYPE_CHECKING:
     from herma.curated import MemoryStore
@@ -72,10 +72,10 @@ def everybody(ground: Ground, whole: Whole) -> Invite:
     return together(
         with_skills(ground, lambda: whole.skills),
         with_episodes(ground, lambda: whole.episodes),
-        with_prefetch(lambda: whole.prefetch),
+        with_prefetch(ground, lambda: whole.prefetch),
         with_provider(ground, lambda: whole.providers, whole.tools.names),
         with_compression(ground, whole.transcripts, lambda: whole.models),
-        with_reviews(ground, lambda: whole.reviews),
+        with_reviews(ground, whole),
         with_curator(ground, lambda: whole.curator),
         with_curated(ground, lambda: whole.memory, lambda: whole.tidy),
     )

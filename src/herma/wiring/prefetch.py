@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from herma.facts import Facts
-from herma.index import Index
-from herma.recall.prefetch import CHARACTERS, Prefetcher
-from herma.recall.prefetching import Prefetch, PrefetchParts
-from herma.recall.search import Searcher
-from herma.store.sqlite.reader import SqliteReader
-from herma.transcript import Transcripts
+from herma.recall.prefetch_watch import FactWatcher, PastWatcher
 from herma.turn.company import Company, Invite
 from herma.types import SessionView
 from herma.wiring.ground import Ground
-from herma.wiring.search import read_mode
-from herma.wiring.sessions import window_budget
+
+if TYPE_CHECKING:
+    from herma.facts import Facts
+    from herma.index import Index
+    from herma.recall.prefetch import Prefetcher
+    from herma.recall.prefetching import Prefetch
+    from herma.transcript import Transcripts
 
 _EMBEDDING = 0.4
 """Part of the deadline that embedding the question may take; the rest is for searching."""
 
 
 def prefetch(ground: Ground, kept: Transcripts, words: Callable[[], Index], facts: Callable[[], Facts]) -> Prefetch:
+    from herma.recall.prefetch import CHARACTERS, Prefetcher
+    from herma.recall.prefetching import Prefetch, PrefetchParts
+    from herma.recall.search import Searcher
+    from herma.store.sqlite.reader import SqliteReader
+    from herma.wiring.search import read_mode
+    from herma.wiring.sessions import window_budget
+
     settings = ground.settings.search
     deadline = settings.prefetch_ms / 1000
 
@@ -54,10 +61,14 @@ def prefetch(ground: Ground, kept: Transcripts, words: Callable[[], Index], fact
     return Prefetch(parts, enabled=settings.prefetch, deadline=deadline)
 
 
-def with_prefetch(made: Callable[[], Prefetch]) -> Invite:
+def with_prefetch(ground: Ground, made: Callable[[], Prefetch]) -> Invite:
     """In every session: who looks back before each turn."""
+    settings = ground.settings.search
 
     def invite(view: SessionView, rehearsal: bool) -> Company:  # noqa: ARG001
-        return Company() if rehearsal else Company(watchers=made().watchers())
+        if rehearsal or not settings.prefetch:
+            return Company()
+        deadline = settings.prefetch_ms / 1000
+        return Company(watchers=[FactWatcher(made, deadline), PastWatcher(made, deadline)])
 
     return invite

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from herma.providers.roster import Providers
-from herma.providers.seat import Deadlines, Seat
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.turn.company import Company, Invite
 from herma.types import SessionView
 from herma.wiring.ground import Ground
 from herma.wiring.troubles import written_down
 
+if TYPE_CHECKING:
+    from herma.providers.roster import Providers
+    from herma.providers.seat import Seat
+
 
 def providers(ground: Ground) -> Providers:
+    from herma.providers.roster import Providers
+    from herma.providers.seat import Deadlines
+
     options = ground.settings.providers
     return Providers(
         ground.home,

@@ -4,37 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from herma.counting import counter_for
-from herma.curated import MemoryStore
-from herma.curated.inbox import ApprovalQueue
-from herma.curated.writer import Writer
-from herma.episodes import Episodes
 from herma.errors import ConfigError
-from herma.ports import ChatModel, Place
-from herma.prompt.families import window_of
-from herma.providers.guard import Trouble
-from herma.reflect.boundary import WHYS
-from herma.reflect.gate import WRITES, Propose, Writes
-from herma.reflect.look_back import Limits, Window
-from herma.reflect.needs import Needs, Policy
-from herma.reflect.reviews import Reviews
-from herma.reflect.watch import Embed, ReviewWatcher
-from herma.settings import MemorySettings, ReviewSettings
-from herma.skills import SkillLibrary
-from herma.store.files import CuratedFiles
-from herma.store.sqlite.curated import CuratedRows
-from herma.store.sqlite.inbox import SqliteInbox
-from herma.store.sqlite.reviews import SqliteReviews
-from herma.tools import Tools
-from herma.transcript import Transcripts
-from herma.transcript.replay import sendable
+from herma.ports.observer import Watcher
 from herma.turn.company import Company, Invite
-from herma.types import Author, Context, MemoryOp, MemoryOutcome, Scope, SessionInfo, SessionView, Target
+from herma.types import (
+    DIVIDES,
+    REVIEW_WRITES,
+    Author,
+    CompletedTurn,
+    Context,
+    MemoryOp,
+    MemoryOutcome,
+    ReviewWrites,
+    Scope,
+    SessionInfo,
+    SessionView,
+    Target,
+    Who,
+)
 from herma.wiring.ground import Ground
-from herma.wiring.models import Models
-from herma.wiring.troubles import written_down
+
+if TYPE_CHECKING:
+    from herma.curated import MemoryStore
+    from herma.episodes import Episodes
+    from herma.ports import ChatModel
+    from herma.reflect.gate import Propose
+    from herma.reflect.look_back import Window
+    from herma.reflect.needs import Policy
+    from herma.reflect.reviews import Reviews
+    from herma.reflect.watch import Embed, ReviewWatcher
+    from herma.settings import MemorySettings, ReviewSettings
+    from herma.skills import SkillLibrary
+    from herma.tools import Tools
+    from herma.transcript import Transcripts
+    from herma.wiring.models import Models
 
 _LEARNS: tuple[Context, ...] = ("primary",)
 """Whose sessions are looked back at: not those of subagents and clocks, where nobody says anything about themselves."""
@@ -57,7 +62,22 @@ class Whole(Protocol):
     def models(self) -> Models: ...
 
 
+class Invited(Protocol):
+    """What a session's beginning and its first turn need of it."""
+
+    @property
+    def memory(self) -> MemoryStore: ...
+    @property
+    def reviews(self) -> Reviews: ...
+
+
 def reviews(ground: Ground, whole: Whole) -> Reviews:
+    from herma.providers.guard import Trouble
+    from herma.reflect.needs import Needs
+    from herma.reflect.reviews import Reviews
+    from herma.store.sqlite.reviews import SqliteReviews
+    from herma.wiring.troubles import written_down
+
     shown = written_down(ground)
     needs = Needs(
         rows=SqliteReviews(ground.database),
@@ -89,18 +109,80 @@ def _why_not(models: Models) -> str:
     return models.why_not("auxiliary")
 
 
-def with_reviews(ground: Ground, made: Callable[[], Reviews]) -> Invite:
+def with_reviews(ground: Ground, whole: Invited) -> Invite:
     """In the sessions of the user's own agent: they are looked back at."""
 
     def invite(view: SessionView, rehearsal: bool) -> Company:
         if rehearsal or not ground.settings.review.enabled or view.circumstances.context not in _LEARNS:
             return Company()
-        reviews = made()
-        covered = SqliteReviews(ground.database).covered
-        watcher = ReviewWatcher(reviews, covered, ground.clock, _embedding(ground))
-        return Company(watchers=[watcher], warnings=_waiting(reviews.proposals(view.scope)))
+        check(ground.settings.review)
+        return Company(
+            watchers=[LookingBack(lambda: _watcher(ground, whole.reviews))],
+            warnings=_waiting(_proposals(ground, whole.memory, view.scope)),
+        )
 
     return invite
+
+
+class LookingBack(Watcher):
+    """Follows a session for `ReviewWatcher`, which is made when there is something to look back at."""
+
+    name = "review"
+    outside = False
+
+    def __init__(self, made: Callable[[], ReviewWatcher]) -> None:
+        self._make = made
+        self._made: ReviewWatcher | None = None
+        self._began_with: SessionView | None = None
+
+    @property
+    def notices(self) -> Sequence[str]:  # type: ignore[override]
+        return self._made.notices if self._made is not None else ()
+
+    def opened(self, view: SessionView) -> None:
+        self._began_with = view
+
+    def turn_began(self, view: SessionView, text: str) -> str:
+        if self._made is None and not view.messages:
+            return ""
+        return self._watcher.turn_began(view, text)
+
+    def turn_completed(self, view: SessionView, turn: CompletedTurn) -> None:
+        self._watcher.turn_completed(view, turn)
+
+    def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:
+        if self._made is not None:
+            self._made.switched(old, new, reason, reset)
+
+    def closing(self, view: SessionView, reason: str) -> None:
+        if self._made is not None or view.messages:
+            self._watcher.closing(view, reason)
+
+    @property
+    def _watcher(self) -> ReviewWatcher:
+        if self._made is None:
+            self._made = self._make()
+            if self._began_with is not None:
+                self._made.opened(self._began_with)
+                self._began_with = None
+        return self._made
+
+
+def _watcher(ground: Ground, reviews: Reviews) -> ReviewWatcher:
+    from herma.reflect.watch import ReviewWatcher
+    from herma.store.sqlite.reviews import SqliteReviews
+
+    return ReviewWatcher(reviews, SqliteReviews(ground.database).covered, ground.clock, _embedding(ground))
+
+
+def _proposals(ground: Ground, memory: MemoryStore, scope: Scope) -> tuple[int, int]:
+    """How many changes of this scope's memory, and of skills, reviews have proposed that wait for a person."""
+    from herma.store.sqlite.skills import SqliteSkillInbox
+
+    of_reviews = [one for one in memory.pending() if one.author.who is Who.REVIEW]
+    mine = [one for one in of_reviews if one.scope.user == scope.user and one.scope.project in ("", scope.project)]
+    waiting = SqliteSkillInbox(ground.database, ground.settings.profile).list(ground.clock())
+    return len(mine), sum(one.author.who is Who.REVIEW for one in waiting)
 
 
 def _waiting(proposals: tuple[int, int]) -> tuple[str, ...]:
@@ -113,14 +195,18 @@ def _waiting(proposals: tuple[int, int]) -> tuple[str, ...]:
     return tuple(said)
 
 
+def check(settings: ReviewSettings) -> None:
+    """Refuse values of `review.*` that mean nothing."""
+    _divides(settings)
+    _writes("review.writes", settings.writes)
+    _writes("review.skill_writes", settings.skill_writes)
+
+
 def policy_of(settings: ReviewSettings, memory: MemorySettings) -> Policy:
     """`review.*`, checked."""
-    named = tuple(part.strip() for part in settings.boundaries.split(",") if part.strip())
-    for one in named:
-        if one not in WHYS:
-            raise ConfigError(
-                f"review.boundaries has {one!r}, which divides nothing.", hint=f"There are {', '.join(WHYS)}."
-            )
+    from herma.reflect.look_back import Limits
+    from herma.reflect.needs import Policy
+
     return Policy(
         enabled=settings.enabled,
         memory_every=memory.nudge_interval if memory.memory_enabled or memory.user_profile_enabled else 0,
@@ -130,21 +216,37 @@ def policy_of(settings: ReviewSettings, memory: MemorySettings) -> Policy:
         at_end=settings.at_end,
         min_turns=settings.min_turns,
         idle_minutes=settings.idle_minutes,
-        boundaries=named,
+        boundaries=_divides(settings),
         limits=Limits(settings.max_steps, settings.deadline),
         drain=settings.drain,
     )
 
 
-def _writes(key: str, given: str) -> Writes:
-    for known in WRITES:
+def _divides(settings: ReviewSettings) -> tuple[str, ...]:
+    named = tuple(part.strip() for part in settings.boundaries.split(",") if part.strip())
+    for one in named:
+        if one not in DIVIDES:
+            raise ConfigError(
+                f"review.boundaries has {one!r}, which divides nothing.", hint=f"There are {', '.join(DIVIDES)}."
+            )
+    return named
+
+
+def _writes(key: str, given: str) -> ReviewWrites:
+    for known in REVIEW_WRITES:
         if given == known:
             return known
-    raise ConfigError(f"{key} is {given!r}.", hint=f"Use {' or '.join(WRITES)}.")
+    raise ConfigError(f"{key} is {given!r}.", hint=f"Use {' or '.join(REVIEW_WRITES)}.")
 
 
 def _proposing(ground: Ground) -> Propose:
     """Keeps writes for a person, over the same files and rows as everybody's."""
+    from herma.curated.inbox import ApprovalQueue
+    from herma.curated.writer import Writer
+    from herma.ports import Place
+    from herma.store.files import CuratedFiles
+    from herma.store.sqlite.curated import CuratedRows
+    from herma.store.sqlite.inbox import SqliteInbox
 
     def propose(
         target: Target,
@@ -178,6 +280,10 @@ def _in_tail(memory: MemoryStore, target: Target, scope: Scope) -> list[str]:
 
 
 def _window(ground: Ground, name: str) -> Window:
+    from herma.counting import counter_for
+    from herma.prompt.families import window_of
+    from herma.reflect.look_back import Window
+
     return Window(window_of(name, ground.settings.context.window).tokens, counter_for(name).count)
 
 
@@ -197,6 +303,8 @@ def _embedding(ground: Ground) -> Embed | None:
 
 def _stored(whole: Whole, session: str) -> SessionView | None:
     """A stored session as it would be sent: with those before it that it went on from without a summary."""
+    from herma.transcript.replay import sendable
+
     kept = whole.transcripts
     info = kept.get(session)
     if info is None:

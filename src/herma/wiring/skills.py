@@ -5,24 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from herma.ports.vectors import Embeddable, VectorIndex
-from herma.recall.stem import stem
-from herma.recall.stopwords import STOP_WORDS
-from herma.skills import SkillLibrary
-from herma.skills.catalogue import Catalogue, Surroundings
-from herma.skills.document import read_skill
-from herma.skills.find import Nearest, SkillFinder
-from herma.skills.prompt_index import prompt_index
-from herma.skills.route import Meanings, text_for_meaning
-from herma.skills.terms import Terms
-from herma.store.skill_files import SkillFiles, external_folders
-from herma.store.skill_incoming import read_incoming
-from herma.store.skill_writing import SkillFileWriting
-from herma.store.sqlite.skills import SkillRows, SqliteSkillInbox, SqliteSkillUsage
 from herma.turn.company import Company, Invite
 from herma.types import Contribution, Occasion, SessionView
 from herma.wiring.ground import Ground
+
+if TYPE_CHECKING:
+    from herma.ports.vectors import Embeddable, VectorIndex
+    from herma.skills import SkillLibrary
+    from herma.skills.catalogue import Surroundings
+    from herma.skills.find import Nearest
+    from herma.skills.route import Meanings
+    from herma.store.skill_files import SkillFiles
+    from herma.store.sqlite.skills import SkillRows
 
 KIND = "skill"
 _ALL = 5_000
@@ -30,6 +26,16 @@ _LOOKED_AGAIN = 2.0
 
 
 def skill_library(ground: Ground, vectors: Callable[[], VectorIndex | None] = lambda: None) -> SkillLibrary:
+    from herma.recall.stem import stem
+    from herma.recall.stopwords import STOP_WORDS
+    from herma.skills import SkillLibrary
+    from herma.skills.catalogue import Catalogue
+    from herma.skills.find import SkillFinder
+    from herma.skills.terms import Terms
+    from herma.store.skill_incoming import read_incoming
+    from herma.store.skill_writing import SkillFileWriting
+    from herma.store.sqlite.skills import SkillRows, SqliteSkillInbox, SqliteSkillUsage
+
     settings, profile = ground.settings, ground.settings.profile
     rows = SkillRows(ground.database, profile)
     usage = SqliteSkillUsage(ground.database, profile)
@@ -51,10 +57,11 @@ def skill_library(ground: Ground, vectors: Callable[[], VectorIndex | None] = la
 
 def with_skills(ground: Ground, library: Callable[[], SkillLibrary]) -> Invite:
     """In every session: the list of skills in its prompt."""
-    budget = ground.settings.skills.index_tokens
+    settings = ground.settings.skills
 
     def invite(view: SessionView, rehearsal: bool) -> Company:  # noqa: ARG001
-        return Company(contributors=[SkillContributor(library, budget)] if budget else [])
+        some = settings.index_tokens and (settings.external_dirs.strip() or (ground.home / "skills").is_dir())
+        return Company(contributors=[SkillContributor(library, settings.index_tokens)] if some else [])
 
     return invite
 
@@ -67,6 +74,8 @@ class SkillContributor:
     budget: int
 
     def contribute(self, occasion: Occasion) -> Contribution:
+        from herma.skills.prompt_index import prompt_index
+
         library = self.library()
         usage = library.usage()
         usable = [s for s in library.list() if (known := usage.get(s.name)) is None or known.state != "archived"]
@@ -92,23 +101,33 @@ class SkillTexts:
         return stamp
 
     def texts(self) -> Iterator[Embeddable]:
+        from herma.ports.vectors import Embeddable
+        from herma.skills.route import text_for_meaning
+
         for skill in self._library().shelf().skills:
             yield Embeddable(skill.path, text_for_meaning(skill))
 
 
 def _folders(ground: Ground, rows: SkillRows) -> SkillFiles:
+    from herma.skills.document import read_skill
+    from herma.store.skill_files import SkillFiles, external_folders
+
     return SkillFiles(
         ground.home, rows, read_skill, external_folders(ground.home, ground.settings.skills.external_dirs)
     )
 
 
 def _surroundings(tools: str) -> Surroundings:
+    from herma.skills.catalogue import Surroundings
+
     named = frozenset(part.strip() for part in tools.split(",") if part.strip())
     return Surroundings(tools=named or None)
 
 
 def _nearest(vectors: Callable[[], VectorIndex | None]) -> Nearest:
     def nearest(task: str, count: int) -> Meanings | None:
+        from herma.skills.route import Meanings
+
         index = vectors()
         state = index.state() if index is not None else None
         if index is None or state is None or not state.ready:

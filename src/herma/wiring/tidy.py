@@ -1,8 +1,7 @@
-"""Curated memory in order: tidying, the long tail in sessions, and how its texts are embedded."""
+"""Curated memory in order: tidying, and how the texts of the long tail are embedded."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,13 +14,10 @@ from herma.jobs.worker import Worker
 from herma.ports import ChatModel, Place
 from herma.ports.vectors import Embeddable
 from herma.providers.guard import Trouble
-from herma.reflect.tail_watch import CuratedWatcher
 from herma.reflect.tidying import Policy, Tidying, TidyNeeds
 from herma.store.local_checks import LocalChecks
 from herma.store.locks import exclusive
 from herma.store.sqlite.tail import SqliteTail
-from herma.turn.company import Company, Invite
-from herma.types import SessionView
 from herma.wiring.ground import Ground
 from herma.wiring.troubles import written_down
 
@@ -68,32 +64,6 @@ def policy_of(given: str) -> Policy:
             f"memory.tidy is {given!r}, which is none of {', '.join(known)}.", hint="herma config set memory.tidy apply"
         )
     return cast(Policy, given.strip().lower())
-
-
-def with_curated(ground: Ground, memory: Callable[[], MemoryStore], tidy: Callable[[], Tidy]) -> Invite:
-    """In every session: what the long tail has for a turn, and tidying after the reply."""
-    options = ground.settings.memory
-
-    def submit(what: str, work: Callable[[threading.Event], None], owner: str) -> None:
-        tidy().worker.submit(what, work, owner=owner)
-
-    def stop(owner: str) -> None:
-        tidy().worker.cancel(owner)
-
-    def invite(view: SessionView, rehearsal: bool) -> Company:  # noqa: ARG001
-        if rehearsal or not (options.memory_enabled or options.user_profile_enabled):
-            return Company()
-        watcher = CuratedWatcher(
-            memory,
-            tidy,
-            submit,
-            stop,
-            recalled=options.tail_recall,
-            uses=options.tail_uses,
-        )
-        return Company([watcher])
-
-    return invite
 
 
 @dataclass(frozen=True, slots=True)
