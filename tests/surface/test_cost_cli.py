@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from herma import Add, Herma
 from herma.cli.main import cli
+from herma.errors import SpendRefused
 from herma.testing import Answer, FixedClock, ScriptedModel
 from herma.types import Usage
 
@@ -145,5 +146,33 @@ def test_background_work_has_a_part_of_its_own(typed: Type, home: Path) -> None:
         assert found["by_purpose_today"]["review"]["tokens"] == 120
         assert found["spent_since"]["calls"] == 2
         assert "background" not in json.loads(typed("--json", "--session", "none such").stdout or "{}")
+        assert [(one["purpose"], one["tokens"], one["ended"]) for one in found["newest_calls"]] == [
+            ("tidy", 12, True),
+            ("review", 120, True),
+        ]
+        assert len(found["days"]) == 30
+        assert found["days"][-1] == {"day": found["today"], **found["spent_today"]}
+        assert found["stopped"] == []
     (home / "config.yaml").write_text("spend:\n  daily_usd: 0\n", "utf-8")
     assert "no model is set, so it may spend nothing" in typed().stdout
+
+
+def test_what_the_cap_stopped_is_said_to_whoever_looks_later(typed: Type, home: Path) -> None:
+    with ScriptedModel() as server:
+        (home / "config.yaml").write_text(
+            f"model:\n  url: {server.url}\n  name: m\nspend:\n  daily_tokens: 9\n", "utf-8"
+        )
+        for _ in range(2):  # two programs, one after the other
+            with Herma.open(home) as h:
+                model = h.model("auxiliary", purpose="tidy")
+                assert model is not None
+                for _ in range(2):
+                    with pytest.raises(SpendRefused):
+                        model.reply([{"role": "user", "content": "hi"}])
+        assert server.requests == []
+        done = typed()
+        assert done.stdout.count("Today's limit of what background work may spend does not allow tidy") == 1
+        (stopped,) = json.loads(typed("--json").stdout)["background"]["stopped"]
+    assert (stopped["purpose"], stopped["times"]) == ("tidy", 2)
+    assert "spend.daily_tokens" in stopped["notice"]
+    assert (home / "logs" / "spending.jsonl").stat().st_mode & 0o077 == 0

@@ -10,7 +10,7 @@ from herma.cli.sessions.desk import Desk, read_moment, with_sessions
 from herma.cli.sessions.wording import count, one_line, when
 from herma.ports import Call
 from herma.turn.cost import CostReport, SessionCost, Tally, where, why
-from herma.wording.cost import background_json, call_json, cost_json, money, share
+from herma.wording.cost import background_json, background_of, call_json, cost_json, money, share
 
 _SESSIONS = 20
 """Sessions that are listed at most."""
@@ -46,12 +46,11 @@ def cost(desk: Desk, session: str | None, since: float | None, calls: bool, limi
     """
     found = desk.h.cost(_meant(desk, session), since)
     listed = found.calls(limit) if calls else []
-    spent = desk.h.models.spending(since) if session is None else None
-    has_model = desk.h.models.endpoint("auxiliary") is not None
+    background = background_of(desk.h, since) if session is None else None
     if desk.context.json:
         value = {"ok": True, **cost_json(found)}
-        if spent is not None:
-            value["background"] = background_json(spent, has_model=has_model)
+        if background is not None:
+            value["background"] = background_json(background)
         desk.context.print_json({**value, "calls": [call_json(found, call) for call in listed]} if calls else value)
         return
     if not found.total.calls:
@@ -63,8 +62,8 @@ def cost(desk: Desk, session: str | None, since: float | None, calls: bool, limi
         _write_sessions(desk, found)
         _write_breaks(desk, found)
         _write_total(desk, found)
-    if spent is not None:
-        write_background(desk.context, spent, has_model=has_model)
+    if background is not None:
+        write_background(desk.context, background)
 
 
 def _meant(desk: Desk, session: str | None) -> str | None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from herma.cli.sessions.wording import count
+from herma.cli.sessions.wording import count, when
 
 if TYPE_CHECKING:
     from herma.cli.frame import Context
     from herma.ports import Spent
-    from herma.reflect.spend import SpendReport
+    from herma.wording.cost import Background
+
+_STOPPED = 5
+"""Notices of what the cap stopped that are shown at most."""
 
 
-def write_background(context: Context, found: SpendReport, *, has_model: bool) -> None:
+def write_background(context: Context, background: Background) -> None:
     """Say it for people; nothing at all where there is no model and never was one."""
+    found, has_model = background.spent, background.has_model
     if not has_model and not found.total_since.calls:
         return
     today, cap = found.total_today, found.caps.all
@@ -39,6 +43,8 @@ def write_background(context: Context, found: SpendReport, *, has_model: bool) -
     if found.total_since.unpriced:
         many = count(found.total_since.unpriced, "call")
         context.line(f"The price of {many} is not known: for such, the limit in tokens alone holds.")
+    for one in background.history.stopped[:_STOPPED]:
+        context.line(f"{when(one.at)} {one.notice}")
 
 
 def _numbers(spent: Spent | None) -> list[str]:

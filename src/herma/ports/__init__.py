@@ -20,7 +20,7 @@ from herma.ports.index import (
 )
 from herma.ports.observer import Contributor, Observer, Watcher
 from herma.ports.search import Head, Spot, Standing, Surroundings, TranscriptReader
-from herma.ports.spend import Reservation, SpendRows, Spent
+from herma.ports.spend import Reservation, SpendRows, Spent, SpentCall
 from herma.ports.tokens import TokenCounter
 from herma.ports.transcript import (
     ChangeFeed,
@@ -76,6 +76,7 @@ __all__ = [
     "Sought",
     "SpendRows",
     "Spent",
+    "SpentCall",
     "Spot",
     "Standing",
     "Surroundings",

@@ -33,6 +33,19 @@ class Reservation:
     usd: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class SpentCall:
+    """One call that nobody asked for: when, for what, and what it took; while it runs, the most that it may take."""
+
+    at: float
+    purpose: str
+    model: str
+    settled: bool
+    tokens: int
+    usd: float | None
+    usage: Usage
+
+
 class SpendRows(Protocol):
     """One row per call."""
 
@@ -49,6 +62,14 @@ class SpendRows(Protocol):
 
     def by_purpose(self, first_day: str, last_day: str) -> Mapping[str, Spent]:
         """What these days took, both included."""
+        ...
+
+    def by_day(self, first_day: str, last_day: str) -> Mapping[str, Spent]:
+        """What each of these days took, all purposes together; a day without calls is not among them."""
+        ...
+
+    def newest(self, limit: int) -> Sequence[SpentCall]:
+        """The calls made last, the newest first."""
         ...
 
     def days(self) -> Sequence[str]:

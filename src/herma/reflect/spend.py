@@ -227,12 +227,15 @@ class Meter:
         price_of: PriceOf = lambda _: None,
         count: Callable[[str], int] = estimate,
         clock: Callable[[], float] = time.time,
+        stopped: Callable[[float, Refused], None] = lambda *_: None,
     ) -> None:
+        """`stopped` is told once a day and purpose that a call was refused, and when."""
         self._rows = rows
         self.caps = caps
         self._price_of = price_of
         self.count = count
         self._clock = clock
+        self._stopped = stopped
         self._told: set[tuple[str, str]] = set()
 
     def reserve(self, purpose: str, model: str, worst: Usage) -> Reserved | Refused:
@@ -250,7 +253,7 @@ class Meter:
 
         number = None if self._impossible(wish, refusals) else self._rows.reserve(wish, allows)
         if number is None:
-            return self._refuse(wish.day, refusals[-1])
+            return self._refuse(wish, refusals[-1])
         return Reserved(number, model, worst)
 
     def refusal(self, purpose: str, model: str, worst: Usage) -> Refused | None:
@@ -295,10 +298,11 @@ class Meter:
             refusals.append(refused)
         return refused is not None
 
-    def _refuse(self, day: str, refused: Refused) -> Refused:
-        if (day, refused.purpose) not in self._told:  # once a day is enough
-            self._told.add((day, refused.purpose))
+    def _refuse(self, wish: Reservation, refused: Refused) -> Refused:
+        if (wish.day, refused.purpose) not in self._told:  # once a day is enough
+            self._told.add((wish.day, refused.purpose))
             _log().warning("%s %s", refused.notice, refused.hint)
+            self._stopped(wish.at, refused)
         return refused
 
 

@@ -1,4 +1,6 @@
-"""`logs/guests.jsonl`: what went wrong with guests, for whoever looks later: the doctor, or a person.
+"""`logs/guests.jsonl`: what went wrong with guests, for whoever looks later: the doctor, the dashboard, or a person.
+
+`logs/spending.jsonl` is of the same kind: what background work left undone because the day's cap was reached.
 
 Derived and bounded: it may be deleted at any time, and a home that cannot be written has none.
 """
@@ -11,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from herma.safety.scan import scan
 
@@ -32,8 +35,8 @@ class Noted:
 class TroubleLog:
     """Appends one line each; several programs may write to it."""
 
-    def __init__(self, home: Path) -> None:
-        self._path = home / "logs" / "guests.jsonl"
+    def __init__(self, home: Path, name: Literal["guests", "spending"] = "guests") -> None:
+        self._path = home / "logs" / f"{name}.jsonl"
         self._mutex = threading.Lock()
 
     def add(self, noted: Noted) -> None:
@@ -68,7 +71,7 @@ class TroubleLog:
 
     def _halve(self) -> None:
         kept = self._path.read_bytes()[-LARGEST // 2 :].partition(b"\n")[2]
-        temporary = self._path.with_name(f".guests.{os.getpid()}.tmp")
+        temporary = self._path.with_name(f".{self._path.stem}.{os.getpid()}.tmp")
         temporary.write_bytes(kept)
         temporary.chmod(0o600)
         temporary.replace(self._path)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from herma.errors import UsageError
 from herma.models.chat.choose import Role, endpoint_of
 from herma.models.chat.endpoint import Endpoint
-from herma.models.chat.remote import RemoteModel, Retry
 from herma.parts import part
 from herma.ports import ChatModel
 from herma.prompt.ledger import Prices
-from herma.reflect.spend import Meter, MeteredModel, SpendReport, read_caps
-from herma.store.sqlite.spend import SqliteSpend
-from herma.turn.prices import PriceTable, read_prices
 from herma.wiring.ground import Ground
+
+if TYPE_CHECKING:
+    from herma.models.chat.remote import RemoteModel, Retry
+    from herma.reflect.spend import Meter, SpendReport
+    from herma.reflect.spend_history import SpendHistory
+    from herma.turn.prices import PriceTable
 
 WITHOUT = (
     "Without a model everything is kept and found as usual; with one, `herma chat` answers, long conversations are "
@@ -56,7 +59,11 @@ class Models:
         if where is None:
             return None
         model = self.client(where, on_retry)
-        return model if purpose is None else MeteredModel(model, self.meter, purpose)
+        if purpose is None:
+            return model
+        from herma.reflect.spend import MeteredModel
+
+        return MeteredModel(model, self.meter, purpose)
 
     def why_not(self, role: Role = "main") -> str:
         """Why there is no such model, what it would add and how to set one; "" if there is one."""
@@ -76,17 +83,26 @@ class Models:
     @part
     def meter(self) -> Meter:
         """What background work may spend, and has spent."""
-        spend = self._ground.settings.spend
-        caps = read_caps(spend.daily_usd, spend.daily_tokens, spend.by_purpose)
-        return Meter(SqliteSpend(self._ground.database), caps, price_of=self.price_of, clock=self._ground.clock)
+        from herma.wiring.spending import meter
+
+        return meter(self._ground, self.price_of)
 
     def spending(self, since: float | None = None) -> SpendReport:
         """What background work took today, and since then."""
         self._ground.alive()
         return self.meter.report(since)
 
+    def spending_history(self, *, days: int = 30, calls: int = 20) -> SpendHistory:
+        """What background work took, day by day; its newest calls; and what the cap stopped in these days."""
+        self._ground.alive()
+        from herma.wiring.spending import spending_history
+
+        return spending_history(self._ground, days=days, calls=calls)
+
     @part
     def _prices(self) -> PriceTable:
+        from herma.turn.prices import read_prices
+
         given = self._ground.settings.prices
         return read_prices(Prices(given.input, given.output, given.cache_read, given.cache_write), given.by_model)
 

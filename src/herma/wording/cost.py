@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from herma.turn.cost import CostReport, Tally, why
 from herma.wording.sessions import Json, iso
 
 if TYPE_CHECKING:
-    from herma.ports import Call, Spent
+    from herma.app import Herma
+    from herma.ports import Call, Spent, SpentCall
     from herma.reflect.spend import SpendReport
+    from herma.reflect.spend_history import SpendHistory
 
 
 def cost_json(found: CostReport) -> Json:
@@ -76,8 +79,23 @@ def call_json(found: CostReport, call: Call) -> Json:
 # ── work that nobody asked for ──
 
 
-def background_json(found: SpendReport, *, has_model: bool) -> Json:
-    """What background work took and may take. Without a model the caps are 0: nothing may be spent."""
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What background work took and may take, day by day and call by call, and what its cap stopped."""
+
+    spent: SpendReport
+    history: SpendHistory
+    has_model: bool
+
+
+def background_of(h: Herma, since: float | None = None) -> Background:
+    models = h.models
+    return Background(models.spending(since), models.spending_history(), models.endpoint("auxiliary") is not None)
+
+
+def background_json(background: Background) -> Json:
+    """Without a model the caps are 0: nothing may be spent."""
+    found, history, has_model = background.spent, background.history, background.has_model
     cap = found.caps.all
     return {
         "model_set": has_model,
@@ -89,11 +107,55 @@ def background_json(found: SpendReport, *, has_model: bool) -> Json:
         "spent_since": spent_json(found.total_since),
         "by_purpose_today": _by_purpose(found.spent_today),
         "by_purpose_since": _by_purpose(found.spent_since),
+        "days": [{"day": day, **spent_json(spent)} for day, spent in history.days],
+        "newest_calls": [spent_call_json(call) for call in history.calls],
+        "stopped": [
+            {"at": iso(one.at), "purpose": one.purpose, "notice": one.notice, "times": one.times}
+            for one in history.stopped
+        ],
     }
 
 
 def _by_purpose(spent: Mapping[str, Spent]) -> Json:
     return {purpose: spent_json(one) for purpose, one in spent.items()}
+
+
+def spent_call_json(call: SpentCall) -> Json:
+    return {
+        "at": iso(call.at),
+        "purpose": call.purpose,
+        "why": purpose_words(call.purpose),
+        "model": call.model,
+        "ended": call.settled,
+        "tokens": call.tokens,
+        "usd": call.usd,
+        "input": call.usage.input,
+        "output": call.usage.output,
+        "cache_read": call.usage.cache_read,
+        "cache_write": call.usage.cache_write,
+    }
+
+
+PURPOSES: Mapping[str, str] = {
+    "review": "looking back at a conversation for what is worth remembering",
+    "memory_update": "proposing changes of memory at a session's end",
+    "compress": "summing up a conversation that fills the window",
+    "episodes": "putting into words what a session was about",
+    "skills": "writing down how something was done",
+    "tidy": "keeping curated memory in order",
+    "boundary": "seeing whether the topic changed",
+    "title": "naming a conversation",
+    "curate": "keeping skills in shape",
+    "search_summary": "summing up what a search found",
+    "query_expansion": "finding other words to search for",
+    "eval": "a measurement",
+    "embedding": "embedding texts, to find them by meaning",
+}
+"""What each purpose of background work is, in words."""
+
+
+def purpose_words(purpose: str) -> str:
+    return PURPOSES.get(purpose, purpose)
 
 
 def spent_json(spent: Spent) -> Json:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import apsw
 
-from herma.ports import Reservation, Spent
+from herma.ports import Reservation, Spent, SpentCall
 from herma.store.sqlite.database import Database, insert_returning_id
 from herma.store.sqlite.queries import queries
 from herma.types import Usage
@@ -38,9 +38,22 @@ class SqliteSpend:
     def by_purpose(self, first_day: str, last_day: str) -> Mapping[str, Spent]:
         return _sums(self._db.rows(self._sql["by_purpose"], {"first": first_day, "last": last_day}))
 
+    def by_day(self, first_day: str, last_day: str) -> Mapping[str, Spent]:
+        return _sums(self._db.rows(self._sql["by_day"], {"first": first_day, "last": last_day}))
+
+    def newest(self, limit: int) -> list[SpentCall]:
+        return [_call(row) for row in self._db.rows(self._sql["newest"], {"limit": limit})]
+
     def days(self) -> list[str]:
         return [day for (day,) in self._db.rows(self._sql["days"])]
 
 
 def _sums(rows: Iterable[Any]) -> dict[str, Spent]:
-    return {purpose: Spent(*numbers) for purpose, *numbers in rows}
+    """By purpose, or by day: whatever stands first."""
+    return {name: Spent(*numbers) for name, *numbers in rows}
+
+
+def _call(row: Sequence[Any]) -> SpentCall:
+    at, purpose, model, settled, tokens, usd, *taken = row
+    names = ("input", "output", "cache_read", "cache_write", "reasoning")
+    return SpentCall(at, purpose, model, bool(settled), tokens, usd, Usage(**dict(zip(names, taken, strict=True))))

@@ -16,5 +16,19 @@ SELECT purpose, count(*), sum(tokens), total(usd), sum(usd IS NULL), sum(NOT set
  GROUP BY purpose
  ORDER BY purpose;
 
+-- by_day --
+SELECT day, count(*), sum(tokens), total(usd), sum(usd IS NULL), sum(NOT settled)
+  FROM spending
+ WHERE day BETWEEN :first AND :last
+ GROUP BY day
+ ORDER BY day;
+
+-- newest --
+-- Numbers are given in the order of the calls.
+SELECT at, purpose, model, settled, tokens, usd, input, output, cache_read, cache_write, reasoning
+  FROM spending
+ ORDER BY id DESC
+ LIMIT :limit;
+
 -- days --
 SELECT DISTINCT day FROM spending ORDER BY day;
