@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from herma.reflect.likeness import gist
 from herma.transcript.wire import text_of
 from herma.types import Divide, Message
 
@@ -78,6 +77,8 @@ def apart(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _counted(texts: Sequence[str]) -> Counter[str]:
+    from herma.reflect.likeness import gist  # nobody compares words before a chat has had some turns
+
     return Counter(word for text in texts for word in gist(text).words)
 
 

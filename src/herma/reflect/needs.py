@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from herma.curated import MemoryStore
-from herma.episodes import Episodes
-from herma.ports import ChatModel
-from herma.ports.reviews import ReviewRows
-from herma.prompt.ledger import Prices
-from herma.reflect.gate import Propose
 from herma.reflect.look_back import Limits, Window
-from herma.skills import SkillLibrary
 from herma.types import ReviewWrites, Scope, SessionView, Target
+
+if TYPE_CHECKING:
+    from herma.curated import MemoryStore
+    from herma.episodes import Episodes
+    from herma.ports import ChatModel
+    from herma.ports.reviews import ReviewRows
+    from herma.prompt.ledger import Prices
+    from herma.reflect.gate import Propose
+    from herma.skills import SkillLibrary
 
 
 @dataclass(frozen=True, slots=True)

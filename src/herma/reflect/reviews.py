@@ -9,15 +9,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from herma.errors import HermaError, ModelCancelled, SpendRefused, UsageError
 from herma.jobs.worker import Worker, WorkerHealth
+from herma.parts import part
 from herma.reflect.book import Book
 from herma.reflect.cadence import Due
 from herma.reflect.needs import Needs, Policy
-from herma.reflect.passes import Passes
-from herma.reflect.remember import wanted_in
 from herma.types import Review, ReviewKind, ReviewState, SessionView
+
+if TYPE_CHECKING:
+    from herma.reflect.passes import Passes
 
 MOST_TRIES = 3
 """How often one look back is begun at most, crashes and new turns included."""
@@ -49,9 +52,15 @@ class Reviews:
     def __init__(self, needs: Needs, policy: Policy) -> None:
         self._needs = needs
         self.policy = policy
-        self._passes = Passes(needs, policy)
         self._worker = Worker("herma: looking back", failed=needs.failed)
         self._hurries: set[threading.Event] = set()
+
+    @part
+    def _passes(self) -> Passes:
+        """How it is done; made when something is due."""
+        from herma.reflect.passes import Passes
+
+        return Passes(self._needs, self.policy)
 
     # ── asked by sessions ──
 
@@ -228,6 +237,8 @@ class Reviews:
             return
         view = replace(view, messages=tuple(one for one in view.messages if one.id <= review.last_message))
         if review.kind == "remember":
+            from herma.reflect.remember import wanted_in
+
             if wanted_in(view.messages) is None:
                 self._needs.rows.end(replace(review, state="cancelled"))
             else:

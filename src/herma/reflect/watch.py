@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from herma.ports.observer import Watcher
 from herma.reflect.boundary import FAR_MEANING, Boundary, apart, pause_between, topic_change
 from herma.reflect.cadence import Counters, Due, after, due, hydrated, reviewed
-from herma.reflect.remember import wanted_in
 from herma.reflect.requests import remember_request
-from herma.reflect.reviews import Reviews
 from herma.types import MOVES, CompletedTurn, Divide, SessionView
+
+if TYPE_CHECKING:
+    from herma.reflect.reviews import Reviews
 
 MOST_STOPPED = 3
 """How often in a row a review is tried again because a new turn came in between."""
@@ -64,7 +65,7 @@ class ReviewWatcher(Watcher):
 
     def turn_completed(self, view: SessionView, turn: CompletedTurn) -> None:
         self._counters = after(self._counters, turn)
-        wanted = remember_request(turn.user) is not None and wanted_in(view.messages) is not None
+        wanted = remember_request(turn.user) is not None and _is_wanted(view)
         if not self._reviews.has_model:
             if wanted:
                 self._hurry = self._reviews.remember(view, Due(), self._tell)
@@ -182,3 +183,10 @@ class ReviewWatcher(Watcher):
     def _tell(self, notice: str) -> None:
         if notice not in self.notices:
             self.notices.append(notice)
+
+
+def _is_wanted(view: SessionView) -> bool:
+    """Whether what the user asks to be remembered is not remembered yet."""
+    from herma.reflect.remember import wanted_in  # few ask for anything
+
+    return wanted_in(view.messages) is not None
