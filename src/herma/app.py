@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
 from herma import config
 from herma.errors import UsageError
 from herma.parts import part
-from herma.types import Circumstances, Context, Expansion, Restored, Scope, SearchReport
+from herma.types import Circumstances, Context, Scope
 from herma.wiring.ground import Ground
 from herma.wiring.names import folder_of as _folder
 from herma.wiring.names import name_of as _key
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from herma.tools.registry import Tool
     from herma.transcript import Transcripts
     from herma.turn.cost import CostReport
+    from herma.types import Expansion, Restored, SearchReport
     from herma.wiring.models import Models, Role
     from herma.wiring.tidy import Tidy
 
@@ -117,14 +118,8 @@ class Herma:
         """What a model may call."""
         from herma.wiring.tools import tools
 
-        return tools(
-            self._ground,
-            self.memory,
-            self.transcripts,
-            lambda: self._searcher,
-            lambda: self.skills,
-            None if self.models.endpoint("auxiliary") is None else lambda: self._assisted,
-        )
+        assisted = None if self.models.endpoint("auxiliary") is None else lambda: self._assisted
+        return tools(self._ground, self.memory, self.transcripts, lambda: self._searcher, lambda: self.skills, assisted)
 
     @part
     def providers(self) -> Providers:

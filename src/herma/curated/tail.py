@@ -9,15 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from herma.curated.relevance import KNOWN_MODEL, Evidence, best_of, helps, says_something, weigh
 from herma.errors import UsageError
 from herma.ports import Place
 from herma.ports.tail import TailRows
-from herma.ports.vectors import VectorIndex
 from herma.safety.scan import scan
 from herma.types import Add, Applied, Author, Entry, MemoryOp, MemoryOutcome, Scope, TailEntry, TailHit, Target
+
+if TYPE_CHECKING:
+    from herma.ports.vectors import VectorIndex
 
 KIND = "tail"
 """What entries of the long tail are called in the vector index."""

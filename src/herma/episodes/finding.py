@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from herma.episodes.similar import Language, coverage, fused, ranked, terms_of
 from herma.episodes.value import value, weight_of
 from herma.ports.episodes import EpisodeLookup, EpisodeRows
-from herma.ports.vectors import Near, VectorIndex
 from herma.types import Episode, EpisodeHit, Scope
+
+if TYPE_CHECKING:
+    from herma.ports.vectors import Near, VectorIndex
 
 KIND = "episode"
 """What episodes are called in the vector index."""

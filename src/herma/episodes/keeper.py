@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, get_args
 
 from herma.episodes.aside import Aside
 from herma.episodes.finding import Finder
@@ -26,10 +26,12 @@ from herma.ports.episodes import (
     Glimpses,
     StateRows,
 )
-from herma.ports.vectors import VectorIndex
 from herma.safety.scan import scan
 from herma.types import Scope, SessionInfo
 from herma.types.episodes import LONGEST_RESULT, Digest, Episode, EpisodeHit, Forgotten, Outcome, SessionState
+
+if TYPE_CHECKING:
+    from herma.ports.vectors import VectorIndex
 
 Found: TypeAlias = list[Episode]
 Hits: TypeAlias = list[EpisodeHit]

@@ -10,13 +10,14 @@ from herma.ports import ChatModel
 from herma.ports.observer import Watcher
 from herma.settings import CuratorSettings
 from herma.turn.company import Company, Invite
-from herma.types import MOVES, CompletedTurn, SessionView, SkillOrigin
+from herma.types import MOVES, CompletedTurn, SessionView
 from herma.wiring.ground import Ground
 
 if TYPE_CHECKING:
     from herma.reflect.curator import Curator
     from herma.reflect.curator_desk import CuratorOptions
     from herma.skills import SkillLibrary
+    from herma.types import SkillOrigin
 
 _HOUR, _DAY = 3_600.0, 86_400.0
 _ORIGINS: dict[str, SkillOrigin] = {"agent": "agent", "installed": "installed", "user": "user", "found": "found"}

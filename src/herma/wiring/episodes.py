@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from herma.episodes import Episodes
 from herma.episodes.finding import KIND, scope_key
@@ -12,7 +13,6 @@ from herma.episodes.similar import Language
 from herma.episodes.verdict import Verdict
 from herma.episodes.watch import EpisodeContributor, EpisodeWatcher
 from herma.ports.episodes import EpisodeFilter
-from herma.ports.vectors import Embeddable, VectorIndex
 from herma.recall.stem import stem
 from herma.recall.stopwords import STOP_WORDS
 from herma.store.sqlite.episodes import SqliteEpisodes
@@ -20,6 +20,9 @@ from herma.store.sqlite.glimpses import SqliteGlimpses
 from herma.turn.company import Company, Invite
 from herma.types import SessionView
 from herma.wiring.ground import Ground
+
+if TYPE_CHECKING:
+    from herma.ports.vectors import Embeddable, VectorIndex
 
 _AT_A_TIME = 500
 
@@ -63,6 +66,8 @@ class EpisodeTexts:
         return self.rows.version()
 
     def texts(self) -> Iterator[Embeddable]:
+        from herma.ports.vectors import Embeddable
+
         offset = 0
         while some := self.rows.select(EpisodeFilter(), _AT_A_TIME, offset):
             offset += len(some)

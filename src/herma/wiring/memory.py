@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from herma.curated import MemoryStore
 from herma.curated.tail import TERMS, TailParts
-from herma.ports.vectors import VectorIndex
 from herma.settings import MemorySettings
 from herma.store.files import CuratedFiles
 from herma.store.sqlite.curated import CuratedRows
@@ -14,6 +14,9 @@ from herma.store.sqlite.inbox import SqliteInbox
 from herma.store.sqlite.tail import SqliteTail
 from herma.types import Target
 from herma.wiring.ground import Ground
+
+if TYPE_CHECKING:
+    from herma.ports.vectors import VectorIndex
 
 
 def memory_store(ground: Ground, vectors: Callable[[], VectorIndex | None] = lambda: None) -> MemoryStore:

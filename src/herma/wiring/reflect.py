@@ -177,12 +177,12 @@ def _watcher(ground: Ground, reviews: Reviews) -> ReviewWatcher:
 
 def _proposals(ground: Ground, memory: MemoryStore, scope: Scope) -> tuple[int, int]:
     """How many changes of this scope's memory, and of skills, reviews have proposed that wait for a person."""
-    from herma.store.sqlite.skills import SqliteSkillInbox
+    from herma.store.sqlite.reviews import SqliteReviews
 
     of_reviews = [one for one in memory.pending() if one.author.who is Who.REVIEW]
     mine = [one for one in of_reviews if one.scope.user == scope.user and one.scope.project in ("", scope.project)]
-    waiting = SqliteSkillInbox(ground.database, ground.settings.profile).list(ground.clock())
-    return len(mine), sum(one.author.who is Who.REVIEW for one in waiting)
+    skills = SqliteReviews(ground.database).proposed_skills(ground.settings.profile, ground.clock())
+    return len(mine), skills
 
 
 def _waiting(proposals: tuple[int, int]) -> tuple[str, ...]:

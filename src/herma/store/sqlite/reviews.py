@@ -53,6 +53,11 @@ class SqliteReviews:
 
         return self._db.write(work)
 
+    def proposed_skills(self, profile: str, now: float) -> int:
+        """How many changes of skills reviews have proposed that wait for a person."""
+        counted = self._db.rows(self._sql["proposed_skills"], {"profile": profile, "now": now})
+        return int(counted[0][0]) if counted else 0  # there is no database yet
+
     def end(self, review: Review) -> None:
         bindings = {
             "id": review.id,

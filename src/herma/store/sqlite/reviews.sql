@@ -68,3 +68,8 @@ SELECT id, conversation, session_id, kind, why, first_message, last_message, at,
   FROM reviews
  WHERE id IN (SELECT value FROM json_each(:ids))
  ORDER BY id;
+
+-- proposed_skills --
+-- How many changes of skills reviews have proposed that wait for a person.
+SELECT count(*) FROM skill_inbox
+ WHERE profile = :profile AND who = 'review' AND decision IS NULL AND expires > :now;
