@@ -122,9 +122,17 @@ def _refuse_newer(path: Path, version: int) -> None:
 def _connect(target: str, flags: int, busy_timeout: float) -> apsw.Connection:
     _watch_forks()
     connection = apsw.Connection(target, flags=flags)
+    keep_plans(connection)
     connection.set_busy_handler(_Patience(busy_timeout))
     _alive.add(connection)
     return connection
+
+
+def keep_plans(connection: apsw.Connection) -> None:
+    """Have each statement planned once. Otherwise SQLite plans it anew whenever a value is bound that statistics could
+    tell something about, and there are none: most of the time of a short statement goes into that.
+    """
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 class _Patience:
