@@ -98,15 +98,26 @@ def test_only_memory_and_skill_tools_are_carried_out_and_not_for_ever(home: Path
     def script(asked: Asked) -> Answer:
         return Answer.calling("session_search", {"query": "anything"})
 
+    with ScriptedModel(script) as server, opened(home, server) as h, h.session() as s:
+        say(s, "hi", "ho")
+        (review,) = looked(h)
+        assert review.steps == 2  # it was told once
+        assert "'session_search', which is not carried out then" in review.notice
+        assert review.notice in s.warnings
+        refused = server.requests[-1].messages[-1]
+        assert refused["role"] == "tool"
+        assert "not carried out" in refused["content"]
+
+
+def test_steps_are_limited(home: Path) -> None:
+    def script(asked: Asked) -> Answer:
+        return Answer.calling("skills_list", {})
+
     with ScriptedModel(script) as server, opened(home, server, review__max_steps=3) as h, h.session() as s:
         say(s, "hi", "ho")
         (review,) = looked(h)
         assert (review.steps, review.state) == (3, "done")
         assert "after 3 steps" in review.notice
-        assert review.notice in s.warnings
-        refused = server.requests[-1].messages[-1]
-        assert refused["role"] == "tool"
-        assert "not carried out" in refused["content"]
 
 
 def test_the_model_is_told_why_something_is_not_kept(home: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from herma import Herma
 from herma.cli.main import cli
 from herma.testing import Answer, Asked, ScriptedModel
 
@@ -85,3 +86,24 @@ def test_a_wrong_address_is_a_clear_error(typed: Type, home: Path) -> None:
     done = typed()
     assert done.exit_code == 2
     assert "neither an address nor" in done.stderr
+
+
+def test_work_that_rests_is_shown_and_goes_on_when_a_person_says_so(home: Path) -> None:
+    typed_ = lambda *words: CliRunner().invoke(cli, ["--home", str(home), *words])  # noqa: E731
+    configure(home, "http://127.0.0.1:9/v1")
+    assert "Nothing rests." in typed_("models", "resume").stdout
+    with Herma.open(home) as h:
+        for _ in range(3):
+            h.models.pauses.judge("tidy", "m", "there is no list of merges in its answer")
+    for words in (["cost"], ["doctor"]):
+        done = typed_(*words)
+        assert "tidy rests until" in done.stdout.replace("\n", " "), done.stdout
+        assert "herma models resume tidy" in " ".join(done.stdout.split())
+    (rests,) = json.loads(typed_("cost", "--json").stdout)["background"]["resting"]
+    assert (rests["purpose"], rests["model"]) == ("tidy", "m")
+    assert "review does not rest" in typed_("models", "resume", "review").stdout
+    wrong = typed_("models", "resume", "everything")
+    assert wrong.exit_code == 2
+    assert "no purpose of background work" in wrong.stderr
+    assert json.loads(typed_("models", "resume", "--json").stdout)["resumed"][0]["purpose"] == "tidy"
+    assert "rests" not in typed_("cost").stdout

@@ -43,6 +43,8 @@ def write_background(context: Context, background: Background) -> None:
     if found.total_since.unpriced:
         many = count(found.total_since.unpriced, "call")
         context.line(f"The price of {many} is not known: for such, the limit in tokens alone holds.")
+    for rests in background.resting:
+        context.line(f"{rests.notice} {rests.hint}")
     for one in background.history.stopped[:_STOPPED]:
         context.line(f"{when(one.at)} {one.notice}")
 

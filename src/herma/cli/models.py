@@ -11,6 +11,7 @@ import click
 
 from herma.cli.frame import Context, HermaGroup, pass_context, yes_option
 from herma.cli.models_check import check
+from herma.cli.models_resume import resume
 from herma.cli.output import write
 from herma.cli.sessions.wording import size
 from herma.errors import EmbedderError, UsageError
@@ -290,3 +291,4 @@ def _milliseconds(work: Callable[[], object]) -> float:
 
 
 models.add_command(check)
+models.add_command(resume)

@@ -63,6 +63,7 @@ def diagnose(
         lambda: distilled.check_episodes(home, busy_timeout=settings.memory.lock_timeout),
         lambda: guests.check_provider(home, settings, now),
         lambda: models.check_models(settings),
+        lambda: models.check_pauses(home, now),
         lambda: check_servers(settings),
         lambda: files.check_space(home),
         lambda: files.check_backups(home, now),

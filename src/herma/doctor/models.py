@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import get_args
 
 from herma.config import Settings
@@ -12,6 +13,8 @@ from herma.doctor.check import Check
 from herma.errors import ConfigError
 from herma.models.chat.choose import Role, endpoint_of
 from herma.models.chat.endpoint import Endpoint
+from herma.reflect.pauses import Pauses
+from herma.store.pause_file import PauseFile
 
 
 def check_models(settings: Settings) -> Iterator[Check]:
@@ -28,6 +31,12 @@ def check_models(settings: Settings) -> Iterator[Check]:
             if where is not None and (where.url, where.name) not in seen:
                 seen.add((where.url, where.name))
                 yield _check(where, role)
+
+
+def check_pauses(home: Path, now: float) -> Iterator[Check]:
+    """Background work that rests, because a model's answers could not be used."""
+    for one in Pauses(PauseFile(home), lambda: now).list():
+        yield Check("model", "warning", one.notice, one.hint)
 
 
 def _check(where: Endpoint, role: str) -> Check:

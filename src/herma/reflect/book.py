@@ -24,6 +24,8 @@ class Book:
     usd: float | None = None
     model: str = ""
     notice: str = ""
+    gave_up: bool = False
+    """The model's answers cannot be used: trying the same again would cost the same, and come to the same."""
 
     def note(self, action: ReviewAction) -> None:
         self.actions.append(action)
@@ -46,6 +48,11 @@ class Book:
         cost = cost_of(used, self.price_of(name))
         if cost is not None:
             self.usd = (self.usd or 0.0) + cost
+
+    def give_up(self, why: str, besides: str = "") -> None:
+        """The pass comes to nothing; people are told why, and what follows from it."""
+        self.gave_up = True
+        self.notice = " ".join(filter(None, [why, besides]))
 
     def wrote(self) -> bool:
         """Whether something is on disk, waits for a person, or was there already."""

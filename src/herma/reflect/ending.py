@@ -15,13 +15,14 @@ from typing import Any
 from herma.curated import MemoryStore
 from herma.curated.trust import Heard
 from herma.episodes import Episodes
-from herma.errors import ModelBroken
+from herma.errors import ModelBroken, ModelRefused
 from herma.ports import ChatModel
 from herma.reflect.book import Book
 from herma.reflect.gate import GatedMemory, GatedSkills
 from herma.reflect.look_back import Json, Limits, ask
 from herma.reflect.loss import within
-from herma.reflect.proposal import Proposal, Proposed, SkillProposed, read_proposal
+from herma.reflect.pauses import was_of_no_use, was_of_use
+from herma.reflect.proposal import SCHEMA, Proposal, Proposed, SkillProposed, read_proposal
 from herma.reflect.wording import again
 from herma.skills.compose import compose
 from herma.types import (
@@ -32,13 +33,12 @@ from herma.types import (
     Episode,
     MemoryOp,
     Remove,
+    Reply,
     ReviewAction,
     Scope,
     Skill,
     Target,
 )
-
-_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,34 @@ def ask_for_proposal(
     cancel: threading.Event,
     limits: Limits,
 ) -> Proposal:
-    """What the model proposes; an answer that cannot be read is asked for once more."""
+    """What the model proposes. An answer that cannot be read is asked for once more, then with a schema that servers
+    can hold a model to; the first time it is left out, as it stands before everything that their cache knows.
+    """
     messages = list(request)
     until = time.monotonic() + limits.seconds
-    problem = ""
-    for _ in range(_ATTEMPTS):
-        reply = ask(model, messages, tools, book, cancel, until)
-        read = read_proposal(reply.text)
-        if isinstance(read, Proposal):
-            return read
-        problem = "a tool was called" if reply.tool_calls else read
-        if reply.text.strip():  # the calls are left out: nobody would answer them
-            messages.append({"role": "assistant", "content": reply.text})
+    first = ask(model, messages, tools, book, cancel, until)
+    read, problem = _read(first)
+    if read is None:  # calls of tools are left out: nobody would answer them
+        messages.append({"role": "assistant", "content": first.text.strip() or f"({problem})"})
         messages.append({"role": "user", "content": again(problem)})
-    raise ModelBroken(f"The model's account of the conversation cannot be read: {problem}.")
+        try:
+            read, problem = _read(ask(model, messages, tools, book, cancel, until, SCHEMA))
+        except ModelRefused as exc:  # a server that knows no schemas
+            problem = f"{problem}; {exc}"
+    if read is not None:
+        was_of_use(model)
+        return read
+    why = f"The model's account of the conversation cannot be read: {problem.rstrip('.')}."
+    book.give_up(why, was_of_no_use(model, problem))
+    raise ModelBroken(why)
+
+
+def _read(reply: Reply) -> tuple[Proposal | None, str]:
+    read = read_proposal(reply.text)
+    if isinstance(read, Proposal):
+        return read, ""
+    called = ", ".join(call.name for call in reply.tool_calls)
+    return None, f"it called {called[:60]} instead" if called else read
 
 
 def carry_out(proposal: Proposal, conversation: str, scope: Scope, hands: Hands, enabled: Sequence[Target]) -> None:

@@ -17,6 +17,7 @@ from herma.errors import ModelCancelled, ModelTimeout
 from herma.ports import ChatModel
 from herma.prompt.weight import count_message, count_messages, count_tools
 from herma.reflect.book import Book
+from herma.reflect.pauses import was_of_no_use, was_of_use
 from herma.reflect.wording import NOT_NOW
 from herma.transcript.replay import as_sent
 from herma.transcript.wire import text_of
@@ -27,6 +28,8 @@ Call = Callable[[str, str], str]
 """Carries out a tool: its name and its arguments as JSON → its answer as JSON."""
 ANSWER = 4_096
 """Tokens that an answer may take."""
+MOST_IN_VAIN = 2
+"""Answers in a row of which nothing can be carried out: the first is told what was wrong."""
 _LINE = 160
 _LINES = 60
 
@@ -86,19 +89,29 @@ def look_back(
     model: ChatModel,
     request: Sequence[Json],
     tools: Sequence[Mapping[str, Any]],
-    call: Call,
+    call: Only,
     book: Book,
     cancel: threading.Event,
     limits: Limits,
 ) -> None:
     """Let the model work until it has nothing more to do, or may do no more. Raises what the model raises.
 
-    Between two writes it looks whether it was cancelled: each of them is whole, durable and undoable by itself.
+    Between two writes it looks whether it was cancelled: each of them is whole, durable and undoable by itself. Calls
+    that cannot be carried out are answered with the reason, once; with more of them it is over.
     """
     messages = list(request)
     until = time.monotonic() + limits.seconds
+    in_vain = 0
     for _ in range(limits.steps):
         reply = ask(model, messages, tools, book, cancel, until)
+        wrong = [problem_of(wanted, call.allowed) for wanted in reply.tool_calls]
+        in_vain = in_vain + 1 if wrong and all(wrong) else 0
+        if in_vain >= MOST_IN_VAIN:
+            why = f"The model looked back in vain: {wrong[-1]}."
+            book.give_up(why, was_of_no_use(model, wrong[-1]))
+            return
+        if not in_vain:
+            was_of_use(model)
         if not reply.tool_calls:
             return
         messages.append(dict(reply.message))
@@ -108,6 +121,17 @@ def look_back(
     book.notice = book.notice or f"It was ended after {limits.steps} steps."
 
 
+def problem_of(wanted: ToolCall, allowed: Collection[str]) -> str:
+    """Why a call cannot be carried out, whatever the tool would say to it; "" where it can. Pure."""
+    if wanted.name not in allowed:
+        return f"it called {wanted.name[:60]!r}, which is not carried out then"
+    try:
+        given = json.loads(wanted.arguments or "{}")
+    except (ValueError, RecursionError):
+        return f"what it gave to {wanted.name} is no JSON"
+    return "" if isinstance(given, Mapping) else f"what it gave to {wanted.name} is no JSON object"
+
+
 def ask(
     model: ChatModel,
     messages: Sequence[Json],
@@ -115,24 +139,29 @@ def ask(
     book: Book,
     cancel: threading.Event,
     until: float,
+    json_schema: Mapping[str, Any] | None = None,
 ) -> Reply:
     """One answer, counted."""
     _check(cancel)
     left = until - time.monotonic()
     if left <= 0:
         raise ModelTimeout("Looking back took too long.", hint="review.deadline says how long it may take.")
-    reply = model.reply(messages, tools=tools, max_tokens=ANSWER, deadline=left, cancel=cancel)
+    reply = model.reply(messages, tools=tools, max_tokens=ANSWER, deadline=left, cancel=cancel, json_schema=json_schema)
     book.answered(reply, model.name)
     return reply
 
 
-def refusing(call: Call, allowed: Collection[str]) -> Call:
+@dataclass(frozen=True, slots=True)
+class Only:
     """Carries out these tools; every other is answered with a refusal."""
 
-    def carried_out(name: str, arguments: str) -> str:
-        return call(name, arguments) if name in allowed else json.dumps({"success": False, "error": NOT_NOW})
+    call: Call
+    allowed: Collection[str]
 
-    return carried_out
+    def __call__(self, name: str, arguments: str) -> str:
+        if name in self.allowed:
+            return self.call(name, arguments)
+        return json.dumps({"success": False, "error": NOT_NOW})
 
 
 def since_of(messages: Sequence[Message], first_message: int) -> str:

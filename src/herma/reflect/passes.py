@@ -15,7 +15,7 @@ from herma.reflect.cadence import Due
 from herma.reflect.ending import Hands, ask_for_proposal, carry_out
 from herma.reflect.gate import GatedMemory, GatedSkills
 from herma.reflect.hearing import Overheard, Shelf, listen
-from herma.reflect.look_back import Call, look_back, prefix_of, refusing, request_of, since_of
+from herma.reflect.look_back import Only, look_back, prefix_of, request_of, since_of
 from herma.reflect.needs import Needs, Policy
 from herma.reflect.remember import keep, wanted_in
 from herma.reflect.wording import end_task, turn_task
@@ -36,7 +36,7 @@ class Desk:
     skills: GatedSkills
     heard: Overheard
     author: Author
-    call: Call
+    call: Only
     schemas: tuple[Mapping[str, Any], ...]
 
 
@@ -127,7 +127,7 @@ class Passes:
                 _note_view(skills.viewed, answer, arguments)
             return answer
 
-        return Desk(memory, skills, heard, author, refusing(call, ALLOWED), tuple(tools.schemas()))
+        return Desk(memory, skills, heard, author, Only(call, ALLOWED), tuple(tools.schemas()))
 
 
 def _note_view(viewed: Callable[[str, str], None], answer: str, arguments: str) -> None:

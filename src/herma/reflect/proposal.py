@@ -15,6 +15,42 @@ MOST_CHANGES = 12
 SHORTEST_REASON = 10
 _LONGEST = {"task": 200, "result": LONGEST_RESULT, "error": 200, "remedy": 200, "outcome": 20}
 
+_TEXT = {"type": "string"}
+
+
+def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+SCHEMA: Mapping[str, Any] = _closed(
+    {
+        "memory": {
+            "type": "array",
+            "items": _closed(
+                {
+                    "target": {"type": "string", "enum": ["memory", "user"]},
+                    "action": {"type": "string", "enum": ["add", "replace", "remove"]},
+                    **dict.fromkeys(("content", "old_text", "reason"), _TEXT),
+                }
+            ),
+        },
+        "episode": _closed(
+            {
+                "task": _TEXT,
+                "outcome": {"type": "string", "enum": list(get_args(Outcome))},
+                **dict.fromkeys(("result", "error", "remedy"), _TEXT),
+            }
+        ),
+        "skill": {"anyOf": [{"type": "null"}, _closed(dict.fromkeys(("name", "description", "body"), _TEXT))]},
+    }
+)
+"""The shape of an answer, for servers that can hold a model to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Proposed:

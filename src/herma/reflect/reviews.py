@@ -17,6 +17,7 @@ from herma.parts import part
 from herma.reflect.book import Book
 from herma.reflect.cadence import Due
 from herma.reflect.needs import Needs, Policy
+from herma.reflect.pauses import at_a_persons_wish
 from herma.types import Review, ReviewKind, ReviewState, SessionView
 
 if TYPE_CHECKING:
@@ -150,8 +151,10 @@ class Reviews:
         view = self._needs.load(session)
         if view is None or not view.messages:
             raise UsageError(f"There is no session {session!r} to look back at.", hint="herma sessions list")
-        if self._needs.model("memory_update") is None:
+        model = self._needs.model("memory_update")
+        if model is None:
             raise UsageError("Looking back needs a model.", hint=self._needs.why_no_model())
+        at_a_persons_wish(model)
         review = self._review(view, "end", "asked for")
         owed = self._needs.rows.owe(review)
         done = self._run(owed, lambda book: self._passes.whole(view, owed, book, threading.Event()), _nobody)
@@ -220,11 +223,12 @@ class Reviews:
         except SpendRefused as exc:
             state, book.notice = "refused", f"{exc} {exc.hint}".strip()
         except HermaError as exc:
-            state, book.notice, error = "failed", str(exc), exc
+            state, error = "failed", exc
+            book.notice = book.notice if book.gave_up else str(exc)
         finally:
             ended = _ended(claimed, book, state, needs.clock())
             needs.rows.end(ended)
-        if book.notice and state != "failed":
+        if book.notice and (state != "failed" or book.gave_up):
             tell(book.notice)
         if error is not None:
             raise error
@@ -250,9 +254,11 @@ class Reviews:
 
 
 def _ended(review: Review, book: Book, state: str, now: float) -> Review:
-    """How it went. What should have been looked at as a whole, and was stopped or failed, is due again."""
+    """How it went. What should have been looked at as a whole, and was stopped or failed, is due again; not where the
+    model's answers made no sense, as they would make none the next time."""
     final: ReviewState = _STATES.get(state, "failed")
-    if review.kind in ("boundary", "end") and final in ("cancelled", "failed") and review.tries < MOST_TRIES:
+    again = review.kind in ("boundary", "end") and final in ("cancelled", "failed") and not book.gave_up
+    if again and review.tries < MOST_TRIES:
         final = "due"
     return replace(
         review,

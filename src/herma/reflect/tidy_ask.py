@@ -15,6 +15,7 @@ from herma.errors import ModelError
 from herma.ports import ChatModel
 from herma.prompt.fence import sanitize
 from herma.reflect.likeness import gist, likeness
+from herma.reflect.pauses import was_of_no_use, was_of_use
 from herma.reflect.tidy import is_free, merge_of
 from herma.reflect.tidy_merge import merged, unfaithful
 from herma.reflect.tidy_stale import bare
@@ -87,7 +88,12 @@ def ask(
     proposals: list[Proposal] = []
     refused: list[str] = []
     spoken_for: set[str] = set()
-    for pair, text in _read(reply.text, texts):
+    read = _read(reply.text, texts)
+    if read is None:
+        rests = was_of_no_use(model, "there is no list of merges in its answer")
+        return [], [f"Without a model's wording: {model.name} did not answer in the form asked for. {rests}".strip()]
+    was_of_use(model)
+    for pair, text in read:
         if spoken_for & set(pair):
             continue
         plain = [bare(one) for one in pair]
@@ -105,15 +111,19 @@ def ask(
     return proposals, refused
 
 
-def _read(answer: str, texts: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
-    """Pairs of entries and their wording. What is not such an answer is passed over."""
+def _read(answer: str, texts: Sequence[str]) -> list[tuple[tuple[str, str], str]] | None:
+    """Pairs of entries and their wording; None where the answer is none. What makes no sense is passed over."""
     start, end = answer.find("{"), answer.rfind("}")
     try:
         value: Any = json.loads(answer[start : end + 1])
     except (ValueError, RecursionError):
-        return
+        return None
     found = value.get("merges") if isinstance(value, dict) else None
-    for one in found if isinstance(found, list) else ():
+    return list(_pairs(found, texts)) if isinstance(found, list) else None
+
+
+def _pairs(found: Sequence[Any], texts: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
+    for one in found:
         numbers, text = (one.get("notes"), one.get("text")) if isinstance(one, dict) else (None, None)
         if not isinstance(numbers, list) or not isinstance(text, str) or len(numbers) != 2:
             continue

@@ -15,6 +15,7 @@ from herma.wiring.ground import Ground
 
 if TYPE_CHECKING:
     from herma.models.chat.remote import RemoteModel, Retry
+    from herma.reflect.pauses import Pauses
     from herma.reflect.spend import Meter, SpendReport
     from herma.reflect.spend_history import SpendHistory
     from herma.turn.prices import PriceTable
@@ -61,9 +62,9 @@ class Models:
         model = self.client(where, on_retry)
         if purpose is None:
             return model
-        from herma.reflect.spend import MeteredModel
+        from herma.reflect.pauses import RestingModel
 
-        return MeteredModel(model, self.meter, purpose)
+        return RestingModel(model, self.meter, purpose, self.pauses)
 
     def why_not(self, role: Role = "main") -> str:
         """Why there is no such model, what it would add and how to set one; "" if there is one."""
@@ -86,6 +87,14 @@ class Models:
         from herma.wiring.spending import meter
 
         return meter(self._ground, self.price_of)
+
+    @part
+    def pauses(self) -> Pauses:
+        """Which background work rests, because a model's answers could not be used."""
+        from herma.reflect.pauses import Pauses
+        from herma.store.pause_file import PauseFile
+
+        return Pauses(PauseFile(self._ground.home), self._ground.clock)
 
     def spending(self, since: float | None = None) -> SpendReport:
         """What background work took today, and since then."""

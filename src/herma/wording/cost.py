@@ -12,6 +12,7 @@ from herma.wording.sessions import Json, iso
 if TYPE_CHECKING:
     from herma.app import Herma
     from herma.ports import Call, Spent, SpentCall
+    from herma.reflect.pauses import Pause
     from herma.reflect.spend import SpendReport
     from herma.reflect.spend_history import SpendHistory
 
@@ -86,11 +87,14 @@ class Background:
     spent: SpendReport
     history: SpendHistory
     has_model: bool
+    resting: tuple[Pause, ...] = ()
+    """What is not asked for now, because a model's answers could not be used."""
 
 
 def background_of(h: Herma, since: float | None = None) -> Background:
     models = h.models
-    return Background(models.spending(since), models.spending_history(), models.endpoint("auxiliary") is not None)
+    has_model = models.endpoint("auxiliary") is not None
+    return Background(models.spending(since), models.spending_history(), has_model, models.pauses.list())
 
 
 def background_json(background: Background) -> Json:
@@ -108,6 +112,10 @@ def background_json(background: Background) -> Json:
         "by_purpose_today": _by_purpose(found.spent_today),
         "by_purpose_since": _by_purpose(found.spent_since),
         "days": [{"day": day, **spent_json(spent)} for day, spent in history.days],
+        "resting": [
+            {"purpose": one.purpose, "model": one.model, "until": iso(one.missed.until), "notice": one.notice}
+            for one in background.resting
+        ],
         "newest_calls": [spent_call_json(call) for call in history.calls],
         "stopped": [
             {"at": iso(one.at), "purpose": one.purpose, "notice": one.notice, "times": one.times}

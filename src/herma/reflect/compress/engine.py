@@ -23,6 +23,7 @@ from herma.reflect.compress.fidelity import Survey, Verdict, check, mend
 from herma.reflect.compress.prune import prune
 from herma.reflect.compress.summary import STANDS, Summary, parse, render, stands_in
 from herma.reflect.compress.vetting import fit_to_repeat, vetted
+from herma.reflect.pauses import at_a_persons_wish, was_of_no_use, was_of_use
 from herma.transcript.replay import as_sent
 from herma.types import Compression, Condensed, How, LeftAlone, Message, Usage
 
@@ -201,6 +202,8 @@ class Compressor:
             return None
         longest = 0.0
         for model in models:
+            if force:
+                at_a_persons_wish(model)
             try:
                 summary = self._asked(model, work, notes)
             except ModelError as exc:
@@ -233,7 +236,10 @@ class Compressor:
             reply = model.reply(asked, temperature=0.1, max_tokens=work.tokens * 2, deadline=left)
             summary = parse(reply.text, known.__contains__)
             if not summary.lines:
-                raise ModelBroken("The model did not answer in the form that was asked for.", partial=reply.text)
+                why = "The model did not answer in the form that was asked for."
+                rests = was_of_no_use(model, "there are no lines under the headings of a summary")
+                raise ModelBroken(f"{why} {rests}".strip(), partial=reply.text)
+            was_of_use(model)
             if reply.finish_reason == "length":
                 notes.append(f"{model.name}: the summary was cut off at its longest; what it lacked was added.")
         return summary or Summary()
