@@ -290,3 +290,9 @@ class ReviewSettings:
     drain: float = option(
         5.0, "Seconds that closing waits for one; what is not done then is made up for later.", low=0, high=600
     )
+    keep_days: float = option(
+        90.0,
+        "Days for which the log keeps those that wrote nothing; 0: always. Those that wrote can always be undone.",
+        low=0,
+        high=36_500,
+    )

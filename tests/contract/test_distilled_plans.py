@@ -18,6 +18,7 @@ WHOLE_BY_PURPOSE = {
     *("without_episode",),  # a rebuild
     *("everything", "clear", "clear_forgotten", "unread"),  # commands on facts, and their rebuild
     *("owed", "give_up", "newest"),  # reviews: an index of the few that are unfinished; the newest by their numbers
+    *("prune",),  # every fiftieth review, in the background
 }
 PIECES = {"visible", "columns", "state_columns", "select"}
 

@@ -20,7 +20,7 @@ from herma import Herma, Who
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.reviews import SqliteReviews
 from herma.testing import Answer, Asked, ScriptedModel
-from herma.types import Review
+from herma.types import Review, ReviewAction
 
 LONG = 60.0
 HOUR = 3600.0
@@ -227,3 +227,30 @@ def test_what_a_killed_program_was_asked_to_remember_is_kept_by_the_next(home: P
         hi(h)
         assert h.memory.entries("user") == ["The user asked to remember — my shoe size is 43"]
         assert [(one.kind, one.state, one.tries) for one in h.reviews.log()] == [("remember", "done", 2)]
+
+
+def test_old_ones_go_unless_they_can_be_undone_or_say_how_far_it_got(
+    rows: tuple[SqliteReviews, SqliteReviews],
+) -> None:
+    one, other = rows
+
+    def ended(last: int, at: float, **fields: Any) -> int:
+        claimed = one.claim(review(last, **fields), at, 1.0)
+        assert claimed is not None
+        result = fields.get("actions", ())
+        one.end(replace(claimed, state="done", ended=at, actions=result))
+        return claimed.id
+
+    idle = ReviewAction("memory add", "refused", "x", "user", "known", "It is there.")
+    wrote = ended(5, 10.0, actions=(ReviewAction("memory add", "applied", "x", "user", change=1), idle))
+    staged = ended(6, 10.0, kind="turn", actions=(ReviewAction("skill create", "staged", pending=1),))
+    ended(10, 11.0, actions=(idle,))
+    furthest = ended(20, 12.0)
+    young = ended(30, 99.0, kind="turn")
+    waits = one.owe(review(40, at=1.0)).id
+    assert other.prune(50.0) == 1
+    assert other.prune(50.0) == 0
+    assert [each.id for each in one.log(10)] == [young, furthest, staged, wrote]
+    assert [each.id for each in one.owed(100.0, 3, 10)] == [waits]
+    assert one.covered("c") == 40
+    assert other.prune(1e9) == 0  # each is the last of its kind, wrote something, or waits

@@ -318,3 +318,21 @@ def test_deleting_a_session_deletes_what_was_noted_about_it(home: Path) -> None:
         clock.advance(2 * 86_400)
         h.transcripts.purge_expired()
         assert h.reviews.log() == []
+
+
+def test_the_log_of_what_came_to_nothing_is_kept_for_a_while(home: Path) -> None:
+    clock = FixedClock()
+    answer = proposing()
+    with (
+        ScriptedModel(lambda _: Answer(answer)) as server,
+        opened(home, server, clock, review__keep_days=30, spend__daily_tokens=10**9) as h,
+        h.session() as s,
+    ):
+        for _ in range(100):
+            clock.advance(86_400)
+            say(s, "I drink green tea", "yes")
+            assert h.reviews.wait(LONG)
+        said = h.reviews.log(1000)
+        assert {review.kind for review in said} == {"boundary"}
+        assert 25 <= len(said) <= 100 - 15  # the hundredth is one of those that look
+        assert said[0].last_message == max(review.last_message for review in said)

@@ -31,6 +31,13 @@ class ReviewRows(Protocol):
         """What is due and does not run, oldest first; what was tried too often is given up on the way."""
         ...
 
+    def prune(self, before: float) -> int:
+        """Delete what ended before then, wrote nothing, and is not the last of its kind in its conversation.
+
+        → how many. What can be taken back is never deleted.
+        """
+        ...
+
     def covered(self, conversation: str) -> int:
         """The last message that a boundary or an end has covered; 0 where there was none."""
         ...

@@ -35,6 +35,7 @@ class Policy:
     boundaries: tuple[str, ...] = ("idle", "day", "topic")
     limits: Limits = field(default_factory=Limits)
     drain: float = 5.0
+    keep_days: float = 90.0
 
 
 @dataclass(frozen=True, slots=True)

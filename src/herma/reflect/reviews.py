@@ -27,6 +27,9 @@ MOST_TRIES = 3
 """How often one look back is begun at most, crashes and new turns included."""
 _GRACE = 30.0
 """Seconds beyond its deadline for which a review counts as running."""
+_PRUNED_EVERY = 50
+"""After so many reviews it is looked what of the old ones can go."""
+_DAY = 86_400.0
 _AT_ONCE = 2
 """How many that were left undone are made up for at a time."""
 URGENT, SOON, LATER, SOMETIME = range(4)
@@ -232,6 +235,8 @@ class Reviews:
             tell(book.notice)
         if error is not None:
             raise error
+        if ended.id % _PRUNED_EVERY == 0 and self.policy.keep_days:
+            needs.rows.prune(needs.clock() - self.policy.keep_days * _DAY)
         return ended
 
     def _make_up(self, review: Review, cancel: threading.Event) -> None:

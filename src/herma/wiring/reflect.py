@@ -129,6 +129,7 @@ class LookingBack(Watcher):
 
     name = "review"
     outside = False
+    at_once = True  # it stops what runs, and looks at the time
 
     def __init__(self, made: Callable[[], ReviewWatcher]) -> None:
         self._make = made
@@ -219,6 +220,7 @@ def policy_of(settings: ReviewSettings, memory: MemorySettings) -> Policy:
         boundaries=_divides(settings),
         limits=Limits(settings.max_steps, settings.deadline),
         drain=settings.drain,
+        keep_days=settings.keep_days,
     )
 
 

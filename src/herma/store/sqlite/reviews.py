@@ -80,6 +80,13 @@ class SqliteReviews:
         )
         return self._read(self._db.rows(self._sql["owed"], {"now": now, "limit": limit}))
 
+    def prune(self, before: float) -> int:
+        def work(connection: apsw.Connection) -> int:
+            connection.execute(self._sql["prune"], {"before": before})
+            return connection.changes()
+
+        return self._db.write(work)
+
     def covered(self, conversation: str) -> int:
         rows = self._db.rows(self._sql["covered"], {"conversation": conversation})
         return int(rows[0][0]) if rows else 0

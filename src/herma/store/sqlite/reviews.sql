@@ -51,6 +51,18 @@ UPDATE reviews SET state = 'failed', ended = :now, lease = 0,
 -- owed --
 SELECT id FROM reviews WHERE state IN ('due', 'running') AND lease <= :now ORDER BY id LIMIT :limit;
 
+-- prune --
+-- What ended long ago and wrote nothing, so that nobody can want to take it back. The one that got furthest of each kind
+-- stays: it says up to where a conversation was looked back at.
+DELETE FROM reviews
+ WHERE state NOT IN ('due', 'running') AND coalesce(ended, at) < :before
+   AND NOT EXISTS (SELECT 1 FROM json_each(reviews.actions) a WHERE json_extract(a.value, '$.result') IN ('applied', 'staged'))
+   AND EXISTS (SELECT 1 FROM reviews later
+                WHERE later.conversation = reviews.conversation AND later.kind = reviews.kind
+                  AND later.state NOT IN ('due', 'running')
+                  AND (later.last_message > reviews.last_message
+                       OR (later.last_message = reviews.last_message AND later.id > reviews.id)));
+
 -- covered --
 SELECT coalesce(max(last_message), 0) FROM reviews WHERE conversation = :conversation AND kind IN ('boundary', 'end');
 
