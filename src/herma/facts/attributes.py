@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 _SYNONYMS = """
 time zone: timezone, time-zone, tz, local time zone, zeitzone, fuseau horaire, zona horaria
@@ -68,6 +69,11 @@ def folded(text: str) -> str:
 
 
 _CANONICAL = _table()
+
+
+def names() -> Mapping[str, str]:
+    """Every name that the table has → the one that is kept."""
+    return MappingProxyType(_CANONICAL)
 
 
 def attribute_of(words: str, stem: Callable[[str], str] = str) -> str:

@@ -62,10 +62,13 @@ def _rerank(result: Arranged, query: Query, reranker: Reranker, deadline: float)
 
 def _latest_first(result: Arranged, query: Query, wanted: Wanted, found: Gathered) -> None:
     pool = result.chosen[: max(LEAST_POOL, 2 * wanted.limit)]
+    heads = found.heads
     spoken = [
-        Spoken(one.id, one.folded, one.timestamp, found.sessions[found.heads[one.id].session_id].scope.user)
+        Spoken(
+            one.id, one.folded, one.timestamp, found.sessions[heads[one.id].session_id].scope.user, heads[one.id].role
+        )
         for one in pool
-        if found.heads[one.id].role == "user"
+        if heads[one.id].role in ("user", "assistant")
     ]
     result.outdated = outdated(spoken)
     if result.outdated and not asks_for_the_past(query.text):
