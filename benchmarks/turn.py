@@ -3,7 +3,8 @@
 python benchmarks/turn.py [--messages 10 1000 100000] [--turns 200] [--recall] [--place DIR] [--json]
 
 The first table: the time that `before_model` and `after_model` take with so many messages in the home, next to two
-bare commits of the same text to SQLite in the same run, as durable. The second: one scripted session of 200 turns with
+bare commits of the same text to SQLite in the same run, as durable; and the processor's time that a turn takes with
+all that goes on beside it, its threads included. The second: one scripted session of 200 turns with
 memory writes, next to the same session without memory, and next to memory written into the system prompt afresh every
 turn, all three judged by comparing the bytes of the requests. The search of past conversations before each turn is
 switched off, as it costs what a search costs (benchmarks/hybrid.py); with `--recall` it is part of `before_model`.
@@ -91,6 +92,7 @@ def at_size(place: Path, stored: int, *, recall: bool) -> Row:
     before: list[float] = []
     after: list[float] = []
     lower: list[float] = []
+    worked: list[float] = []
     with Herma.open(home, flags={"search.prefetch": recall, "embedding.model": "none"}) as h:
         h.memory.apply("memory", Add("The benchmark runs on one home."))
         fill(h, stored)
@@ -99,8 +101,10 @@ def at_size(place: Path, stored: int, *, recall: bool) -> Row:
             session = h.session(source="bench")
             opened.append((time.perf_counter() - start) * 1000)
             for question, answer in said:
+                began = time.process_time()
                 before.append(milliseconds(partial(session.before_model, question)))
                 after.append(milliseconds(partial(session.after_model, answer)))
+                worked.append((time.process_time() - began) * 1000)
                 lower.append(sum(milliseconds(partial(keep_bare, (text,))) for text in (question, answer)))
             session.close()
     bare.close()
@@ -110,6 +114,7 @@ def at_size(place: Path, stored: int, *, recall: bool) -> Row:
         **summary("before_model", before),
         **summary("after_model", after),
         **summary("two_bare_commits", lower),
+        **summary("processor", worked),
     }
 
 
@@ -199,6 +204,7 @@ def main() -> None:
             f"  before_model {row['before_model_ms']:6.2f} (p95 {row['before_model_p95_ms']:6.2f})"
             f"  after_model {row['after_model_ms']:6.2f} (p95 {row['after_model_p95_ms']:6.2f})"
             f"  two bare commits {row['two_bare_commits_ms']:6.2f}"
+            f"  processor {row['processor_ms']:6.2f} (p95 {row['processor_p95_ms']:6.2f})"
         )
     for row in schemes:
         print(

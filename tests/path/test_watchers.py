@@ -376,3 +376,78 @@ def test_through_any_number_of_moves_it_is_the_same_company(home: Path) -> None:
             assert {view.info.conversation for view in broken.views} == {broken.views[0].id}
         assert len([warning for warning in session.warnings if "LookupError" in warning]) == 1, "said once"
         assert session._watchers.health()["Broken"].failures == 4
+
+
+class Quick(Follower):
+    """Answers in the thread that asks."""
+
+    at_once = True
+
+    def __init__(self, recalls: str = "", *, cares: bool = True, fails: bool = False) -> None:
+        super().__init__(recalls)
+        self.cares = cares
+        self.fails = fails
+        self.threads: list[str] = []
+
+    def may_recall(self, view: SessionView, text: str) -> bool:
+        if self.fails:
+            raise RuntimeError("cannot tell")
+        return self.cares
+
+    def turn_began(self, view: SessionView, text: str) -> str:
+        self.threads.append(threading.current_thread().name)
+        return super().turn_began(view, text)
+
+
+def test_who_has_nothing_to_say_is_not_asked_and_who_answers_at_once_costs_no_thread(home: Path) -> None:
+    silent, quick, slow = Quick("never", cares=False), Quick("At hand."), Follower("From afar.")
+    begun: list[str] = []
+    start = threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        begun.append(thread.name)
+        start(thread)
+
+    with accompanied(home, silent, quick, slow) as h, h.session() as session, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", counted)
+        sent = session.before_model("hello")[-1]["content"]
+    assert "At hand." in sent
+    assert "From afar." in sent
+    assert sent.index("At hand.") < sent.index("From afar."), "in the order in which they were invited"
+    assert silent.names == ["opened", "closing"]
+    assert quick.threads == [threading.current_thread().name]
+    assert [name for name in begun if name.startswith("herma: ")] == ["herma: Follower"]
+
+
+def test_one_that_cannot_tell_whether_it_has_something_is_counted_and_left_out(home: Path) -> None:
+    broken, other = Quick("never", fails=True), Quick("Still here.")
+    with accompanied(home, broken, other) as h, h.session() as session:
+        with pytest.warns(HermaWarning, match="Quick failed at may_recall"):
+            sent = session.before_model("hello")[-1]["content"]
+        session.after_model("hi")
+    assert "Still here." in sent
+    assert "never" not in sent
+    assert broken.names == ["opened", "completed", "closing"]
+
+
+def test_an_ordinary_turn_starts_no_thread_for_parts_of_our_own(home: Path) -> None:
+    """One that looks for what past conversations say is begun with the first turn, and kept."""
+    begun: list[str] = []
+    start = threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        begun.append(thread.name)
+        start(thread)
+
+    with Herma.open(home, flags={"embedding.model": "none"}) as h, h.session() as session:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading.Thread, "start", counted)
+            session.before_model("Where did we leave the deployment of the billing service?")
+            first, begun[:] = list(begun), []
+            patch.undo()
+            session.after_model("At the third step.")
+            patch.setattr(threading.Thread, "start", counted)
+            session.before_model("And who was to go on with it?")
+        assert [name for name in first if not name.startswith("herma-past")] == []
+        assert begun == []
+        session.after_model("You were.")

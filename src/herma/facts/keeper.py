@@ -66,6 +66,10 @@ class Facts:
         subjects = (USER, "project", "home") if question.subject is None else (question.subject,)
         return self._first(where, subjects, question.attribute)
 
+    def asks(self, text: str) -> bool:
+        """Whether a text plainly asks for a fact, known or not. Reads nothing."""
+        return isinstance(text, str) and read(text, self._stem) is not None
+
     def get(self, attribute: str, *, subject: str = "", scope: Scope | None = None) -> Fact | None:
         """The value that holds, by the name of the attribute; of the user first where no subject is given."""
         self._alive()

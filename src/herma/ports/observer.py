@@ -61,6 +61,14 @@ class Watcher:
     """What people should know, among the warnings of the session; it may grow at any time."""
     outside = True
     """Whether what it recalls was said by others, so that the model's repeating it waits for a person's decision."""
+    at_once = False
+    """Whether `turn_began` answers from what is at hand, or keeps its deadline by itself: then it is asked in the
+    session's own thread, and costs no other. For parts of our own: nobody can be kept from hanging there."""
+
+    def may_recall(self, view: SessionView, text: str) -> bool:  # noqa: ARG002
+        """Whether it may have something for this text. Asked before `turn_began`, in the session's own thread, so it
+        must tell at once; who says no is not asked, and costs nothing more."""
+        return True
 
     def opened(self, view: SessionView) -> None:
         """Nothing."""

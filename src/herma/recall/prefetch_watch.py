@@ -38,9 +38,10 @@ class FactWatcher(Watcher):
         self._seconds = deadline
         self.deadline = deadline + GRACE
 
+    def may_recall(self, view: SessionView, text: str) -> bool:
+        return view.circumstances.context == "primary" and self._made().asks(text)
+
     def turn_began(self, view: SessionView, text: str) -> str:
-        if view.circumstances.context != "primary":
-            return ""
         prefetch = self._made()
         fact = self._desk.ask(lambda: prefetch.fact(text, view.scope), self._seconds)
         return "" if fact is None or fact.source == "review" else fact_line(fact, view)
@@ -54,6 +55,7 @@ class PastWatcher(Watcher):
 
     name = "prefetch"
     outside = True
+    at_once = True  # its desk keeps the deadline, with one thread for all turns
 
     def __init__(self, made: Callable[[], Prefetch], deadline: float) -> None:
         self._made = made
@@ -61,9 +63,10 @@ class PastWatcher(Watcher):
         self._seconds = deadline
         self.deadline = deadline + GRACE
 
+    def may_recall(self, view: SessionView, text: str) -> bool:
+        return view.circumstances.context == "primary" and bool(text.strip())
+
     def turn_began(self, view: SessionView, text: str) -> str:
-        if view.circumstances.context != "primary":
-            return ""
         prefetch, seconds = self._made(), self._seconds
         found = self._desk.ask(
             lambda: prefetch.look(

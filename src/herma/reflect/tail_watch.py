@@ -33,6 +33,7 @@ class CuratedWatcher(Watcher):
 
     name = "long tail"
     outside = False
+    at_once = True  # words take a few milliseconds; meanings are compared aside, for as long as they may take
 
     def __init__(
         self,

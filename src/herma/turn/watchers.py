@@ -7,6 +7,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from herma.errors import HermaWarning
 from herma.ports import Observer, Watcher
@@ -55,22 +56,38 @@ class Watchers:
 
     def recall(self, view: SessionView, text: str) -> list[Recalled]:
         """What each part recalls for this text; nothing of those that fail or are late."""
-        answers = self._ask("turn_began", lambda watcher: watcher.turn_began(view, text))
+        asked = [
+            (watcher, guard)
+            for watcher, guard in self._guarded
+            if _cares(watcher, "turn_began") and _may_recall(watcher, guard, view, text)
+        ]
+        answers = self._ask(asked, "turn_began", lambda watcher: watcher.turn_began(view, text))
         return [Recalled(by, text, outside) for by, text, outside in answers]
 
     def compressing(self, view: SessionView) -> str:
         """What the summary should not miss."""
-        return "\n\n".join(text for _, text, _ in self._ask("compressing", lambda watcher: watcher.compressing(view)))
+        asked = [(watcher, guard) for watcher, guard in self._guarded if _cares(watcher, "compressing")]
+        answers = self._ask(asked, "compressing", lambda watcher: watcher.compressing(view))
+        return "\n\n".join(text for _, text, _ in answers)
 
-    def _ask(self, what: str, question: Callable[[Observer], object]) -> list[tuple[str, str, bool]]:
+    def _ask(
+        self, asked: Sequence[tuple[Observer, Guard]], what: str, question: Callable[[Observer], object]
+    ) -> list[tuple[str, str, bool]]:
+        """Those that may take long each in a thread of their own; meanwhile, in this one, those that answer at once."""
         begun = time.monotonic()
-        asked = [
-            (watcher, guard, guard.begin(what, lambda watcher=watcher: question(watcher)))  # type: ignore[misc]
-            for watcher, guard in self._guarded
-            if _cares(watcher, what)
-        ]
+        aside = {
+            at: guard.begin(what, partial(question, watcher))
+            for at, (watcher, guard) in enumerate(asked)
+            if not _at_once(watcher)
+        }
+        here = {
+            at: guard.begin(what, partial(question, watcher), wait=False)
+            for at, (watcher, guard) in enumerate(asked)
+            if at not in aside and not guard.left_out(what)
+        }
         found = []
-        for watcher, guard, call in asked:
+        for at, (watcher, guard) in enumerate(asked):
+            call = aside.get(at) or here.get(at)
             if call is None:
                 continue
             deadline = getattr(watcher, "deadline", Watcher.deadline)
@@ -134,6 +151,16 @@ def guard_of(part: object) -> Guard:
 
 def name_of(part: object) -> str:
     return str(getattr(part, "name", "") or type(part).__name__)
+
+
+def _may_recall(watcher: Observer, guard: Guard, view: SessionView, text: str) -> bool:
+    if not _cares(watcher, "may_recall"):
+        return True
+    return guard.ask("may_recall", lambda: bool(watcher.may_recall(view, text)), False)  # type: ignore[attr-defined]
+
+
+def _at_once(watcher: Observer) -> bool:
+    return bool(getattr(watcher, "at_once", False))
 
 
 def _cares(watcher: Observer, what: str) -> bool:

@@ -57,7 +57,9 @@ def prefetch(ground: Ground, kept: Transcripts, words: Callable[[], Index], fact
         if settings.mode != "words" and vectors is not None and vectors.state().ready:
             vectors.warm()
 
-    parts = PrefetchParts(made, lambda text, scope: facts().answer(text, scope), room, warm)
+    parts = PrefetchParts(
+        made, lambda text, scope: facts().answer(text, scope), lambda text: facts().asks(text), room, warm
+    )
     return Prefetch(parts, enabled=settings.prefetch, deadline=deadline)
 
 
