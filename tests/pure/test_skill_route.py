@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from herma.recall.stem import stem
 from herma.recall.stopwords import STOP_WORDS
+from herma.skills.meaning import Meanings, by_path, opening, texts_for_meaning
 from herma.skills.prompt_index import prompt_index
-from herma.skills.route import WORDS_ONLY, Evidence, Meanings, WordIndex, reasons, similarity, with_meaning
+from herma.skills.route import WORDS_ONLY, Evidence, WordIndex, reasons, similarity, sureness, with_meaning
+from herma.skills.synonyms import related
 from herma.skills.terms import Terms
 from herma.types import Skill, SkillUsage
 
@@ -39,6 +41,8 @@ def best(task: str) -> str:
         ("we should cut the release today", "ship-it"),
         ("boats at sea", "sail-boat"),
         ("この文章を翻訳して", "翻訳"),
+        ("publish the new one", "ship-it"),
+        ("どうか ship-it", "ship-it"),
         ("what is the matter", ""),
         ("", ""),
     ],
@@ -92,7 +96,7 @@ def test_cosines_of_any_model_are_read_against_their_spread() -> None:
     for shift, width in ((0.0, 1.0), (0.7, 0.2)):
         cosines = {str(n): shift + width * (0.01 * (n % 7)) for n in range(40)} | {"near": shift + width * 0.6}
         meanings = Meanings(cosines, model="some model")
-        assert with_meaning(Evidence(), meanings, "near").meaning == 1.0
+        assert (with_meaning(Evidence(), meanings, "near").meaning or 0.0) > 0.5
         assert (with_meaning(Evidence(), meanings, "3").meaning or 0.0) < 0.1
         assert meanings.nearest(1) == ["near"]
     assert Meanings(dict.fromkeys(map(str, range(30)), 0.5), model="flat").scale is None
@@ -100,7 +104,51 @@ def test_cosines_of_any_model_are_read_against_their_spread() -> None:
 
 def test_a_skill_with_triggers_is_held_to_them() -> None:
     with_triggers, without = SHELF[1], SHELF[0]
-    assert WORDS_ONLY.of(with_triggers, 0.5) > WORDS_ONLY.of(without, 0.5) > WORDS_ONLY.of(without, 0.0)
+    needed = WORDS_ONLY.of(without, 0.5)
+    assert WORDS_ONLY.of(with_triggers, 0.5) >= needed > WORDS_ONLY.of(without, 0.05) > WORDS_ONLY.of(without, 0.0)
+    assert sureness(with_triggers, 0.4, 0.0, 8) < sureness(without, 0.4, 0.0, 8), "much talk makes no trigger"
+
+
+def test_a_word_of_the_same_meaning_counts_less_than_the_word() -> None:
+    (same,) = (each for at, each in INDEX.evidence("release").items() if at == 1)
+    (like,) = (each for at, each in INDEX.evidence("publish").items() if at == 1)
+    assert 0.0 < like.words < same.words
+    assert like.shared == ("publish (ship)",)
+
+
+def test_every_word_of_the_same_meaning_is_one_of_a_pair() -> None:
+    known = related(TERMS)
+    assert all(term in known[other] for term, others in known.items() for other in others)
+    assert not any(term in others for term, others in known.items())
+
+
+def test_a_name_that_is_said_word_for_word_is_a_trigger_where_there_is_none() -> None:
+    shelf = [Skill("look-before-asking", "Search first.", path="a"), Skill("draft", "Draft a reply.", path="b")]
+    index = WordIndex(shelf, TERMS)
+    assert index.evidence("draft a reply, and look before asking")[0].trigger == 1.0
+    assert index.evidence("look at the draft before asking")[0].trigger == 0.0
+    assert 1 not in index.evidence("look before asking"), "one word alone is no name that somebody says by chance"
+    other = WordIndex([Skill("look-before-asking", "Search first.", path="a", triggers=("dig",))], TERMS)
+    assert other.evidence("look before asking")[0].trigger == 0.0
+
+
+@given(st.floats(0, 1), st.floats(-1, 1), st.integers(0, 300))
+def test_who_leads_and_who_is_told_more_can_be_surer_but_never_less_sure(near: float, lead: float, said: int) -> None:
+    plain, held = SHELF[0], SHELF[1]
+    assert near <= sureness(held, near, lead, said) <= sureness(plain, near, lead, said)
+    assert sureness(plain, near, lead, said) <= sureness(plain, near, max(lead, 0.0) + 0.1, said + 1)
+
+
+def test_a_skill_is_embedded_whole_and_by_its_sentences() -> None:
+    skill = Skill("keep-bees", "Keep bees in a small garden. Use it in spring, when they swarm.", path="farm/keep-bees")
+    texts = texts_for_meaning(skill)
+    assert list(texts) == ["farm/keep-bees", "farm/keep-bees\n0", "farm/keep-bees\n1"]
+    assert texts["farm/keep-bees\n1"] == "keep bees: Use it in spring, when they swarm."
+    assert list(texts_for_meaning(Skill("x", "One sentence only.", path="x"))) == ["x"], "the whole says it already"
+    assert len(texts_for_meaning(Skill("x", "This is one of many sentences. " * 500, path="x"))) < 20
+    assert opening(skill.description) == "Keep bees in a small garden."
+    cosines = by_path([("a", 0.5), ("a\n0", 0.6), ("a\n1", 0.9), ("b", 0.4), ("gone\n1", 0.9)])
+    assert cosines == {"a": pytest.approx(0.7), "b": 0.4}
 
 
 # ── the list in the prompt ──

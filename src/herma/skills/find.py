@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from herma.errors import UsageError
 from herma.skills.catalogue import Catalogue
+from herma.skills.meaning import Meanings
 from herma.skills.route import (
     WITH_MEANING,
     WORDS_ONLY,
     Evidence,
-    Meanings,
     WordIndex,
     reasons,
     similarity,
+    sureness,
     with_meaning,
 )
 from herma.skills.score import score
@@ -56,8 +57,8 @@ class SkillFinder:
         if not found:
             return SkillMatches(task, abstained="no skill shares a word with the task", notes=notes)
         ranked = _ranked(index, found, usage)
-        if bar_missed := _too_far(ranked[:limit], found, index.share_with_triggers):
-            return SkillMatches(task, abstained=bar_missed, nearest=tuple(ranked[:limit]), notes=notes)
+        if unsure := _too_far(ranked, limit, index, task, informed=meanings is not None and meanings.scale is not None):
+            return SkillMatches(task, abstained=unsure, nearest=tuple(ranked[:limit]), notes=notes)
         near = [match for match in ranked[:limit] if match.similarity >= _WORTH * ranked[0].similarity]
         return SkillMatches(task, matches=tuple(near), notes=notes)
 
@@ -96,14 +97,19 @@ def _ranked(index: WordIndex, found: Mapping[int, Evidence], usage: Mapping[str,
     return sorted(matches, key=lambda match: (-match.score, -match.similarity, match.skill.path))
 
 
-def _too_far(ranked: Sequence[SkillMatch], found: Mapping[int, Evidence], share: float) -> str:
+def _too_far(ranked: Sequence[SkillMatch], limit: int, index: WordIndex, task: str, *, informed: bool) -> str:
     """Why nothing is offered; empty when something is near enough."""
-    informed = any(evidence.meaning is not None for evidence in found.values())
     bar = WITH_MEANING if informed else WORDS_ONLY
-    if any(match.similarity >= bar.of(match.skill, share) for match in ranked):
+    said = len(index.said(task))
+    by_nearness = sorted(ranked, key=lambda match: -match.similarity)
+    nearest = by_nearness[0]
+    next_best = next((match.similarity for match in by_nearness if match.name != nearest.name), 0.0)
+
+    def short_of(match: SkillMatch) -> tuple[float, float]:
+        lead = match.similarity - next_best if match is nearest else 0.0
+        return sureness(match.skill, match.similarity, lead, said), bar.of(match.skill, index.share_with_triggers)
+
+    if any(sure >= needed for sure, needed in map(short_of, ranked[:limit])):
         return ""
-    best = ranked[0]
-    return (
-        f"no skill is near enough: {best.name} comes nearest with {best.similarity:.2f}, "
-        f"and {bar.of(best.skill, share):.2f} is needed"
-    )
+    sure, needed = short_of(ranked[0])
+    return f"no skill is near enough: {ranked[0].name} comes nearest, sure to {sure:.2f}, and {needed:.2f} is needed"

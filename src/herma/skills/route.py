@@ -1,24 +1,27 @@
 """Which skills fit a task, and whether any does. Pure, over skills as values.
 
-Words: how much of the task's weight a skill's words cover (rare words weigh more; name, triggers and description more
-than headings), and how much of one of its triggers the task says. Meaning: the cosine of an embedder, where
-there is one. Both are numbers from 0 to 1; docs/explanation/skills.md has the measurements behind the constants.
+Words: how much of the task's weight a skill's words cover (rare words weigh more; name, triggers and the opening of the
+description more than headings; a word of the same meaning counts less than the word), and how much of one of its
+triggers the task says. Meaning: the cosine of an embedder, where there is one. Both are numbers from 0 to 1;
+docs/explanation/skills.md has the measurements behind the constants.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from herma.skills.document import headings
+from herma.skills.meaning import Meanings, opening
+from herma.skills.synonyms import WEIGHT, related
 from herma.skills.terms import Terms
 from herma.types import Skill
 
-_WEIGHTS = {"name": 3.0, "triggers": 3.0, "description": 2.0, "tags": 1.0, "headings": 0.6}
-_LENGTH = {"name": 0.3, "triggers": 0.2, "description": 0.6, "tags": 0.3, "headings": 0.6}
+_WEIGHTS = {"name": 5.0, "triggers": 3.0, "opening": 1.0, "description": 2.0, "tags": 1.0, "headings": 0.6}
+_LENGTH = {"name": 0.3, "triggers": 0.2, "opening": 0.5, "description": 0.3, "tags": 0.3, "headings": 0.6}
 """How much a longer field dilutes its words."""
 _SATURATION = 1.2
 _COUNTED = 8
@@ -29,10 +32,6 @@ _OTHERS = 25
 """Skills that are thought of as there besides: on a shelf of two, a word of both is still not a common word."""
 _TRIGGER = 0.5
 _MOST_TERMS = 200
-_KNOWN_MODEL, _KNOWN_SCALE = "e5-small", (0.76, 0.90)
-_ENOUGH = 20
-_SPREADS = (2.0, 6.0)
-"""How far above the middle of a shelf the nearest of it lies when it means nothing, and when it means the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +65,31 @@ class WordIndex:
             self._known.update({term for name in _WEIGHTS for term in each[name]})
             for term, weight in _weighted(each, average).items():
                 self._weights.setdefault(term, {})[at] = weight
+        self._related = related(terms)
         self._triggers = [[(text, frozenset(terms.of(text))) for text in skill.triggers] for skill in self._skills]
+        self._names = [terms.phrase(skill.name) for skill in self._skills]
 
     def evidence(self, task: str) -> dict[int, Evidence]:
         """For every skill that shares a word with the task: what speaks for it."""
         spelt = dict(reversed(self._terms.with_words(task)))
-        said = list(dict.fromkeys(self._terms.of(task)))[:_MOST_TERMS]
+        said = self.said(task)
         rarity = {term: self._rarity(term) for term in said}
         if not said:
             return {}
         whole = max(sum(sorted(rarity.values(), reverse=True)[:_COUNTED]), _AT_LEAST * self._rarity(""))
         parts: dict[int, list[tuple[float, str]]] = {}
         for term in said:
-            for at, weight in self._weights.get(term, {}).items():
-                parts.setdefault(at, []).append((rarity[term] * weight / (weight + _SATURATION), spelt[term]))
-        return {at: self._evidence(at, sorted(each, reverse=True), whole, set(said)) for at, each in parts.items()}
+            for at, (weight, instead) in self._having(term, rarity[term]).items():
+                word = f"{spelt[term]} ({instead})" if instead else spelt[term]
+                parts.setdefault(at, []).append((weight, word))
+        phrase = self._terms.phrase(task)
+        return {
+            at: self._evidence(at, sorted(each, reverse=True), whole, set(said), phrase) for at, each in parts.items()
+        }
+
+    def said(self, task: str) -> list[str]:
+        """The terms of a task, each once."""
+        return list(dict.fromkeys(self._terms.of(task)))[:_MOST_TERMS]
 
     @cached_property
     def share_with_triggers(self) -> float:
@@ -90,12 +99,31 @@ class WordIndex:
     def skills(self) -> tuple[Skill, ...]:
         return self._skills
 
-    def _evidence(self, at: int, parts: list[tuple[float, str]], whole: float, said: set[str]) -> Evidence:
+    def _having(self, term: str, rarity: float) -> dict[int, tuple[float, str]]:
+        """The skills that have a term, or else one of the same meaning: what it is worth there, and which it is."""
+        found: dict[int, tuple[float, str]] = {}
+        for other, word in ((term, ""), *self._related.get(term, {}).items()):
+            worth = rarity if not word else WEIGHT * min(rarity, self._rarity(other))
+            for at, weight in self._weights.get(other, {}).items():
+                here = worth * weight / (weight + _SATURATION)
+                if at not in found or here > found[at][0]:
+                    found[at] = (here, word)
+        return found
+
+    def _evidence(
+        self, at: int, parts: list[tuple[float, str]], whole: float, said: set[str], phrase: tuple[str, ...]
+    ) -> Evidence:
         covered = sum(weight for weight, _ in parts[:_COUNTED]) / whole
-        trigger, text = max(
-            (self._said(terms, said), text) for text, terms in self._triggers[at] or [("", frozenset())]
-        )
+        trigger, text = max(self._triggered(at, said, phrase), default=(0.0, ""))
         return Evidence(covered, trigger, text if trigger >= 0.5 else "", tuple(term for _, term in parts[:4]))
+
+    def _triggered(self, at: int, said: set[str], phrase: tuple[str, ...]) -> Iterator[tuple[float, str]]:
+        """How far the task says each trigger. Where a skill names none, its name is one, if said word for word."""
+        for text, terms in self._triggers[at]:
+            yield self._said(terms, said), text
+        name = self._names[at]
+        if not self._triggers[at] and len(name) > 1 and _within(name, phrase):
+            yield 1.0, self._skills[at].name
 
     def _said(self, trigger: frozenset[str], said: set[str]) -> float:
         """How much of a trigger the task says; one word alone is half a trigger."""
@@ -113,6 +141,7 @@ class WordIndex:
         return {
             "name": of(skill.name.replace("-", " ").replace("_", " ")),
             "triggers": of("\n".join(skill.triggers)),
+            "opening": of(opening(skill.description)),
             "description": of(skill.description),
             "tags": of("\n".join(skill.tags)),
             "headings": of("\n".join(headings(skill.body))),
@@ -128,72 +157,18 @@ def _weighted(fields: Mapping[str, Sequence[str]], average: Mapping[str, float])
     return weights
 
 
-# ── meaning ──
+def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
+    return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))
 
 
-@dataclass(frozen=True)
-class Meanings:
-    """Cosines of one task with skills, by path: all that are known, or the nearest."""
+# ── words and meaning together ──
 
-    cosines: Mapping[str, float]
-    notes: tuple[str, ...] = ()
-    model: str = ""
-
-    @cached_property
-    def scale(self) -> tuple[float, float] | None:
-        """Which cosine means nothing, and which means the same. Models differ: those of e5 are known; of another model
-        it is seen from how this task's cosines spread over the shelf, if that is long enough to tell."""
-        if self.model.startswith(_KNOWN_MODEL):
-            return _KNOWN_SCALE
-        values = list(self.cosines.values())
-        if len(values) < _ENOUGH:
-            return None
-        middle = sum(values) / len(values)
-        spread = math.sqrt(sum((value - middle) ** 2 for value in values) / len(values))
-        return (middle + _SPREADS[0] * spread, middle + _SPREADS[1] * spread) if spread > 0 else None
-
-    def nearest(self, count: int) -> list[str]:
-        return sorted(self.cosines, key=lambda path: (-self.cosines[path], path))[:count]
-
-
-def text_for_meaning(skill: Skill) -> str:
-    """What of a skill is embedded: its name, what it is for, and when to use it."""
-    triggers = "; ".join(skill.triggers[:20])
-    name = skill.name.replace("-", " ").replace("_", " ")
-    return f"{name}: {skill.description}" + (f"\nUse it for: {triggers}" if triggers else "")
+_MEANING_SHARE = 0.32
 
 
 def with_meaning(evidence: Evidence, meanings: Meanings, path: str) -> Evidence:
     """The evidence, with what the embedder says."""
-    cosine = meanings.cosines.get(path)
-    if (
-        cosine is None or meanings.scale is None
-    ):  # not embedded yet, or nobody knows what its cosine means: words decide
-        return replace(evidence, cosine=cosine)
-    unrelated, same = meanings.scale
-    return replace(evidence, cosine=cosine, meaning=min(1.0, max(0.0, (cosine - unrelated) / (same - unrelated))))
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """How good the best has to be for anything to be offered. A skill that names its triggers is held to them; one
-    that does not, to more on a shelf whose skills do (`without`) than on one whose skills do not (`bare`)."""
-
-    with_triggers: float
-    without: float
-    bare: float
-
-    def of(self, skill: Skill, share: float) -> float:
-        """`share`: the part of the shelf's skills that name triggers."""
-        if skill.triggers:
-            return self.with_triggers
-        return self.bare + (self.without - self.bare) * min(1.0, share / _MANY_TRIGGERS)
-
-
-WORDS_ONLY = Bar(with_triggers=0.40, without=0.29, bare=0.18)
-WITH_MEANING = Bar(with_triggers=0.37, without=0.28, bare=0.18)
-_MANY_TRIGGERS = 0.15
-_MEANING_SHARE = 0.25
+    return replace(evidence, cosine=meanings.cosines.get(path), meaning=meanings.of(path))
 
 
 def similarity(evidence: Evidence) -> float:
@@ -213,3 +188,36 @@ def reasons(evidence: Evidence) -> tuple[str, ...]:
     if evidence.cosine is not None:
         said.append(f"near in meaning ({evidence.cosine:.2f})")
     return tuple(said)
+
+
+# ── whether any fits ──
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """How sure the best has to be for anything to be offered. A skill that names its triggers is held to them; one
+    that does not, to more on a shelf whose skills do (`without`) than on one whose skills do not (`bare`)."""
+
+    with_triggers: float
+    without: float
+    bare: float
+
+    def of(self, skill: Skill, share: float) -> float:
+        """`share`: the part of the shelf's skills that name triggers."""
+        if skill.triggers:
+            return self.with_triggers
+        return self.bare + (self.without - self.bare) * min(1.0, share / _MANY_TRIGGERS)
+
+
+WORDS_ONLY = Bar(with_triggers=0.52, without=0.52, bare=0.38)
+WITH_MEANING = Bar(with_triggers=0.42, without=0.52, bare=0.38)
+_MANY_TRIGGERS = 0.15
+_MUCH_SAID = 0.2
+
+
+def sureness(skill: Skill, similarity: float, lead: float, said: int) -> float:
+    """How sure it is that a skill is meant: by how near it is, how far it leads over the next (one that stands out
+    needs less than one of many), and how much the task says (a remark of two words is rarely a task). What a skill
+    with triggers is for, they say themselves, and tasks that say them are short."""
+    much = 0.0 if skill.triggers else _MUCH_SAID * min(said, _COUNTED) / _COUNTED
+    return similarity + max(lead, 0.0) + much

@@ -11,6 +11,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _MOST = 60_000
+_MOST_PHRASE = 4_000
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class Terms:
 
     def of(self, text: str) -> list[str]:
         return [term for term, _ in self.with_words(text)]
+
+    def phrase(self, text: str) -> tuple[str, ...]:
+        """All words in their order, stop-words too, by their stems."""
+        return tuple(self._stemmed(match[0].casefold()) for match in _WORD.finditer(text[:_MOST_PHRASE]))
 
     def with_words(self, text: str) -> list[tuple[str, str]]:
         """Each term with the word it stands for."""

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from herma.skills import SkillLibrary
     from herma.skills.catalogue import Surroundings
     from herma.skills.find import Nearest
-    from herma.skills.route import Meanings
+    from herma.skills.meaning import Meanings
     from herma.store.skill_files import SkillFiles
     from herma.store.sqlite.skills import SkillRows
 
 KIND = "skill"
-_ALL = 5_000
+_ALL = 20_000
+_FORM = "by sentences"
+"""How skills are made into texts; another form is embedded anew though no file changed."""
 _LOOKED_AGAIN = 2.0
 
 
@@ -84,7 +86,7 @@ class SkillContributor:
 
 
 class SkillTexts:
-    """Skills as the vector index takes them: name, what it is for, and when."""
+    """Skills as the vector index takes them: name, what it is for, and when; the whole and its sentences."""
 
     kind = KIND
 
@@ -96,16 +98,17 @@ class SkillTexts:
         """Looked at anew every few seconds: it is asked for with every message that is indexed."""
         at, stamp = self._looked
         if time.monotonic() - at >= _LOOKED_AGAIN:
-            stamp = self._library().shelf().stamp
+            stamp = f"{self._library().shelf().stamp} {_FORM}"
             self._looked = (time.monotonic(), stamp)
         return stamp
 
     def texts(self) -> Iterator[Embeddable]:
         from herma.ports.vectors import Embeddable
-        from herma.skills.route import text_for_meaning
+        from herma.skills.meaning import texts_for_meaning
 
         for skill in self._library().shelf().skills:
-            yield Embeddable(skill.path, text_for_meaning(skill))
+            for key, text in texts_for_meaning(skill).items():
+                yield Embeddable(key, text)
 
 
 def _folders(ground: Ground, rows: SkillRows) -> SkillFiles:
@@ -126,14 +129,14 @@ def _surroundings(tools: str) -> Surroundings:
 
 def _nearest(vectors: Callable[[], VectorIndex | None]) -> Nearest:
     def nearest(task: str, count: int) -> Meanings | None:
-        from herma.skills.route import Meanings
+        from herma.skills.meaning import Meanings, by_path
 
         index = vectors()
         state = index.state() if index is not None else None
         if index is None or state is None or not state.ready:
             return None
         found = index.near(task, max(count, _ALL), kinds=(KIND,))
-        cosines = {hit.key: hit.score for hit in found.hits}
+        cosines = by_path((hit.key, hit.score) for hit in found.hits)
         return Meanings(cosines, found.notes, state.model) if cosines else None
 
     return nearest
