@@ -64,6 +64,9 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "cost": Lazy("herma.cli.cost:cost", "See what calls to models took, and what a cache could reuse of them."),
     "context": Lazy("herma.cli.context:context", "See what the model's window holds, and what is recalled into it."),
+    "serve": Lazy(
+        "herma.cli.serve:serve", "Show the dashboard in a browser: what is kept, what it costs, whether all is well."
+    ),
     "providers": Lazy(
         "herma.cli.providers:providers", "Choose an external memory that takes part in sessions, besides Herma's own."
     ),

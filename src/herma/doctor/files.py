@@ -27,6 +27,7 @@ _OURS = (
     "index.db*",
     "config.yaml",
     ".env",
+    "web.token",
     "SOUL.md",
     "memories",
     "memories/**/*",
