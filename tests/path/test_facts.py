@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from herma import Add, Author, Herma, Origin, Remove, Replace, Scope, Who
+from herma import Add, Author, Fact, Herma, Origin, Remove, Replace, Scope, Who
 from herma.errors import UsageError
 from herma.ports.curated import Place
 from herma.store.sqlite.facts import SqliteFacts
@@ -58,6 +58,22 @@ def test_a_newer_value_holds_and_the_older_is_history(h: Herma, clock: FixedCloc
     h.memory.apply("user", Replace("Oslo", "User lives in Bergen"))
     assert value(h, "where do I live?") == "Bergen"
     assert [one.value for one in h.facts.history("city")] == ["Bergen", "Oslo", "Rome"]
+
+
+def test_other_words_for_the_same_are_the_same_fact(h: Herma, clock: FixedClock) -> None:
+    h.memory.apply("memory", Add("Staging uses port 5432"))
+    clock.advance(60)
+    h.memory.apply("memory", Add("The port of staging is 5433"))
+    for question in ("which port does staging use?", "what's the staging port?", "staging's port?"):
+        assert value(h, question) == "5433"
+    assert [one.value for one in h.facts.history("port of staging")] == ["5433", "5432"]
+    assert [(one.attribute, one.value) for one in h.facts.list()] == [("port of staging", "5433")]
+    assert value(h, "which port does production use?") is None
+
+
+def test_attributes_that_were_kept_as_stems_are_found(h: Herma, clock: FixedClock) -> None:
+    SqliteFacts(h._ground.database).add(Fact("home", "stage host", "box-7", clock(), Scope("default")))
+    assert value(h, "what is the staging host?") == "box-7"
 
 
 def test_an_undo_is_followed(h: Herma, clock: FixedClock) -> None:

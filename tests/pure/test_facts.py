@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.facts.attributes import attribute_of, choice_of
+from herma.facts.attributes import attribute_of, choice_of, key_of
 from herma.facts.extract import LONGEST_VALUE, statements
 from herma.facts.follow import step_of
 from herma.facts.question import Question, read
@@ -169,7 +169,8 @@ def test_other_texts_ask_for_no_fact(text: str) -> None:
 
 
 def test_a_question_about_somebody_else() -> None:
-    assert read("when is Anna's birthday?", stem) == Question("birthday", "anna")
+    asked = read("when is Anna's birthday?")
+    assert asked == Question("birthday", "anna", (Question("anna birthday", ""),)), "hers, or else a thing's"
 
 
 @given(st.text(max_size=250))
@@ -178,8 +179,103 @@ def test_any_text_can_be_asked(text: str) -> None:
     assert asked is None or asked.attribute
 
 
+@pytest.mark.parametrize(
+    ("entry", "fact"),
+    [
+        ("Staging uses port 5433", ("project", "staging port", "5433")),
+        ("The deploy target is hetzner", ("project", "deploy target", "hetzner")),
+        ("Deadline for the report: 12 July", ("project", "deadline for the report", "12 July")),
+        ("User works at Globex as an analyst", ("user", "employer", "Globex")),
+        ("Ich wohne in Lyon", ("user", "location", "Lyon")),
+        ("Der Nutzer arbeitet bei Bosch", ("user", "employer", "Bosch")),
+        ("Mein Geburtstag ist der 3. Mai", ("user", "birthday", "3. Mai")),
+        ("Die Zeitzone des Nutzers ist Europe/Berlin", ("user", "time zone", "Europe/Berlin")),
+        ("Staging läuft jetzt auf Port 5433", ("project", "staging port", "5433")),
+        ("测试环境的端口是5433", ("project", "测试环境 端口", "5433")),
+        ("我最喜欢的编辑器是vim", ("user", "最喜欢 编辑器", "vim")),
+    ],
+)
+def test_attributes_are_kept_in_words_that_people_read(entry: str, fact: tuple[str, str, str]) -> None:
+    assert [(one.subject, one.attribute, one.value) for one in statements(entry, "project")] == [fact]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("It uses port 80", "We use port forwarding", "Ich wohne nicht in Lyon", "Ich wohne vielleicht bald in Lyon"),
+        *("Mein Server ist noch nicht fertig", "这个环境的端口是5433", "测试环境的端口是随机的"),
+    ],
+)
+def test_what_is_not_plain_states_nothing_in_other_words_either(entry: str) -> None:
+    assert statements(entry, "project") == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "key"),
+    [
+        *((text, "port stage") for text in ("which port does staging use?", "what port does staging run on?")),
+        *((text, "port stage") for text in ("on which port does staging run?", "which port is used by staging?")),
+        *(
+            (text, "port stage")
+            for text in ("what's the port of staging?", "staging port?", "what is the staging port")
+        ),
+        ("Auf welchem Port läuft Staging?", "port stage"),
+        ("Welchen Port nutzt Staging?", "port stage"),
+        ("in which time zone am I?", "time zone"),
+        ("In welcher Zeitzone bin ich?", "time zone"),
+        ("on which day is my birthday?", "birthday"),
+        ("my birthday is when?", "birthday"),
+        ("Wann habe ich Geburtstag?", "birthday"),
+        ("Wo wohne ich?", "location"),
+        ("which tea is my favourite?", "favorit tea"),
+        ("what's my sister called?", "name sister"),
+        ("tabs or spaces?", "or space tab"),
+        ("测试环境用哪个端口？", "测试环境 端口"),
+        ("测试环境的端口是多少？", "测试环境 端口"),
+        ("我在哪个时区？", "time zone"),
+        ("我什么时候过生日？", "birthday"),
+    ],
+)
+def test_the_same_is_asked_in_many_words(question: str, key: str) -> None:
+    asked = read(question)
+    assert asked is not None
+    assert key_of(asked.attribute, stem) == key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("what port should staging use?", "is my time zone Europe/Paris?", "name?", "set my time zone to UTC", "why?"),
+        *(
+            "which editor should I use?",
+            "what was my time zone before?",
+            "run the tests?",
+            "wie ändere ich meine Zeitzone?",
+        ),
+        *("他住在哪里？", "什么是端口？"),
+    ],
+)
+def test_what_asks_for_something_else_asks_for_no_fact(text: str) -> None:
+    assert read(text) is None
+
+
+def test_whose_the_name_is_nobody_said() -> None:
+    asked = read("what's the name?")
+    assert asked is not None
+    assert asked.subject == "", "the user's own is not meant"
+
+
+@given(st.text(max_size=120))
+def test_a_key_is_made_once(attribute: str) -> None:
+    key = key_of(attribute)
+    assert key_of(key) == key or not key
+
+
 def test_names_of_attributes_meet() -> None:
     assert attribute_of("Time-Zone") == attribute_of("the current timezone") == attribute_of("时区") == "time zone"
+    assert key_of("the port of staging", stem) == key_of("staging's port", stem) == key_of("Staging ports", stem)
+    assert key_of("default branch", stem) != key_of("branch", stem)
+    assert key_of("my preferred editor", stem) == "editor"
     assert attribute_of("deploy scripts", stem) == attribute_of("the deploy script", stem)
     assert choice_of("Tabs", "spaces") == choice_of("spaces", "tabs")
     assert attribute_of("") == attribute_of("the ") == attribute_of("x" * 300) == ""

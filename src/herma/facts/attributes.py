@@ -48,19 +48,37 @@ favorite color: favourite colour, favourite color, favorite colour, 最喜欢的
 favorite food: favourite food, 最喜欢的食物, 好きな食べ物
 """
 _EMPTY = re.compile(
-    r"^(?:the|a|an|my|our|your|his|her|their|current|currently|preferred|usual|default|main|primary|own|new|actual"
-    r"|exact|"
-    r"user's|users|in use)\s+"
+    r"^(?:the|a|an|my|our|your|his|her|their|current|currently|own|new|actual|exact|user's|users|in use)\s+"
 )
-_SIGNS = re.compile(r"[^\w\s/+#.-]+")
+_MILD = re.compile(r"^(?:preferred|usual|default|main|primary)\s+")
+"""Tell little before what the table knows ("my preferred editor"), much before all else ("default branch")."""
+_SMALL = frozenset(
+    ("of", "for", "the", "a", "an", "in", "on", "at", "to", "my", "our", "s", "des", "der", "fur", "von")
+)
+_SPELLINGS = {
+    "favourite": "favorite",
+    "colour": "color",
+    "db": "database",
+    "repo": "repository",
+    "env": "environment",
+    "prod": "production",
+    "dir": "directory",
+    "config": "configuration",
+}
+_SIGNS = re.compile(r"[^\w\s/+#.'-]+")
 LONGEST = 60
 
 
 def _table() -> dict[str, str]:
     """Every name → the one that is kept."""
     lines = [line.partition(": ") for line in _SYNONYMS.strip().splitlines()]
-    names = {folded(name): canonical for canonical, _, others in lines for name in others.split(",")}
+    names = {_spaced(name): canonical for canonical, _, others in lines for name in others.split(",")}
     return names | {canonical: canonical for canonical, _, _ in lines}
+
+
+def _spaced(name: str) -> str:
+    """Folded; what Chinese puts between a thing and its attribute is a space."""
+    return " ".join(folded(name).replace("的", " ").split())
 
 
 def folded(text: str) -> str:
@@ -78,28 +96,41 @@ def names() -> Mapping[str, str]:
 
 def attribute_of(words: str, stem: Callable[[str], str] = str) -> str:
     """The attribute that these words name: from the table, else their stems. "" when they name none."""
-    said = _SIGNS.sub(" ", folded(words[: 4 * LONGEST])).strip(" .-")
-    for _ in range(4):
-        if said in _CANONICAL:
-            return _CANONICAL[said]
-        shorter = _EMPTY.sub("", said, count=1)
-        if shorter == said:
-            break
-        said = shorter
-    said = " ".join(said.split())
+    said = _bare(words)
+    if (known := _known(said)) is not None:
+        return known
     if not said or len(said) > LONGEST or _EMPTY.match(f"{said} "):
         return ""
-    return _CANONICAL.get(said) or " ".join(stem(word) for word in said.split())
+    return " ".join(stem(word) for word in said.split())
 
 
 def is_known(words: str) -> bool:
     """Whether the table has these words."""
-    said = _SIGNS.sub(" ", folded(words[: 4 * LONGEST])).strip(" .-")
+    return _known(_bare(words)) is not None
+
+
+def key_of(attribute: str, stem: Callable[[str], str] = str) -> str:
+    """By what attributes are compared: "staging port", "the port of staging" and "staging's port" are one."""
+    said = _bare(attribute)
+    if (known := _known(said)) is not None:
+        return known
+    words = (word.removesuffix("'s").removesuffix("'") for word in said.split())
+    named = {stem(_SPELLINGS.get(word, word)) for word in words if word and word not in _SMALL}
+    return " ".join(sorted(named))
+
+
+def _bare(words: str) -> str:
+    """Folded, without signs and without the words before it that tell nothing."""
+    said = _spaced(_SIGNS.sub(" ", folded(words[: 4 * LONGEST]))).strip(" .-")
     for _ in range(4):
-        if said in _CANONICAL:
-            return True
-        said = _EMPTY.sub("", said, count=1)
-    return False
+        if said in _CANONICAL or (shorter := _EMPTY.sub("", said, count=1)) == said:
+            break
+        said = shorter
+    return said
+
+
+def _known(said: str) -> str | None:
+    return _CANONICAL.get(said) or _CANONICAL.get(_MILD.sub("", said, count=1))
 
 
 def choice_of(one: str, other: str) -> str:

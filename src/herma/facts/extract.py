@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from herma.facts.abroad import east_asian, german
 from herma.facts.attributes import attribute_of, choice_of, folded, is_known
+from herma.facts.stating import LONGEST_VALUE, USER, Statement, value_of
 
-USER = "user"
-LONGEST_VALUE = 120
+__all__ = ["LONGEST_VALUE", "PERSONAL", "USER", "Statement", "statements"]
+
 _MOST = 40
 """Statements that one entry may make."""
 _CLAUSE = re.compile(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
@@ -66,11 +67,6 @@ _HEDGED = re.compile(
     r"|formerly|previously|was(?! born)|were|had|if|when|unless|should|would|whether|asked|wants? to|vielleicht"
     r"|wahrscheinlich)(?!\w)"
     r"|可能|也许|也許|大概|不确定|不確定|以前|曾经|曾經|如果|かもしれ|たぶん|以前|もし|아마|만약",
-    re.IGNORECASE,
-)
-_NEGATED = re.compile(
-    r"^(?:not|no|never|n/a|none|unknown|tbd|\?|undecided|still|being|going|about|for|to|that|because|"
-    r"不|没|沒|未|无|無)(?!\w)|^(?:不|没|沒|未)",
     re.IGNORECASE,
 )
 _NO_LABELS = frozenset(
@@ -141,47 +137,20 @@ _USES = re.compile(
 _NOUNS = (
     "port|version|url|host|hostname|branch|path|folder|directory|address|deadline|budget|database|region|domain|bucket|endpoint|"
     "server|user|username|repository|repo|framework|language|license|licence|timeout|limit|schema|queue|topic|cluster|namespace|"
-    "currency|format|encoding|editor|shell|theme|size|code name|codename|name|owner|maintainer|lead|manager"
+    "currency|format|encoding|editor|shell|theme|size|code name|codename|name|owner|maintainer|lead|manager|target|"
+    "provider|linter|formatter|registry|vendor|supplier|carrier|channel|venue|supervisor|browser|ip"
+)
+_RUNS = re.compile(
+    r"^(?:the |our |my )?(?P<thing>[\w.+#/-]{2,30}(?:\s+[\w.+#/-]{1,30}){0,3}?)\s+(?:now\s+)?"
+    r"(?:uses?|runs? on|listens? on|is (?:served |running )?on|are on|is reachable on)\s+port\s+(?P<value>\d{1,5})$",
+    re.IGNORECASE,
 )
 _THE = re.compile(
-    rf"^(?:[Tt]he|[Oo]ur)\s+(?P<attribute>(?:[\w.+#/-]{{1,30}}\s+){{0,4}}?(?:{_NOUNS}))\s+is\s+(?:now\s+)?(?P<value>\S.*)$"
+    rf"^(?:[Tt]he|[Oo]ur)\s+(?P<attribute>(?:[\w.+#/-]{{1,30}}\s+){{0,4}}?(?:{_NOUNS})"
+    r"(?:\s+(?:of|for)\s+(?:the\s+|our\s+)?[\w.-]{2,30}(?:\s+[\w.-]{2,30})?)?)\s+is\s+(?:now\s+)?(?P<value>\S.*)$"
 )
 _NAMING = re.compile(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
 _IS_NOW = re.compile(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
-
-_ZH_OWNED = re.compile(
-    r"^(?:用户|使用者|我)(?P<of>的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?(?:是|为|為|："
-    r"|:)\s*(?P<value>\S.*)$"
-)
-_ZH_DOES = re.compile(
-    r"^(?:用户|使用者|我)?(?:现在|現在|目前)?(?:(?P<lives>住在|居住在|搬到了?|定居在?)|(?P<named>名叫|叫做|叫)"
-    r"|(?P<prefers>偏好使用|常用|使用|用)(?=\S{1,30}(?:作为|作為|做|当)))"
-    r"\s*(?P<value>[^\s，,。]\S*.*)$"
-)
-_ZH_WORKS = re.compile(
-    r"^(?:用户|使用者|我)?(?:现在|現在|目前)?在\s*(?P<value>[^，,。\s]{1,30}?)\s*(?:工作|上班|任职|任職)$"
-)
-_ZH_AS = re.compile(r"^(?P<value>\S{1,30}?)\s*(?:作为|作為|做|当)\s*(?P<attribute>\S{1,15})$")
-_JA = re.compile(
-    r"^(?:ユーザー|ユーザ|私|わたし|僕)(?:の(?P<attribute>[^\sはが、]{1,15})は\s*(?P<value>[^\s、]\S*.*?)"
-    r"|は\s*(?P<place>[^\s、]{1,30}?)\s*に(?:住んでいる|住んでいます|在住)"
-    r"|は\s*(?P<firm>[^\s、]{1,30}?)\s*(?:に勤めている|で働いている|で働いています|勤務))"
-    r"(?:です|だ|である)?$"
-)
-_KO = re.compile(
-    r"^(?:사용자|나|저|내|제)(?:의|는|은|가)?\s*(?:(?P<attribute>[^\s]{1,12}?)(?:은|는|이"
-    r"|가)\s+(?P<value>\S.*?)(?:입니다|이다|이에요|예요)?"
-    r"|(?P<place>\S{1,20})에\s*(?:산다|삽니다|살고 있다|거주))$"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One fact as an entry states it."""
-
-    subject: str
-    attribute: str
-    value: str
 
 
 def statements(entry: str, subject: str, stem: Callable[[str], str] = str) -> tuple[Statement, ...]:
@@ -222,7 +191,7 @@ def _shortens(words: list[str], after: str) -> bool:
 
 def _read(clause: str, subject: str, stem: Callable[[str], str], *, alone: bool) -> Iterator[Statement]:
     """At most one statement: the first pattern that fits."""
-    for pattern in (_preferred, _used, _done, _owned, _east_asian, _labelled, _noun):
+    for pattern in (_preferred, _used, _runs, _done, _owned, german, east_asian, _labelled, _noun):
         if (said := pattern(clause, subject, stem, alone)) is not None:
             if said.attribute and said.value:
                 yield said
@@ -236,7 +205,7 @@ def _owned(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | N
     found = _OWNED.match(clause) or _OWNED.match(clause[:1].lower() + clause[1:])
     if found is None:
         return None
-    return Statement(_who(found), attribute_of(found["attribute"], stem), _value(found["value"]))
+    return Statement(_who(found), attribute_of(found["attribute"], stem), value_of(found["value"]))
 
 
 def _labelled(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:
@@ -244,20 +213,21 @@ def _labelled(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement 
     found = _LABEL.match(clause)
     if found is None:
         return None
-    label, value = found["attribute"], _value(found["value"])
+    label, value = found["attribute"], value_of(found["value"])
     words = folded(label).split()
     known = is_known(label)
     if not known and sum(map(str.isalpha, label)) < 2:
         return None  # a time of day, the letter of a disk
-    if not known and (not alone or not 1 <= len(words) <= 3 or words[0] in _NO_LABELS or len(value.split()) > 8):
+    telling = [word for word in words if word not in ("of", "for", "the")]
+    if not known and (not alone or not 1 <= len(telling) <= 3 or words[0] in _NO_LABELS or len(value.split()) > 8):
         return None
     if set(words) & _NO_LABELS and not known:
         return None
-    whose = USER if found["owner"] or (known and attribute_of(label) in _PERSONAL) else subject
+    whose = USER if found["owner"] or (known and attribute_of(label) in PERSONAL) else subject
     return Statement(whose, attribute_of(label, stem), value)
 
 
-_PERSONAL = frozenset(
+PERSONAL = frozenset(
     {
         "time zone",
         "name",
@@ -283,16 +253,17 @@ def _done(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | No
         return None
     kinds = {"lives": "location", "works": "employer", "job": "job", "born": "birthday", "speaks": "language"}
     attribute = next(name for group, name in kinds.items() if found[group])
-    return Statement(_who(found), attribute, _value(found["value"], plain=True))
+    said = re.split(r"\s+as\s+an?\s+", found["value"], maxsplit=1)[0] if attribute == "employer" else found["value"]
+    return Statement(_who(found), attribute, value_of(said, plain=True))
 
 
 def _preferred(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
     found = _PREFERS.match(clause)
     if found is None:
         return None
-    value = _value(found["value"])
+    value = value_of(found["value"])
     if found["over"]:
-        return Statement(_who(found), choice_of(value, _value(found["other"])), value) if value else None
+        return Statement(_who(found), choice_of(value, value_of(found["other"])), value) if value else None
     return Statement(_who(found), attribute_of(found["for"], stem), value)
 
 
@@ -305,7 +276,25 @@ def _used(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | No
         whose = _who(found)
     elif found["whose"] and folded(found["whose"]) == "user":
         whose = USER
-    return Statement(whose, attribute_of(found["attribute"], stem), _value(found["value"]))
+    return Statement(whose, attribute_of(found["attribute"], stem), value_of(found["value"]))
+
+
+def _runs(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
+    """`Staging uses port 5433`."""
+    found = _RUNS.match(clause)
+    if found is None or folded(found["thing"]).split()[0] in (
+        "it",
+        "this",
+        "that",
+        "he",
+        "she",
+        "they",
+        "i",
+        "we",
+        "user",
+    ):
+        return None
+    return Statement(subject, attribute_of(f"{found['thing']} port", stem), found["value"])
 
 
 def _noun(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:
@@ -314,57 +303,12 @@ def _noun(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | No
         found = _IS_NOW.match(clause)
     if found is None:
         return None
-    value = _value(found["value"], plain=True)
+    value = value_of(found["value"], plain=True)
     words = value.split()
     if len(words) > 6 or (len(words) > 1 and not _NAMING.search(words[0])):
         return None  # "the database is read-only on Fridays" says how it is, not which one
     return Statement(subject, attribute_of(found["attribute"], stem), value)
 
 
-def _east_asian(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
-    if clause.isascii():
-        return None
-    if found := _ZH_WORKS.match(clause):
-        return Statement(USER, "employer", _value(found["value"]))
-    if found := _ZH_DOES.match(clause):
-        if found["prefers"]:
-            used = _ZH_AS.match(found["value"])
-            return Statement(USER, attribute_of(used["attribute"]), _value(used["value"])) if used else None
-        return Statement(USER, "location" if found["lives"] else "name", _value(found["value"]))
-    if (found := _ZH_OWNED.match(clause)) and (found["of"] or is_known(found["attribute"])):
-        return Statement(USER, attribute_of(found["attribute"]), _value(found["value"]))
-    if (found := _JA.match(clause)) and (not found["attribute"] or is_known(found["attribute"])):
-        if found["attribute"]:
-            value = re.sub(r"(?:です|だ|である)$", "", found["value"])
-            return Statement(USER, attribute_of(found["attribute"]), _value(value))
-        return Statement(USER, "location" if found["place"] else "employer", _value(found["place"] or found["firm"]))
-    if (found := _KO.match(clause)) and (found["place"] or is_known(found["attribute"])):
-        if found["place"]:
-            return Statement(USER, "location", _value(found["place"]))
-        return Statement(USER, attribute_of(found["attribute"]), _value(found["value"]))
-    return None
-
-
 def _who(found: re.Match[str]) -> str:
     return folded(found["who"]) if found["who"] and folded(found["who"]) not in ("user", "the", "i", "we") else USER
-
-
-_GOES_ON = re.compile(
-    r"\s*(?:,?\s+(?:but|because|since|so that|although|though|while)\s|,?\s+and\s+(?:i|he|she|they|we|it|his|her"
-    r"|their|the|also|"
-    r"is|has|lives|works|prefers|likes|uses|wants|speaks|would)\s|,\s+(?:an?|who|which|where|so|not)\s|\s\(|，|；"
-    r"|（)",
-    re.IGNORECASE,
-)
-"""Where a sentence turns to something else."""
-
-
-def _value(text: str, *, plain: bool = False) -> str:
-    """The value without what surrounds it; "" when it says nothing. `plain`: it ends at a comma, too."""
-    value = _GOES_ON.split(" ".join(text.split()), maxsplit=1)[0].strip(" .。;；,，")
-    if plain:
-        value = re.split(r",\s+(?![A-Z])", value)[0]
-    value = value.strip("\"'`“”„«»「」 .")
-    if not value or len(value) > LONGEST_VALUE or _NEGATED.match(value):
-        return ""
-    return value

@@ -12,22 +12,22 @@ from herma.types import Change, Fact
 Entries = Callable[[str], Sequence[str]]
 
 
-def steps_of(changes: Sequence[Change], entries: Entries, stem: Callable[[str], str] = str) -> list[FactStep]:
+def steps_of(changes: Sequence[Change], entries: Entries) -> list[FactStep]:
     """What these changes of one file, oldest first, do to its facts."""
-    return [step_of(change, entries, stem) for change in changes]
+    return [step_of(change, entries) for change in changes]
 
 
-def step_of(change: Change, entries: Entries, stem: Callable[[str], str] = str) -> FactStep:
+def step_of(change: Change, entries: Entries) -> FactStep:
     before, after = list(entries(change.before)), list(entries(change.after))
     was, is_now = set(before), set(after)
     gone = tuple(entry for entry in before if entry not in is_now)
     fresh = [entry for entry in after if entry not in was]
     if change.undoes is not None:
-        return FactStep(change.at, gone, tuple(fresh), tuple(_facts(change, fresh, stem, undone=True)))
-    return FactStep(change.at, gone, (), tuple(_facts(change, fresh, stem, undone=False)))
+        return FactStep(change.at, gone, tuple(fresh), tuple(_facts(change, fresh, undone=True)))
+    return FactStep(change.at, gone, (), tuple(_facts(change, fresh, undone=False)))
 
 
-def _facts(change: Change, fresh: Sequence[str], stem: Callable[[str], str], *, undone: bool) -> list[Fact]:
+def _facts(change: Change, fresh: Sequence[str], *, undone: bool) -> list[Fact]:
     """What new entries state. Of entries that an undo brings back, what they stated holds again by itself."""
     if undone:
         return []
@@ -46,7 +46,7 @@ def _facts(change: Change, fresh: Sequence[str], stem: Callable[[str], str], *, 
             message=change.author.message,
         )
         for entry in clean
-        for said in statements(entry, subject_of(change), stem)
+        for said in statements(entry, subject_of(change))
     ]
 
 

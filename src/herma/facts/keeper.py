@@ -8,12 +8,13 @@ answered.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from herma.errors import UsageError
-from herma.facts.attributes import attribute_of, folded
+from herma.facts.attributes import attribute_of, folded, key_of
 from herma.facts.extract import LONGEST_VALUE, USER
 from herma.facts.follow import Entries, steps_of
 from herma.facts.question import read
@@ -26,6 +27,10 @@ Found: TypeAlias = list[Fact]
 Places: TypeAlias = tuple[Place, ...]
 Changes: TypeAlias = Callable[[Place, int], Sequence[Change]]
 """What happened to a curated file after a change, oldest first; edits by hand are recorded on the way."""
+
+
+_SUBJECTS: Mapping[str | None, Sequence[str]] = {None: (USER, "project", "home"), "": ("project", "home")}
+"""Of whom a question may be that names nobody."""
 
 
 class Facts:
@@ -59,23 +64,27 @@ class Facts:
     def answer(self, text: str, scope: Scope | None = None) -> Fact | None:
         """The fact that a question plainly asks for; None when it asks for none, or when the answer is not certain."""
         self._alive()
-        question = read(text, self._stem) if isinstance(text, str) else None
+        question = read(text) if isinstance(text, str) else None
         if question is None:
             return None
         where = self._scoped(scope)
-        subjects = (USER, "project", "home") if question.subject is None else (question.subject,)
-        return self._first(where, subjects, question.attribute)
+        for reading in question.readings():
+            subjects = _SUBJECTS.get(reading.subject, (folded(reading.subject or ""),))
+            found = self._of(where, subjects, reading.attribute)
+            if found:
+                return self._holding(found, where)
+        return None
 
     def asks(self, text: str) -> bool:
         """Whether a text plainly asks for a fact, known or not. Reads nothing."""
-        return isinstance(text, str) and read(text, self._stem) is not None
+        return isinstance(text, str) and read(text) is not None
 
     def get(self, attribute: str, *, subject: str = "", scope: Scope | None = None) -> Fact | None:
         """The value that holds, by the name of the attribute; of the user first where no subject is given."""
         self._alive()
-        name = attribute_of(attribute, self._stem)
-        subjects = (folded(subject),) if subject else (USER, "project", "home")
-        return self._first(self._scoped(scope), subjects, name) if name else None
+        subjects = (folded(subject),) if subject else _SUBJECTS[None]
+        where = self._scoped(scope)
+        return self._holding(self._of(where, subjects, attribute), where)
 
     def list(self, *, scope: Scope | None = None, subject: str = "") -> Found:
         """What holds now, by subject and attribute."""
@@ -83,8 +92,7 @@ class Facts:
         where = self._scoped(scope)
         self._catch_up(self._seen_by(where))
         found = self._select(where, subject=folded(subject) or None)
-        keys = dict.fromkeys((fact.subject, fact.attribute) for fact in found)
-        held = [self._holding(found, where, *key) for key in keys]
+        held = [self._holding(same, where) for same in self._by_key(found).values()]
         return sorted((one for one in held if one is not None), key=lambda fact: (fact.subject, fact.attribute))
 
     def history(self, attribute: str, *, subject: str = "", scope: Scope | None = None) -> Found:
@@ -92,11 +100,11 @@ class Facts:
         self._alive()
         where = self._scoped(scope)
         self._catch_up(self._seen_by(where))
-        name = attribute_of(attribute, self._stem)
-        found = self._select(where, subject=folded(subject) or None, attribute=name)
+        key = key_of(attribute, self._stem)
+        found = [one for one in self._select(where, subject=folded(subject) or None) if self._has(one, key)]
         ended = []
         for at, fact in enumerate(found):
-            later = [one.valid_from for one in found[at + 1 :] if _same_key(one, fact) and one.value != fact.value]
+            later = [one.valid_from for one in found[at + 1 :] if self._same(one, fact) and one.value != fact.value]
             ends = [moment for moment in (fact.until, *later[:1]) if moment is not None]
             ended.append(replace(fact, until=min(ends)) if ends else fact)
         return ended[::-1]
@@ -118,7 +126,7 @@ class Facts:
         """Keep a fact that a person or a review states. The newest value holds; the older stays in the history."""
         self._alive()
         where = self._scoped(scope)
-        name, whose = attribute_of(attribute, self._stem), folded(subject)
+        name, whose = attribute_of(attribute), folded(subject)
         said = " ".join(value.split())
         if not name or not whose or not said:
             raise UsageError(
@@ -138,7 +146,7 @@ class Facts:
             )
         of_project = whose in ("project", "home")
         place = Scope(where.profile, where.project if of_project else "", "" if of_project else where.user)
-        known = self._first(place, (whose,), name)
+        known = self._holding(self._of(place, (whose,), name), place)
         if known is not None and folded(known.value) == folded(said) and known.scope == place:
             return known
         return self._rows.add(
@@ -163,7 +171,7 @@ class Facts:
         older = [  # an outdated value must not take its place
             one
             for one in everything
-            if one.holds and any(_same_key(one, other) and one.valid_from <= other.valid_from for other in wanted)
+            if one.holds and any(self._same(one, other) and one.valid_from <= other.valid_from for other in wanted)
         ]
         self._rows.forget([one.id for one in (*wanted, *older)], self._clock())
         return wanted
@@ -189,27 +197,42 @@ class Facts:
 
     # ── inside ──
 
-    def _first(self, where: Scope, subjects: Sequence[str], attribute: str) -> Fact | None:
+    def _of(self, where: Scope, subjects: Sequence[str], attribute: str) -> Found:
+        """What is said of the first of these subjects of which anything is said, by this attribute in any words."""
+        key = key_of(attribute, self._stem)
+        if not key:
+            return []
         self._catch_up(self._seen_by(where))
-        found = self._select(where, attribute=attribute)
+        found = [fact for fact in self._select(where) if self._has(fact, key) and _is_seen(fact, where)]
         for subject in subjects:
-            if any(fact.subject == subject and _is_seen(fact, where) for fact in found):
-                return self._holding(found, where, subject, attribute)
-        return None
+            if said := [fact for fact in found if fact.subject == subject]:
+                return said
+        return []
 
-    def _select(self, where: Scope, *, subject: str | None = None, attribute: str | None = None) -> Found:
+    def _has(self, fact: Fact, key: str) -> bool:
+        """Facts that were kept as stems are known by these."""
+        return key in (key_of(fact.attribute, self._stem), " ".join(sorted(fact.attribute.split())))
+
+    def _same(self, one: Fact, other: Fact) -> bool:
+        if (one.subject, one.scope) != (other.subject, other.scope):
+            return False
+        return self._has(one, key_of(other.attribute, self._stem))
+
+    def _by_key(self, facts: Sequence[Fact]) -> dict[tuple[str, str], Found]:
+        found: dict[tuple[str, str], Found] = defaultdict(list)
+        for fact in facts:
+            found[fact.subject, key_of(fact.attribute, self._stem)].append(fact)
+        return found
+
+    def _select(self, where: Scope, *, subject: str | None = None) -> Found:
         """What a scope sees. A file that is switched off says nothing here either, until it is on again."""
-        found = self._rows.select(_scopes(where), subject=subject, attribute=attribute)
+        found = self._rows.select(_scopes(where), subject=subject)
         return [fact for fact in found if fact.target is None or fact.target in self._enabled]
 
-    def _holding(self, facts: Sequence[Fact], where: Scope, subject: str, attribute: str) -> Fact | None:
-        """The newest value, the nearest scope first; None where two of the same moment disagree."""
+    def _holding(self, facts: Sequence[Fact], where: Scope) -> Fact | None:
+        """Of facts of one key the newest value, the nearest scope first; None where two of one moment disagree."""
         for scope in _scopes(where):
-            here = [
-                one
-                for one in facts
-                if (one.subject, one.attribute, one.scope) == (subject, attribute, scope) and _is_seen(one, where)
-            ]
+            here = [one for one in facts if one.scope == scope and _is_seen(one, where)]
             if not here:
                 continue
             newest = max(one.valid_from for one in here)
@@ -224,7 +247,7 @@ class Facts:
             since = self._rows.position(place)
             changes = self._changes(place, since)
             if changes:
-                steps = steps_of(changes, self._entries, self._stem)
+                steps = steps_of(changes, self._entries)
                 self._rows.follow(place, since, steps, changes[-1].id)
 
     def _scoped(self, scope: Scope | None) -> Scope:
@@ -245,7 +268,3 @@ def _scopes(where: Scope) -> Sequence[Scope]:
 def _is_seen(fact: Fact, where: Scope) -> bool:
     """What is said of "the user" somewhere is about that user, and nobody else's business."""
     return fact.holds and (fact.subject != USER or fact.scope.user == where.user)
-
-
-def _same_key(one: Fact, other: Fact) -> bool:
-    return (one.subject, one.attribute, one.scope) == (other.subject, other.attribute, other.scope)
