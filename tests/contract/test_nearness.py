@@ -117,7 +117,7 @@ def test_many_parts_of_one_message_are_found_once() -> None:
 
 def test_blocks_make_no_difference_and_nothing_is_a_direction() -> None:
     shelf = Shelf(DIMENSION)
-    shelf._buffer = shelf._buffer[:7]
+    shelf._block = 7
     rows = np.frombuffer(b"".join(packed(some(1, 100))), dtype=np.int8).reshape(100, DIMENSION).copy()
     rows[3] = 0
     shelf.add(range(1, 101), range(100), [0] * 100, rows)
@@ -205,6 +205,25 @@ def test_a_coarse_index_names_candidates_and_scores_stay_exact(monkeypatch: pyte
         exact.add(numbers, [n + 1 for n in numbers], [0] * len(numbers), stored)
         unit = query / np.linalg.norm(query)
         assert found == [(str(key), round(score, 4)) for key, _, score in exact.best(unit, 10, None)]
+
+
+def test_short_forms_are_made_aside_once_it_is_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.index.shelf.SKETCH_FROM", 100)
+    query = some(3, 1)[0]
+    with store() as tables:
+        model = tables.model("m", DIMENSION, 0.0)
+        rows = packed(some(1, 200))
+        tables.put(model, Step([VectorRow(Spot(MESSAGE, n + 1), n, row) for n, row in enumerate(rows)]))
+        nearness = Nearness(tables, "m", DIMENSION)
+        found = [nearness.near(query, 5, [MESSAGE], None, None) for _ in range(2)]
+        assert nearness._building is None  # a command that ends at once makes none
+        found.append(nearness.near(query, 5, [MESSAGE], None, None))
+        assert nearness._building is not None
+        nearness._building.join()
+        sketch = nearness._shelves[MESSAGE]._sketch
+        assert sketch is not None
+        assert sketch.rows == 200
+        assert found == [nearness.near(query, 5, [MESSAGE], None, None)] * 3
 
 
 def _only_some(shelf: Shelf) -> object:

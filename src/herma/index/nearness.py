@@ -107,14 +107,20 @@ class Nearness:
         self._changed = changed
 
     def _coarsen(self) -> None:
-        """Where there are very many, build what makes them quick, aside."""
-        building = self._building is not None and self._building.is_alive()
+        """Where there are many, build what makes them quick, aside, one at a time."""
+        if self._building is not None and self._building.is_alive():
+            return
         for shelf in self._shelves.values():
-            if shelf.rows >= coarse.COARSE_FROM and not building and coarse.available() and shelf.lacking:
-                building = True
-                work = (coarse.faiss_index, self._mutex)
-                self._building = threading.Thread(target=shelf.cover, args=work, name="herma-near", daemon=True)
+            work: tuple[Any, ...] = ()
+            if shelf.sketchy:
+                work = (shelf.outline, self._mutex)
+            elif shelf.rows >= coarse.COARSE_FROM and coarse.available() and shelf.lacking:
+                work = (shelf.cover, coarse.faiss_index, self._mutex)
+            if work:
+                target, *given = work
+                self._building = threading.Thread(target=target, args=given, name="herma-near", daemon=True)
                 self._building.start()
+                return
 
     def note(self) -> str:
         """What would make it faster, if anything would."""

@@ -1,8 +1,8 @@
 """Vectors of one kind, and the nearest of them.
 
-A row stays in 8-bit numbers, and a block of rows at a time becomes floats in a buffer that fits the processor's cache:
-that is a quarter of the memory of floats, and as fast, because memory is what takes the time. A block is also small
-enough that no BLAS spreads it over threads, which on a busy machine costs more than it brings.
+A row stays in 8-bit numbers, and some blocks of rows at a time become floats in a buffer that fits the processor's
+cache: that is a quarter of the memory of floats, and as fast, because memory is what takes the time. A block is also
+small enough that no BLAS spreads it over threads, which on a busy machine costs more than it brings.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from herma.index.coarse import Coarse, sample_size
+from herma.index.sketch import BLOCK, SAMPLE, SKETCH_FROM, Sketch, edge, learnt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 BLOCK_NUMBERS = 393_216
 """Numbers in a block: 1.5 MB of floats."""
+_TOGETHER = 4
+"""Blocks that are handed to numpy at a time: other threads of Python run meanwhile, and each return waits for them."""
 _GROWTH = 1.25
 _FEW = 0.2
 """Share of the rows up to which it is cheaper to pick them out first."""
@@ -29,6 +32,10 @@ _UNCOVERED = 0.25
 _NAMED, _NAMED_LEAST = 8, 512
 """How many candidates a coarse index names for each that is wanted."""
 _COVERED_AT_A_TIME = 20_000
+_FIRST = 256
+"""Rows that are compared first where there are short forms: they say how near the nearest are, about."""
+_GROWN = 2
+"""How many times more rows there may be than when the short forms' axes were learnt."""
 _SAMPLED = 16
 """One in so many scores says how high the highest are, about."""
 _COLUMNS = ("_ids", "_keys", "_sessions", "_lengths", "_covered", "_vectors")
@@ -49,8 +56,11 @@ class Shelf:
         self._lengths: NDArray[np.float32] = np.empty(0, dtype=np.float32)
         self._covered: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self._coarse: Coarse | None = None
+        self._sketch: Sketch | None = None
+        self._learnt_of = 0
         self._ordered = True
-        self._buffer = np.empty((max(1, BLOCK_NUMBERS // dimension), dimension), dtype=np.float32)
+        self._block = max(1, BLOCK_NUMBERS // dimension)
+        self._buffer = np.empty((0, dimension), dtype=np.float32)
 
     def add(self, ids: Sequence[int], keys: Any, sessions: Sequence[int], vectors: NDArray[np.int8]) -> None:
         import numpy as np
@@ -62,11 +72,13 @@ class Shelf:
         self._sessions[self.rows : end] = sessions
         self._covered[self.rows : end] = False
         self._vectors[self.rows : end] = vectors
-        for start in range(self.rows, end, len(self._buffer)):
-            upto = min(end, start + len(self._buffer))
+        for start in range(self.rows, end, self._block):
+            upto = min(end, start + self._block)
             rows = self._floats(slice(start, upto), upto - start)
             self._lengths[start:upto] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         self._lengths[self.rows : end][self._lengths[self.rows : end] == 0] = np.inf
+        if self._sketch is not None and self._sketch.rows == self.rows:
+            self._sketch.add(self._units(np.arange(self.rows, end)))
         self.rows = end
 
     def remove(self, ids: NDArray[np.int64]) -> None:
@@ -79,6 +91,10 @@ class Shelf:
         for name in _COLUMNS:
             column = getattr(self, name)
             column[holes] = column[movers]
+        if self._sketch is not None and self._sketch.rows == self.rows:
+            self._sketch.remove(holes, movers, left)
+        else:
+            self._sketch = None  # one that is being made does not know which rows have moved
         self._ordered = self._ordered and not len(holes)
         self.rows = left
 
@@ -88,10 +104,13 @@ class Shelf:
 
         count = self.rows if rows is None else len(rows)
         found: Vector = np.empty(count, dtype=np.float32)
-        for start in range(0, count, len(self._buffer)):
-            end = min(count, start + len(self._buffer))
-            block = self._floats(slice(start, end) if rows is None else rows[start:end], end - start)
-            np.dot(block, query, out=found[start:end])
+        for start in range(0, count, _TOGETHER * self._block):
+            end = min(count, start + _TOGETHER * self._block)
+            some = self._floats(slice(start, end) if rows is None else rows[start:end], end - start)
+            whole = (end - start) // self._block * self._block
+            blocks = some[:whole].reshape(-1, self._block, some.shape[1])
+            np.matmul(blocks, query, out=found[start : start + whole].reshape(-1, self._block))
+            np.dot(some[whole:], query, out=found[start + whole : end])
         found /= self._lengths[: self.rows] if rows is None else self._lengths[rows]
         return found
 
@@ -107,6 +126,10 @@ class Shelf:
             found = self._best(query, k, self._candidates(query, k, self._coarse))
             if len(found) == k:
                 return found
+        elif rows is None and self._sketch is not None and self._sketch.rows == self.rows:
+            promising = self._promising(query, k, self._sketch)
+            if promising is not None:
+                return self._chosen(k, *promising)
         return self._best(query, k, rows)
 
     def _best(self, query: Vector, k: int, rows: NDArray[np.int64] | None) -> list[tuple[int, int, float]]:
@@ -115,6 +138,9 @@ class Shelf:
             scores = scores if rows is None else scores[rows]
         else:
             scores = self.scores(query, rows)
+        return self._chosen(k, rows, scores)
+
+    def _chosen(self, k: int, rows: NDArray[np.int64] | None, scores: Vector) -> list[tuple[int, int, float]]:
         looked_at = 2 * k + 16
         while True:
             top = _top(scores, looked_at)
@@ -130,7 +156,56 @@ class Shelf:
                 return [(key, session, score) for key, (session, score) in found.items()]
             looked_at *= 4
 
-    # ── when there are too many to compare them all ──
+    # ── when there are so many that it pays not to compare them all in full ──
+
+    @property
+    def sketchy(self) -> bool:
+        """Whether short forms are to be made (again): there are none, or far more vectors than they were learnt of."""
+        if self.rows < SKETCH_FROM or self._coarse is not None:
+            return False
+        return self._sketch is None or self.rows > _GROWN * self._learnt_of
+
+    def outline(self, mutex: threading.Lock) -> None:
+        """Make short forms, aside: `mutex` is held for a block at a time, and all rows are compared meanwhile."""
+        import numpy as np
+
+        with mutex:
+            rows = self.rows
+            sample = self._units(np.random.default_rng(rows).choice(rows, min(rows, SAMPLE), replace=False))
+        made = Sketch(learnt(sample))
+        with mutex:
+            self._sketch, self._learnt_of = made, rows
+        while True:
+            with mutex:
+                if self._sketch is not made or made.rows == self.rows:
+                    return
+                made.add(self._units(np.arange(made.rows, min(self.rows, made.rows + BLOCK))))
+
+    def _promising(self, query: Vector, k: int, sketch: Sketch) -> tuple[NDArray[np.int64], Vector] | None:
+        """The rows that may be among the best `k`, with their cosines; None where they are too many to be picked out.
+
+        Those with the highest estimates are compared first, and tell how near the nearest are at least.
+        """
+        import numpy as np
+
+        asked = sketch.axes.asked(query)
+        estimates = sketch.estimates(asked)
+        first = _high(estimates, max(_FIRST, 4 * k))
+        cosines = self.scores(query, first)
+        found = self._chosen(k, first, cosines)
+        if len(found) < k:
+            return None
+        least = edge(estimates[::_SAMPLED], _SAMPLED, found[-1][2], asked)
+        more = estimates >= least
+        more[first] = False
+        rest = np.flatnonzero(more)
+        if len(rest) > _FEW * self.rows:
+            return None
+        rows, cosines = np.concatenate([first, rest]), np.concatenate([cosines, self.scores(query, rest)])
+        order = np.argsort(rows)  # of equals the later row is chosen, as among all
+        return rows[order], cosines[order]
+
+    # ── when there are too many even for that ──
 
     @property
     def lacking(self) -> bool:
@@ -155,7 +230,7 @@ class Shelf:
             with mutex:
                 rest = np.flatnonzero(~self._covered[: self.rows])[:_COVERED_AT_A_TIME]
                 if not len(rest):
-                    self._coarse = made
+                    self._coarse, self._sketch = made, None
                     return
                 ids, vectors = self._ids[rest], self._units(rest)
                 self._covered[rest] = True
@@ -194,9 +269,11 @@ class Shelf:
     def _floats(self, rows: slice | NDArray[np.int64], count: int) -> Vector:
         import numpy as np
 
-        block = self._buffer[:count]
-        np.copyto(block, self._vectors[rows])
-        return block
+        if count > len(self._buffer):
+            self._buffer = np.empty((count, self._buffer.shape[1]), dtype=np.float32)
+        some = self._buffer[:count]
+        np.copyto(some, self._vectors[rows])
+        return some
 
     def reserve(self, rows: int) -> None:
         """Have room for so many, and some more where it has grown before."""
