@@ -112,7 +112,7 @@ class Vectors:
         """The cosine for each of these messages that has a vector."""
         self._alive()
         nearness, vector, _ = self._ready(query)
-        if nearness is None or vector is None:
+        if nearness is None or vector is None or not message_ids:
             return {}
         try:
             return nearness.scores(vector, message_ids)

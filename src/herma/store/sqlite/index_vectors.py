@@ -44,6 +44,9 @@ class SqliteVectors:
         self._mutex = threading.Lock()
         self._open: Connections | None = None
         self._identity: tuple[int, int] | None = None
+        self._changes = 0
+        self._versions: dict[apsw.Connection, int] = {}
+        self._seen: tuple[object, VectorFile] | None = None
 
     # ── for whoever embeds ──
 
@@ -62,6 +65,13 @@ class SqliteVectors:
             yield really
 
     def file(self) -> VectorFile:
+        """Read again only after a change: every search asks for it, several times."""
+        changed, seen = self.changed(), self._seen
+        if seen is None or seen[0] != changed:
+            seen = self._seen = (changed, self._file())
+        return seen[1]
+
+    def _file(self) -> VectorFile:
         with self._connections().reading() as connection:
             facts = _meta(connection)
             models = tuple(_model(row) for row in fetch(connection, self._sql["models"]))
@@ -193,9 +203,16 @@ class SqliteVectors:
     # ── for whoever compares ──
 
     def changed(self) -> object:
-        connections = self._connections()
-        with connections.reading() as connection:
-            return self._identity, fetch(connection, "PRAGMA data_version"), id(connection)
+        """A connection knows whether anybody wrote since it last looked, but numbers of different connections cannot be
+        compared. So changes are counted here: one that sees none confirms the count, whoever counted last.
+        """
+        with self._connections().glancing() as connection:
+            version = fetch(connection, "PRAGMA data_version")[0][0]
+            with self._mutex:
+                if self._versions.get(connection) != version:
+                    self._versions[connection] = version
+                    self._changes += 1
+                return self._changes
 
     def find(self, name: str, dimension: int) -> tuple[str, int, int]:
         with self._connections().reading() as connection:
@@ -238,6 +255,7 @@ class SqliteVectors:
                 if self._open is not None:
                     self._open.close()
                 self._open, self._identity = Connections(self.path), found
+                self._changes, self._versions = self._changes + 1, {}
             return self._open
 
     def _forget_messages(self, connection: apsw.Connection, message_ids: Sequence[int]) -> None:
