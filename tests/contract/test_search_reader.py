@@ -26,9 +26,10 @@ def test_turns_are_heads_with_their_texts_however_these_are_kept(tmp_path: Path)
         reader = SqliteReader(database)
         ids = list(reader.newest(10))
         turns = reader.turns([*ids, 999], 8_000)
-        assert {id_: head for id_, (head, _) in turns.items()} == {head.id: head for head in reader.heads(ids)}
-        assert {id_: text for id_, (_, text) in turns.items()} == reader.texts(ids, 8_000)
-        assert sorted(len(text) for _, text in turns.values()) == [9, 21, 8_000]
+        assert turns.texts == reader.texts(ids, 8_000)
+        assert reader.turns(ids) == turns._replace(texts={})
+        assert {head.id for head in turns.heads} == set(ids)
+        assert sorted(map(len, turns.texts.values())) == [9, 21, 8_000]
         database.close()
 
 
@@ -37,13 +38,15 @@ def test_a_standing_is_part_of_the_session(tmp_path: Path) -> None:
         scope = Scope("work", "/src/boat", "ada", "room")
         first = h.transcripts.start("cli", scope=scope)
         second = h.transcripts.start("cron", scope=scope)
+        ids = [h.transcripts.append(one, [{"role": "user", "content": "Hello."}])[0] for one in (first, second)]
         h.transcripts.delete(second)
         database = Database(tmp_path / "herma.db")
         reader = SqliteReader(database)
         asked = [str(first), str(second), "nobody"]
-        assert reader.standings(asked) == {
+        standings = reader.turns([*ids, 999]).sessions
+        assert standings == {
             id_: Standing(id_, one.source, one.scope, one.conversation, one.archived, one.deleted)
             for id_, one in reader.sessions(asked).items()
         }
-        assert len(reader.standings(asked)) == 2
+        assert len(standings) == 2
         database.close()

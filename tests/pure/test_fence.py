@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.prompt.fence import NOTES, fence, neutralize, sanitize
+from herma.prompt.tags import STARTER, may_begin
 
 OPEN, CLOSE = "<memory-context>", "</memory-context>"
 
@@ -168,3 +169,8 @@ def test_a_megabyte_of_white_space_in_a_tag() -> None:
     assert sanitize(f"a<{gap}memory-context>b</memory-context{gap}>c") == "ac"
     assert sanitize(f"a<{gap}b") == f"a<{gap}b"
     assert neutralize(f"<memory{gap}context") == f"[memory{gap}context"
+
+
+@given(st.text(alphabet=st.sampled_from("<&%\\>/ a＜‹é\n"), max_size=12))
+def test_a_text_in_which_a_tag_may_begin_is_told_from_others(text: str) -> None:
+    assert may_begin(text) == (STARTER.search(text) is not None)

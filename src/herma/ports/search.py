@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from herma.types import Hidden, Message, Scope, SessionInfo
+from herma.types import Content, Hidden, Scope, SessionInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A message without its text: as much as it takes to decide whether it may be shown."""
+class Head(NamedTuple):
+    """A message without its text: as much as it takes to decide whether it may be shown.
+
+    A search looks at hundreds of messages and shows ten: what a dataclass takes to be made counts here.
+    """
 
     id: int
     session_id: str
@@ -21,10 +23,7 @@ class Head:
 
 
 class Standing(NamedTuple):
-    """As much of a session as it takes to decide whether its messages may be shown, and where they belong.
-
-    A search looks at hundreds of sessions and shows ten: what a dataclass takes to be made counts here.
-    """
+    """As much of a session as it takes to decide whether its messages may be shown, and where they belong."""
 
     id: str
     source: str
@@ -32,6 +31,14 @@ class Standing(NamedTuple):
     conversation: str
     archived: bool = False
     deleted: float | None = None
+
+
+class Turns(NamedTuple):
+    """Messages, the sessions they are in, and their texts where these were asked for."""
+
+    heads: Sequence[Head] = ()
+    sessions: Mapping[str, Standing] = {}
+    texts: Mapping[int, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +50,25 @@ class Spot:
     last: str
 
 
+class Shown(NamedTuple):
+    """As much of a message as a model is shown of what was found: neither reasoning nor what was sent instead."""
+
+    id: int
+    role: str
+    timestamp: float
+    content: Content
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """A message with its neighbours, and what user and assistant said first and last outside of these."""
 
-    messages: Sequence[Message] = ()
-    start: Sequence[Message] = ()
-    end: Sequence[Message] = ()
+    messages: Sequence[Shown] = ()
+    start: Sequence[Shown] = ()
+    end: Sequence[Shown] = ()
 
 
 class TranscriptReader(Protocol):
@@ -58,14 +77,12 @@ class TranscriptReader(Protocol):
     Deleted sessions and their messages are still there, so that search can say what it leaves out.
     """
 
-    def heads(self, message_ids: Sequence[int]) -> Sequence[Head]: ...
-
     def texts(self, message_ids: Sequence[int], at_most: int) -> Mapping[int, str]:
         """What is searchable of these messages, each cut to so many characters."""
         ...
 
-    def turns(self, message_ids: Sequence[int], at_most: int) -> Mapping[int, tuple[Head, str]]:
-        """Heads and texts of the same messages, at once."""
+    def turns(self, message_ids: Sequence[int], at_most: int = 0) -> Turns:
+        """Everything about these messages at once. `at_most`: characters of each text; 0 for none."""
         ...
 
     def neighbours(self, message_ids: Sequence[int]) -> Mapping[int, tuple[int | None, int | None]]:
@@ -75,8 +92,7 @@ class TranscriptReader(Protocol):
     def surroundings(self, spots: Sequence[Spot], window: int, ends: int) -> Sequence[Surroundings]:
         """For each message so many on either side of it, and so many at both ends of its conversation, in order.
 
-        Rewound messages and deleted sessions are left out. Of messages there is all that is ever shown to a model:
-        neither reasoning nor what was sent instead.
+        Rewound messages and deleted sessions are left out.
         """
         ...
 
@@ -89,8 +105,6 @@ class TranscriptReader(Protocol):
         ...
 
     def sessions(self, session_ids: Sequence[str]) -> Mapping[str, SessionInfo]: ...
-
-    def standings(self, session_ids: Sequence[str]) -> Mapping[str, Standing]: ...
 
     def titled(self, words: Sequence[str], limit: int) -> Sequence[tuple[SessionInfo, int | None]]:
         """Sessions whose title contains all of these words, last active first, each with its first message."""

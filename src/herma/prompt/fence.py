@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from herma.errors import UsageError
 from herma.prompt.scrub import StreamScrubber
-from herma.prompt.tags import FILLER, PLAIN, STARTER, TAG, Attempt, Step, patterns, unit_at
+from herma.prompt.tags import FILLER, PLAIN, TAG, Attempt, Step, may_begin, patterns, unit_at
 
 Kind: TypeAlias = Literal["recall", "update"]
 
@@ -40,7 +40,7 @@ def sanitize(text: str) -> str:
     """`text` without any fence and what it holds. Text that has no fence comes back as the same object."""
     if not isinstance(text, str):
         raise UsageError(f"Fences are taken out of text, not of {type(text).__name__}.", hint="Give it as a string.")
-    if STARTER.search(text) is None or patterns().opener.search(text) is None:
+    if not may_begin(text) or patterns().opener.search(text) is None:
         return text
     scrubber = StreamScrubber()
     clean = scrubber.feed(text) + scrubber.flush()
@@ -49,7 +49,7 @@ def sanitize(text: str) -> str:
 
 def neutralize(text: str) -> str:
     """`text` with every fence tag in it, however it is spelt, written with square brackets."""
-    if STARTER.search(text) is None:
+    if not may_begin(text):
         return text
     out: list[str] = []
     done = at = 0

@@ -89,6 +89,13 @@ class Patterns(NamedTuple):
     opener_or_half: re.Pattern[str]
 
 
+def may_begin(text: str) -> bool:
+    """Whether a tag can begin anywhere in a text. Single characters are looked for much faster than one of a set."""
+    if text.isascii():
+        return "<" in text or "&" in text or "%" in text or "\\" in text
+    return STARTER.search(text) is not None
+
+
 @cache
 def patterns() -> Patterns:
     """Compiled when first needed."""

@@ -134,9 +134,20 @@ Words = Sequence[tuple[str, int, int]]
 Read = tuple[Span, int]
 
 
+_ARTICLES = ("the", "der", "den", "dem", "le", "la", "el")
+_FIRST_WORDS = frozenset(
+    name.split()[0]
+    for names in (EDGES, DAYS_BACK, PERIODS, LAST, THIS, NUMBERS, WEEKDAYS, MONTHS, _ARTICLES)
+    for name in names
+) | {lead[0] for lead in AGO_BEFORE}
+"""Without one of these, or a digit, no phrase begins: most words are done with here."""
+
+
 def _phrase(words: Words, place: int, now: float) -> Read | None:
     """The phrase that starts at this word, and how many words it takes."""
     word = words[place][0]
+    if word not in _FIRST_WORDS and not word[0].isdecimal():
+        return None
     if word in EDGES:
         inner = _period(words, place + 1, now)
         if inner is None:
@@ -163,7 +174,7 @@ def _period(words: Words, place: int, now: float) -> Read | None:
         read = reader(words, place, now)
         if read:
             return read
-    if _text(words, place) in ("the", "der", "den", "dem", "le", "la", "el"):
+    if _text(words, place) in _ARTICLES:
         read = _period(words, place + 1, now) if _text(words, place + 1) not in ("the", "la", "le", "el") else None
         return (read[0], read[1] + 1) if read else None
     return None
@@ -259,6 +270,8 @@ def _month_first(words: Words, place: int, now: float) -> Read:
 
 def _cjk_dates(text: str, now: float) -> Iterator[Span]:
     """Chinese, Japanese and Korean write no spaces: known words are looked for as they are."""
+    if text.isascii():
+        return
     for found in _CJK_DATE.finditer(text):
         span = _numbered(found, now)
         if span:

@@ -41,6 +41,8 @@ class Gathered:
     heads: dict[int, Head] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
     sessions: dict[str, Standing] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
+    """Of messages that were few enough to be read at once."""
     sifted: Sifted = field(default_factory=Sifted)
     unindexed: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -94,7 +96,7 @@ class Gatherer:
             fresh = {one.message_id: one.score for one in answer.candidates if one.message_id not in found.scores}
             found.scores.update(fresh)
             found.unindexed.difference_update(fresh)
-            self._take(found, filters, list(fresh))
+            self._take(found, filters, list(fresh), READ if len(fresh) <= depth else 0)
             if len(answer.candidates) < asked or asked >= MOST or _enough(found, depth, limit):
                 break
             asked *= 4
@@ -105,9 +107,9 @@ class Gatherer:
     def meet(self, found: Gathered, filters: Filters, near: Sequence[Near]) -> None:
         """Take in what is near in meaning and may be shown. What may not is not counted: it is no match."""
         heads = {one.message_id: found.heads[one.message_id] for one in near if one.message_id in found.heads}
-        new = self._reader.heads([one.message_id for one in near if one.message_id not in heads])
-        heads.update((head.id, head) for head in new)
-        self._know(found, new)
+        new = self._reader.turns([one.message_id for one in near if one.message_id not in heads])
+        heads.update((head.id, head) for head in new.heads)
+        found.sessions.update(new.sessions)
         kept: list[tuple[int, float]] = []
         for one in near:
             head = heads.get(one.message_id)
@@ -128,7 +130,7 @@ class Gatherer:
         """
         chosen = dict.fromkeys(head.id for head in _chosen(found, _depth(looked_for, limit)))
         chosen.update(dict.fromkeys(list(found.near)[:BY_MEANING]))
-        made = _made(found, list(chosen), self._reader.texts(list(chosen), READ))
+        made = _made(found, list(chosen), self._texts(found, chosen))
         if query.all_of or query.none_of:
             made = [one for one in made if one.id not in found.near or _selected(query, one.folded, looked_for)]
         if found.unindexed:
@@ -160,19 +162,20 @@ class Gatherer:
         self._take(found, filters, newest)
         found.matched = len(newest)
 
-    def _take(self, found: Gathered, filters: Filters, ids: Sequence[int]) -> None:
-        heads = {head.id: head for head in self._reader.heads(ids)}
-        self._know(found, heads.values())
+    def _texts(self, found: Gathered, ids: Iterable[int]) -> Mapping[int, str]:
+        unread = [id_ for id_ in ids if id_ not in found.texts]
+        return {**found.texts, **self._reader.texts(unread, READ)} if unread else found.texts
+
+    def _take(self, found: Gathered, filters: Filters, ids: Sequence[int], characters: int = 0) -> None:
+        met = self._reader.turns(ids, characters)
+        heads = {head.id: head for head in met.heads}
+        found.sessions.update(met.sessions)
+        found.texts.update(met.texts)
         sifted = sift((heads[id_] for id_ in ids if id_ in heads), found.sessions, filters)
         found.heads.update((head.id, head) for head in sifted.kept)
         found.sifted.kept.extend(sifted.kept)
         for rule, count in sifted.dropped.items():
             found.sifted.dropped[rule] = found.sifted.dropped.get(rule, 0) + count
-
-    def _know(self, found: Gathered, heads: Iterable[Head]) -> None:
-        unknown = {head.session_id for head in heads} - found.sessions.keys()
-        if unknown:
-            found.sessions.update(self._reader.standings(sorted(unknown)))
 
     def _flanks(self, query: Query, filters: Filters, found: Gathered, made: Sequence[Candidate]) -> list[Candidate]:
         """The turns beside the best candidates by words; what is only near in meaning has none of them around it.
@@ -186,9 +189,9 @@ class Gatherer:
         of_words = (pair for id_, pair in neighbours.items() if by_id[id_].found or id_ not in found.near)
         beside = sorted({id_ for pair in of_words for id_ in pair if id_ is not None} - by_id.keys())
         turns = self._reader.turns(beside, READ)
-        heads = {id_: head for id_, (head, _) in turns.items()}
+        heads = {head.id: head for head in turns.heads}
         found.heads.update(heads)
-        flanks = _made(found, [id_ for id_ in beside if id_ in heads], {id_: text for id_, (_, text) in turns.items()})
+        flanks = _made(found, [id_ for id_ in beside if id_ in heads], turns.texts)
         links = _links(neighbours)
         strict = bool(query.all_of or query.none_of)
         for one in flanks:

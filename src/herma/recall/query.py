@@ -329,12 +329,12 @@ def _is_filler(word: str, place: int, *, shouting: bool) -> bool:
 
 def _split_cjk(group: Iterable[Term], spent: Iterable[str] = ()) -> list[Term]:
     """Runs of Chinese, Japanese and Korean with the fillers cut out; a term that is all filler stays whole."""
-    terms: list[Term] = []
-    cut = re.compile("|".join(map(re.escape, sorted(spent, key=len, reverse=True))) or "(?!)")
+    terms, cut = list[Term](), None
     for term in group:
-        if term.kind != "word" or not HAS_CJK.search(term.text):
+        if term.kind != "word" or term.text.isascii() or not HAS_CJK.search(term.text):
             terms.append(term)
             continue
+        cut = cut or re.compile("|".join(map(re.escape, sorted(spent, key=len, reverse=True))) or "(?!)")
         text = cut.sub(" ", term.text)
         words = [strip(word) for word in _CJK_MARKS.sub(" ", _FILLER.sub(" ", text)).split()]
         terms.extend(Term(word) for word in words if word)

@@ -7,7 +7,7 @@ text and the turns around it → group by conversation → mark what matched. Wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from herma.ports import Head, TextIndex, TranscriptReader
@@ -39,6 +39,8 @@ class _Answer:
     matched: int = 0
     """How many messages the index named, shown or not."""
     widened: bool = False
+    members: Mapping[str, Sequence[SessionInfo]] = field(default_factory=dict)
+    """The sessions of conversations that are shown, as far as they were read."""
 
 
 class Searcher:
@@ -68,6 +70,7 @@ class Searcher:
         self._wait = wait
         self._reranker = reranker
         self._looked_for: tuple[str, Sequence[Unit]] = ("", ())
+        self._shown: tuple[Sequence[Hit], Mapping[str, Sequence[SessionInfo]]] = ((), {})
 
     def search(
         self,
@@ -96,14 +99,8 @@ class Searcher:
         began, mode = time.perf_counter(), mode or self._mode
         check(text, limit, level, sort, mode)
         query = parse(text, self._clock())
-        query = replace(
-            query,
-            roles=(*query.roles, *several(role)),
-            sources=(*query.sources, *several(source)),
-            projects=(*query.projects, *several(project)),
-            dates=(*query.dates, *edges(since, before, self._clock())),
-            notes=(*query.notes, *unread(since, before, self._clock())),
-        )
+        if any(given is not None for given in (role, source, project, since, before)):
+            query = self._narrowed(query, role, source, project, since, before)
         filters = self._filters(query, scope, current_session, include_archived)
         wanted = Wanted(max(1, min(limit, MOST_HITS)), level, sort, explain, mode)
         sessions = self._reader.size()
@@ -115,6 +112,7 @@ class Searcher:
         meaning = pending.result()
         if not answer.hits or not (answer.matched or mode == "vectors"):
             answer = self._try_wider(query, filters, wanted, answer, lag, sessions, pending)
+        self._shown = (answer.hits, answer.members)
         return SearchReport(
             query=text,
             hits=answer.hits,
@@ -138,7 +136,8 @@ class Searcher:
     def in_context(self, hits: Sequence[Hit]) -> list[Context]:
         """Each hit with the turns around it, and how its conversation began and ended."""
         self._alive()
-        return in_context(self._reader, hits) if hits else []
+        last, members = self._shown
+        return in_context(self._reader, hits, members if last is hits else {}) if hits else []
 
     def _asked_of_vectors(self, query: Query, filters: Filters, mode: Mode) -> Pending:
         return self._asker.begin(query, filters) if self._asker and mode != "words" else Pending(Meaning())
@@ -159,7 +158,7 @@ class Searcher:
         ranked = self._ranked(query, filters, found, looked_for, wanted, meaning)
         arranged = arrange(ranked, query, wanted, found, self._reranker(), self._wait)
         answer.notes += arranged.notes
-        answer.hits = self._hits(query, arranged, found, looked_for, wanted)
+        answer.hits = self._hits(query, arranged, found, looked_for, wanted, answer)
         if wanted.level == "session" and len(answer.hits) < wanted.limit:
             answer.hits = self._titled(query, filters, answer.hits, looked_for, wanted)
         return answer
@@ -193,11 +192,17 @@ class Searcher:
         return honest
 
     def _hits(
-        self, query: Query, arranged: Arranged, found: Gathered, looked_for: Sequence[Unit], wanted: Wanted
+        self,
+        query: Query,
+        arranged: Arranged,
+        found: Gathered,
+        looked_for: Sequence[Unit],
+        wanted: Wanted,
+        answer: _Answer,
     ) -> tuple[Hit, ...]:
         cut = [one.id for one in arranged.chosen if one.cut]
         whole = self._reader.texts(cut, 1_000_000) if cut else {}
-        sessions = self._reader.sessions(sorted({found.heads[one.id].session_id for one in arranged.chosen}))
+        sessions = self._sessions(arranged.chosen, found, wanted, answer)
         hits = []
         for one in arranged.chosen:
             head = found.heads[one.id]
@@ -214,6 +219,15 @@ class Searcher:
             shown = hit(head, session, snippet(text, places), one.score, reasons)
             hits.append(replace(shown, outdated_by=newer) if newer is not None else shown)
         return tuple(hits)
+
+    def _sessions(
+        self, chosen: Sequence[Candidate], found: Gathered, wanted: Wanted, answer: _Answer
+    ) -> Mapping[str, SessionInfo]:
+        """The sessions that are shown. Where conversations are, all of theirs: whoever shows these needs them too."""
+        if wanted.level != "session":
+            return self._reader.sessions(sorted({found.heads[one.id].session_id for one in chosen}))
+        answer.members = self._reader.members([one.group for one in chosen]) if chosen else {}
+        return {session.id: session for members in answer.members.values() for session in members}
 
     def _titled(
         self, query: Query, filters: Filters, hits: tuple[Hit, ...], looked_for: Sequence[Unit], wanted: Wanted
@@ -270,6 +284,25 @@ class Searcher:
         return empty
 
     # ── small things ──
+
+    def _narrowed(
+        self,
+        query: Query,
+        role: str | Sequence[str] | None,
+        source: str | Sequence[str] | None,
+        project: str | Sequence[str] | None,
+        since: str | float | None,
+        before: str | float | None,
+    ) -> Query:
+        """The query with what keyword arguments ask for besides."""
+        return replace(
+            query,
+            roles=(*query.roles, *several(role)),
+            sources=(*query.sources, *several(source)),
+            projects=(*query.projects, *several(project)),
+            dates=(*query.dates, *edges(since, before, self._clock())),
+            notes=(*query.notes, *unread(since, before, self._clock())),
+        )
 
     def _filters(self, query: Query, scope: Scope | None, current: str | None, include_archived: bool) -> Filters:
         conversation, live = current, frozenset[str]()

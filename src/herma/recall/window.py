@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from herma.ports import Spot, Surroundings, TranscriptReader
+from herma.ports.search import Shown
 from herma.recall.match import Unit, fold
 from herma.recall.snippet import matches
 from herma.safety.noise import without_noise
@@ -23,11 +25,10 @@ LEAST = 120
 """Characters that a message keeps however little room there is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A message as it is shown: its text perhaps shortened, in which case `left_out` characters are missing."""
 
-    message: Message
+    message: Message | Shown
     text: str
     left_out: int = 0
     anchor: bool = False
@@ -42,6 +43,8 @@ class View:
     end: tuple[Line, ...] = ()
     before: int = 0
     after: int = 0
+    anchor: Message | None = None
+    """Where one message was asked for: all of it."""
 
     @property
     def shortened(self) -> bool:
@@ -54,8 +57,8 @@ def around(transcripts: Transcripts, message_id: int, window: int) -> View | Non
     place = next((at for at, message in enumerate(messages) if message.id == message_id), None)
     if place is None:
         return None
-    lines = tuple(_line(message, anchor=message.id == message_id) for message in messages)
-    return View(lines, before=place, after=len(messages) - place - 1)
+    lines = tuple(_line(message, message.id == message_id) for message in messages)
+    return View(lines, before=place, after=len(messages) - place - 1, anchor=messages[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,14 @@ class Context:
     members: Sequence[SessionInfo] = ()
 
 
-def in_context(reader: TranscriptReader, hits: Sequence[Hit], window: int = WINDOW) -> list[Context]:
+def in_context(
+    reader: TranscriptReader, hits: Sequence[Hit], known: Mapping[str, Sequence[SessionInfo]], window: int = WINDOW
+) -> list[Context]:
     """For each hit its neighbours, and what user and assistant said first and last in the whole conversation, outside
-    of these. Everything is read at once for all of them.
+    of these. Everything is read at once for all of them. `known`: the sessions of conversations, if they were read.
     """
-    members = reader.members([hit.conversation for hit in hits])
+    unread = [hit.conversation for hit in hits if hit.conversation not in known]
+    members = {**known, **reader.members(unread)} if unread else known
     spots = [Spot(hit.message_id, *_ends(hit.session_id, members[hit.conversation])) for hit in hits]
     return [
         Context(_view(hit.message_id, found), members[hit.conversation])
@@ -88,12 +94,12 @@ def _view(anchor: int, found: Surroundings) -> View:
     place = next((at for at, message in enumerate(found.messages) if message.id == anchor), None)
     if place is None:
         return View(())
-    messages = tuple(_line(message, anchor=message.id == anchor) for message in found.messages)
+    messages = tuple(_line(message, message.id == anchor) for message in found.messages)
     return View(messages, lines(found.start), lines(found.end), before=place, after=len(messages) - place - 1)
 
 
-def lines(messages: Sequence[Message]) -> tuple[Line, ...]:
-    return tuple(_line(message) for message in messages)
+def lines(messages: Sequence[Message | Shown]) -> tuple[Line, ...]:
+    return tuple(map(_line, messages))
 
 
 def fit(view: View, units: Sequence[Unit], each: int, total: int) -> View:
@@ -124,7 +130,7 @@ def shorten(line: Line, most: int, units: Sequence[Unit] = ()) -> Line:
     places = matches(fold(text), units) if units else []
     start = max(0, min(places[0][0][0] - most // 3, len(text) - most)) if places else 0
     kept = ("…" if start else "") + text[start : start + most] + ("…" if start + most < len(text) else "")
-    return replace(line, text=kept, left_out=len(text) - most)
+    return line._replace(text=kept, left_out=len(text) - most)
 
 
 def _fair(lengths: Sequence[int], each: int, total: int) -> int:
@@ -138,5 +144,5 @@ def _fair(lengths: Sequence[int], each: int, total: int) -> int:
     return each
 
 
-def _line(message: Message, *, anchor: bool = False) -> Line:
-    return Line(message, without_noise(text_of(message.content)), anchor=anchor)
+def _line(message: Message | Shown, anchor: bool = False) -> Line:
+    return Line(message, without_noise(text_of(message.content)), 0, anchor)

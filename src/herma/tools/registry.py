@@ -95,7 +95,12 @@ class Tools:
 
 def dump(value: Json) -> str:
     """JSON as the model reads it: text unescaped, halves of surrogate pairs replaced because they are not text."""
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode("utf-8")
+    return text
 
 
 def _parse(arguments: object) -> Json | str:

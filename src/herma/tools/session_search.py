@@ -141,9 +141,8 @@ class _Desk:
             return unknown(session_id)
         window = _within(arguments.get("window"), 1, WIDEST, USUAL_WINDOW)
         view = around(self._transcripts, anchor, window)
-        if view is None:
+        if view is None or (here := view.anchor) is None:
             return error(f"Message {anchor} is not in session {known.id}. Read the session to see its messages.")
-        here = view.messages[view.before].message
         owner = known if here.session_id == known.id else self._session(here.session_id, context)
         if owner is None or owner.id not in origins(self._transcripts, known.id):
             return error(f"Message {anchor} is not in session {known.id}, nor in another part of its conversation.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -47,28 +47,24 @@ class Database:
 
     def read(self, work: Work[T], otherwise: T) -> T:
         """Run `work` on one consistent state of what is committed; `otherwise` when there is no database yet."""
-        with self._reader() as connection:
-            if connection is None:
-                return otherwise
-            connection.execute("BEGIN")
-            try:
-                return work(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
+        return self.glance(lambda connection: _at_one_time(connection, work), otherwise)
 
-    def rows(self, sql: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
-        """What a query finds in what is committed; nothing when there is no database yet (reading creates none)."""
+    def glance(self, work: Work[T], otherwise: T) -> T:
+        """The same without a transaction: for one statement, or where a change in between does no harm."""
         self._check()
         handle = None
-        try:  # written out, without context managers: a search comes here some forty times
+        try:  # written out, without context managers: a search comes here some ten times
             handle = self._take()
-            return [] if handle is None else handle.connection.execute(sql, bindings).fetchall()
+            return otherwise if handle is None else work(handle.connection)
         except apsw.Error as exc:
             raise translation(self.path, exc) from exc
         finally:
             if handle is not None:
                 self._give_back(handle)
+
+    def rows(self, sql: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
+        """What a query finds in what is committed; nothing when there is no database yet (reading creates none)."""
+        return self.glance(lambda connection: connection.execute(sql, bindings).fetchall(), [])
 
     def identity(self) -> object:
         """Which file this is now; another may be put in its place."""
@@ -109,17 +105,6 @@ class Database:
                 connection.close()
                 now = opened
         return self._writing.connection
-
-    @contextmanager
-    def _reader(self) -> Iterator[apsw.Connection | None]:
-        self._check()
-        with translated(self.path):
-            handle = self._take()
-            try:
-                yield None if handle is None else handle.connection
-            finally:
-                if handle is not None:
-                    self._give_back(handle)
 
     def _take(self) -> _Handle | None:
         now = _identity(self.path)
@@ -174,6 +159,15 @@ class _Handle(NamedTuple):
 
     connection: apsw.Connection
     identity: tuple[int, int] | None
+
+
+def _at_one_time(connection: apsw.Connection, work: Work[T]) -> T:
+    connection.execute("BEGIN")
+    try:
+        return work(connection)
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
 
 
 def insert_returning_id(connection: apsw.Connection, sql: str, bindings: Bindings) -> int:

@@ -7,7 +7,7 @@ one of the new. Readers and the one writer exclude each other for a few millisec
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,20 @@ def guarded(path: Path) -> Iterator[None]:
     """Run the block; a busy file, a full disk or a file that cannot be written are errors, all else is damage."""
     try:
         yield
-    except (apsw.BusyError, apsw.LockedError) as exc:
-        raise StoreBusy(f"{path} is in use and did not become free in time.", hint="Try again.") from exc
-    except apsw.FullError as exc:
-        raise StoreError(f"The disk is full: {path} is not up to date.", hint="Free some space.") from exc
-    except (apsw.ReadOnlyError, apsw.PermissionsError) as exc:
-        raise StoreError(f"{path} cannot be written ({exc}).", hint="Check the permissions of its folder.") from exc
     except (apsw.Error, ValueError, TypeError) as exc:
-        raise IndexUnusable(f"{path}: {exc}") from exc
+        raise _translation(path, exc) from exc
+
+
+def _translation(path: Path, exc: Exception) -> Exception:
+    match exc:
+        case apsw.BusyError() | apsw.LockedError():
+            return StoreBusy(f"{path} is in use and did not become free in time.", hint="Try again.")
+        case apsw.FullError():
+            return StoreError(f"The disk is full: {path} is not up to date.", hint="Free some space.")
+        case apsw.ReadOnlyError() | apsw.PermissionsError():
+            return StoreError(f"{path} cannot be written ({exc}).", hint="Check the permissions of its folder.")
+        case _:
+            return IndexUnusable(f"{path}: {exc}")
 
 
 class Connections:
@@ -63,7 +69,7 @@ class Connections:
     @contextmanager
     def glancing(self, *, afresh: bool = False) -> Iterator[apsw.Connection]:
         """For one statement."""
-        with guarded(self.path):
+        try:
             with self._mutex:
                 connection = self._idle.pop() if self._idle and not afresh else None
             connection = connection or _connect(self.path, apsw.SQLITE_OPEN_READWRITE)
@@ -71,6 +77,8 @@ class Connections:
                 yield connection
             finally:
                 self._put_back(connection)
+        except (apsw.Error, ValueError, TypeError) as exc:
+            raise _translation(self.path, exc) from exc
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
@@ -124,7 +132,9 @@ def create(path: Path) -> None:
     path.chmod(0o600)
 
 
-def fetch(connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+def fetch(
+    connection: apsw.Connection, sql: str, bindings: Sequence[Any] | Mapping[str, Any] = ()
+) -> list[tuple[Any, ...]]:
     """All rows of a query."""
     return connection.execute(sql, bindings).fetchall()
 

@@ -273,7 +273,8 @@ class Words:
 
 def is_japanese(words: Iterable[Word]) -> bool:
     """Whether kana occur in any of these."""
-    return any("\u3041" <= sign <= "\u30fe" for word in words for match in word.matches for sign in match.expression)
+    asked = [match.expression for word in words for match in word.matches if not match.expression.isascii()]
+    return any("\u3041" <= sign <= "\u30fe" for expression in asked for sign in expression)
 
 
 def saturated(weight: float) -> float:

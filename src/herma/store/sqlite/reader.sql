@@ -1,6 +1,7 @@
 -- heads --
--- Messages of deleted sessions too: search counts what it leaves out.
-SELECT m.id, s.id, m.role, m.timestamp, m.hidden
+-- Messages and the sessions they are in, those of deleted sessions too: search counts what it leaves out.
+SELECT m.id, s.id, m.role, m.timestamp, m.hidden,
+       s.source, s.profile, s.project, s.user, s.chat, s.conversation, s.archived, s.deleted
   FROM messages m JOIN sessions s ON s.key = m.session
  WHERE m.id IN (SELECT value FROM json_each(:ids));
 
@@ -11,7 +12,9 @@ SELECT m.id, m.content, m.parts, m.tool_calls, m.tool_name
 
 -- turns --
 -- The two above in one.
-SELECT m.id, s.id, m.role, m.timestamp, m.hidden, m.content, m.parts, m.tool_calls, m.tool_name
+SELECT m.id, s.id, m.role, m.timestamp, m.hidden,
+       s.source, s.profile, s.project, s.user, s.chat, s.conversation, s.archived, s.deleted,
+       m.content, m.parts, m.tool_calls, m.tool_name
   FROM messages m JOIN sessions s ON s.key = m.session
  WHERE m.id IN (SELECT value FROM json_each(:ids));
 
@@ -25,31 +28,33 @@ SELECT m.id,
   FROM messages m
  WHERE m.id IN (SELECT value FROM json_each(:ids));
 
--- place --
--- Where a message is that may be shown.
-SELECT s.key, s.id FROM messages m JOIN sessions s ON s.key = m.session
- WHERE m.id = ? AND m.hidden <> 'rewound' AND s.deleted IS NULL;
+-- until --
+-- A message that may be shown and those before it, the last one first, each with the session they are in.
+SELECT m.id, m.role, m.timestamp, m.content, m.parts, m.tool_calls, m.tool_call_id, m.tool_name, s.key, s.id
+  FROM messages here CROSS JOIN sessions s ON s.key = here.session AND s.deleted IS NULL
+       CROSS JOIN messages m ON m.session = here.session AND m.id <= here.id AND m.hidden <> 'rewound'
+ WHERE here.id = ? AND here.hidden <> 'rewound' ORDER BY m.id DESC LIMIT ?;
 
 -- shown --
 -- How the following ones read a message.
-SELECT m.id, m.role, m.timestamp, m.content, m.parts, m.tool_calls, m.tool_call_id, m.tool_name, m.hidden
+SELECT m.id, m.role, m.timestamp, m.content, m.parts, m.tool_calls, m.tool_call_id, m.tool_name
   FROM messages m
 
--- before --
- WHERE m.session = ? AND m.id < ? AND m.hidden <> 'rewound' ORDER BY m.id DESC LIMIT ?;
-
--- from --
- WHERE m.session = ? AND m.id >= ? AND m.hidden <> 'rewound' ORDER BY m.id LIMIT ?;
+-- following --
+ WHERE m.session = ? AND m.id > ? AND m.hidden <> 'rewound' ORDER BY m.id LIMIT ?;
 
 -- first_ones --
- WHERE m.session = (SELECT key FROM sessions WHERE id = ? AND deleted IS NULL) AND m.id < ? AND m.hidden <> 'rewound'
+ WHERE m.session = ? AND m.id < ? AND m.hidden <> 'rewound'
    AND m.role IN ('user', 'assistant') AND (m.content <> '' OR m.parts IS NOT NULL)
  ORDER BY m.id LIMIT ?;
 
 -- last_ones --
- WHERE m.session = (SELECT key FROM sessions WHERE id = ? AND deleted IS NULL) AND m.id > ? AND m.hidden <> 'rewound'
+ WHERE m.session = ? AND m.id > ? AND m.hidden <> 'rewound'
    AND m.role IN ('user', 'assistant') AND (m.content <> '' OR m.parts IS NOT NULL)
  ORDER BY m.id DESC LIMIT ?;
+
+-- key --
+SELECT key FROM sessions WHERE id = ? AND deleted IS NULL;
 
 -- newest --
 SELECT id FROM messages ORDER BY id DESC LIMIT :limit;
@@ -58,11 +63,6 @@ SELECT id FROM messages ORDER BY id DESC LIMIT :limit;
 -- Whether any title contains a word: mostly none does, and then this is all.
 SELECT 1 FROM sessions s INDEXED BY sessions_by_title
  WHERE s.title IS NOT NULL AND s.deleted IS NULL AND instr(lower(s.title), :word) > 0 LIMIT 1;
-
--- standings --
-SELECT s.id, s.source, s.profile, s.project, s.user, s.chat, s.conversation, s.archived, s.deleted
-  FROM sessions s
- WHERE s.id IN (SELECT value FROM json_each(:ids));
 
 -- titled --
 -- Sessions whose title contains every word, and the first message of each. Only titles are looked through, by their index.
