@@ -32,6 +32,7 @@ from herma.turn.account import before
 from herma.turn.company import Company, Invite, alone, prompt_with
 from herma.turn.compressing import Room
 from herma.turn.handed import tells_of_changes
+from herma.turn.others import News, nobody
 from herma.turn.watchers import Watchers
 from herma.turn.window import Budget, hold
 from herma.types import NOWHERE, TARGETS, Circumstances, Message, Reason, Scope, SessionInfo, SessionView, Snapshot
@@ -101,6 +102,7 @@ class Opener:
         written: Callable[[int], None] = lambda _: None,
         invite: Invite = alone,
         troubled: Callable[[Trouble], None] = lambda _: None,
+        news: News = nobody,
     ) -> None:
         self._memory = memory
         self._transcripts = transcripts
@@ -113,6 +115,7 @@ class Opener:
         self._written = written
         self._invite = invite
         self._troubled = troubled
+        self._news = news
 
     def new(self, wish: Wish) -> Session:
         """A fresh session. Its row is written with its first message. A parent's conversation goes on in it."""
@@ -226,6 +229,7 @@ class Opener:
             live_updates=self._live_updates,
             result_tokens=self._result_tokens,
             written=self._written,
+            news=self._news,
             warnings=made.warnings,
             outside=tuple(section.text for section in made.sections if section.name.startswith("provider ")),
         )

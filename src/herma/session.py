@@ -31,25 +31,12 @@ from herma.turn.compressing import Room
 from herma.turn.handed import as_kept, handed_out, replies_of, tells_of_changes, user_content
 from herma.turn.meter import Meter
 from herma.turn.moving import cut_off, last_turn, lies_in, spoken_in, stand_in, start_session, turn_begins
+from herma.turn.others import News, Others, nobody
 from herma.turn.recalled import fit, said_in
 from herma.turn.watchers import Watchers
 from herma.turn.window import Budget, hold
-from herma.types import (
-    NOWHERE,
-    Author,
-    Circumstances,
-    Compression,
-    Content,
-    MemoryWrite,
-    Message,
-    Move,
-    Origin,
-    Reason,
-    SessionInfo,
-    SessionView,
-    Usage,
-    Who,
-)
+from herma.types import Author, Compression, Content, Message, Origin, Reason, SessionInfo, Usage, Who
+from herma.types.session import NOWHERE, Circumstances, MemoryWrite, Move, SessionView
 
 CacheMarks: TypeAlias = Literal["5m", "1h"]
 """How long a provider that wants to be told should keep the prefix."""
@@ -86,6 +73,8 @@ class Parts:
     result_tokens: int = 500
     written: Callable[[int], None] = lambda _: None
     """Told how many messages were committed, once a turn has got further: the index follows in the background."""
+    news: News = nobody
+    """How a session stands in the store: another program may have it open too."""
     warnings: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()  # what others say in the prompt
 
@@ -118,6 +107,7 @@ class Session:
         self.snapshot = parts.memory.snapshot
         self.tools: list[Json] = parts.tools.schemas()
         self._watchers = parts.watchers
+        self._others = Others(parts.news, lambda id_: parts.transcripts.messages(id_, include_hidden=True))
         self._warnings = list(parts.warnings)
         self._recalled = said_in(self._history)
         for text in parts.outside:
@@ -240,6 +230,8 @@ class Session:
     def rewind(self, turns: int = 1) -> str:
         """Take back the last turns. → the text of the first one taken back, to be edited. Nothing is deleted."""
         self._check_open()
+        if not self._in_turn:
+            self._catch_up()
         first = turn_begins(self._history, turns)
         message = self._history[first]
         for session_id, target in spoken_in(self._history[first:], self.id).items():
@@ -318,6 +310,7 @@ class Session:
 
     def _begin_turn(self, clean: Content, recall: str) -> None:
         self.interrupt()
+        self._catch_up()
         self._parts.room.see_to(self, clean)
         self._context = replace(self._context, turn=Turn())
         additions = [fence(self._recall(clean, recall), kind="recall"), self._memory_update()]
@@ -329,6 +322,17 @@ class Session:
             self.remember_what_was_told()  # the model was not told after all
             raise
         self._in_turn = True
+
+    def _catch_up(self) -> None:
+        """Go on from what another program has said in this session, too."""
+        stored = self.info if self._stored else self._goes_on_from
+        fresh = self._others.look(stored, self._history, branches=not self._stored) if stored else []
+        if fresh:
+            self._history += fresh
+            self._ear.listen(fresh)
+            self._meter.account.add(fresh)
+            self._recalled |= said_in(fresh)
+            self.remember_what_was_told()
 
     def _recall(self, clean: Content, given: str) -> str:
         """What the caller and the parts that follow the session have found for this turn."""
@@ -349,16 +353,10 @@ class Session:
         new = parts.info.id != self.id
         if instead:
             told = parts.memory.told if parts.shown is None else parts.shown
-            kept, last = stand_in(
-                self._parts.transcripts,
-                self._meter.account,
-                self._history,
-                instead,
-                parts.info,
-                told=told,
-                system_prompt=parts.system_prompt if new else None,
+            prompt = parts.system_prompt if new else None
+            self._history, last = stand_in(
+                self._parts.transcripts, self._meter.account, self._history, instead, parts.info, told, prompt
             )
-            self._history = kept
             self._seen.clear()  # what a result would be said to equal may be out of sight now
         else:
             last = before(self._meter.account.last, self._history, "reload")

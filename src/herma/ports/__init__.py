@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from herma.ports.transcript import Position as Position
     from herma.ports.transcript import Searchable as Searchable
     from herma.ports.transcript import SessionChange as SessionChange
+    from herma.ports.transcript import SessionNews as SessionNews
     from herma.ports.transcript import SessionQueries as SessionQueries
     from herma.ports.transcript import SessionRows as SessionRows
 
@@ -127,6 +128,7 @@ _HOMES = {
         "Position",
         "Searchable",
         "SessionChange",
+        "SessionNews",
         "SessionQueries",
         "SessionRows",
     ),

@@ -87,6 +87,20 @@ class SessionQueries(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SessionNews:
+    """How a session stands in the store, in one row: for a program that has it open, and may not be the only one."""
+
+    visible: int
+    """Its messages that are not hidden."""
+    newest: int
+    """The last of them; 0 where there is none."""
+    follower: str = ""
+    """A session that goes on with the conversation from here, if there is one that says something."""
+    reason: str = ""
+    """Why it follows: `resume` or `compression`."""
+
+
 class MessageRows(Protocol):
     """Messages: added whole, never changed, sometimes hidden. Those of deleted sessions are not there."""
 

@@ -30,21 +30,24 @@ def with_addition(content: Content, addition: str) -> Content:
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
-    """Messages that a model accepts in this order: a tool's result only where it answers a call that waits for it.
+    """Messages that a model accepts: the results of tools right behind the call that they answer, and none without it.
 
-    Two programs that go on with one session may leave a result behind that came after its turn was closed.
+    Two programs that go on with one session may leave a result behind that came after its turn was closed, speak while
+    a tool of the other runs, or end before it has answered: a call that was never answered is left out, unless it is
+    the last thing that was said.
     """
-    kept: list[Message] = []
-    waiting: set[str] = set()
+    groups: list[tuple[list[Message], set[str]]] = []  # a message with the results it got, and what it still waits for
+    waiting: dict[str, tuple[list[Message], set[str]]] = {}
     for message in messages:
-        if message.role == "tool":
-            if message.tool_call_id not in waiting:
-                continue
-            waiting.discard(message.tool_call_id or "")
-        elif message.role == "assistant":
-            waiting = {str(call.get("id", "")) for call in message.tool_calls}
-        kept.append(message)
-    return kept
+        if message.role != "tool":
+            calls = {str(call.get("id", "")) for call in message.tool_calls}
+            groups.append(([message], calls))
+            waiting |= dict.fromkeys(calls, groups[-1])
+        elif asked := waiting.pop(message.tool_call_id or "", None):
+            asked[0].append(message)
+            asked[1].discard(message.tool_call_id or "")
+    kept = [group for group, open_calls in groups[:-1] if not open_calls]
+    return [message for group in (*kept, *(group for group, _ in groups[-1:])) for message in group]
 
 
 def unanswered(messages: Sequence[Message]) -> list[str]:

@@ -79,7 +79,6 @@ def stand_in(
     history: Sequence[Message],
     instead: Sequence[Message],
     info: SessionInfo,
-    *,
     told: str,
     system_prompt: str | None,
 ) -> tuple[list[Message], Before | None]:

@@ -9,6 +9,7 @@ from herma.curated import MemoryStore
 from herma.opener import Metering, Opener
 from herma.settings import ContextSettings
 from herma.store.sqlite.calls import SqliteCalls
+from herma.store.sqlite.sessions import SqliteSessions
 from herma.tools import Tools
 from herma.transcript import Transcripts
 from herma.turn.company import Invite, alone
@@ -48,6 +49,7 @@ def opener(
         written=written,
         invite=invite,
         troubled=written_down(ground),
+        news=SqliteSessions(ground.database).news,
     )
 
 

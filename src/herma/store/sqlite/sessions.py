@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import apsw
 
 from herma.errors import StoreChanged
-from herma.ports import SessionChange
+from herma.ports import SessionChange, SessionNews
 from herma.store.sqlite.commits import Work
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.filters import conditions
@@ -46,6 +46,11 @@ class SqliteSessions:
     def get(self, session_ids: Sequence[str], *, deleted: bool = False) -> dict[str, SessionInfo]:
         found = self._sessions("get", ids=json.dumps(list(session_ids)), deleted=deleted)
         return {session.id: session for session in found}
+
+    def news(self, session_id: str) -> SessionNews | None:
+        """How it stands; None when it is not there."""
+        found = self._db.rows(self._sql["news"], {"id": session_id})
+        return SessionNews(*found[0]) if found else None
 
     def update(self, session_ids: Sequence[str], change: SessionChange) -> int:
         unknown = set(change) - CHANGEABLE

@@ -29,6 +29,18 @@ SELECT s.id, s.source, s.profile, s.project, s.user, s.chat, s.started, s.conver
 -- children --
  WHERE s.parent IN (SELECT value FROM json_each(:parents)) AND s.deleted IS NULL;
 
+-- news --
+-- How a session stands, for a program that has it open: nobody tells it what others do.
+SELECT s.message_count,
+       coalesce((SELECT m.id FROM messages m WHERE m.session = s.key AND m.hidden = '' ORDER BY m.id DESC LIMIT 1), 0),
+       coalesce(f.id, ''), coalesce(f.reason, '')
+  FROM sessions s
+  LEFT JOIN sessions f ON f.parent = s.id AND f.reason IN ('resume', 'compression') AND f.id <> s.id
+                      AND f.deleted IS NULL AND f.message_count > 0
+ WHERE s.id = :id AND s.deleted IS NULL
+ ORDER BY f.last_active DESC, f.key DESC
+ LIMIT 1;
+
 -- deleted --
  WHERE s.deleted < :before ORDER BY s.deleted, s.key;
 

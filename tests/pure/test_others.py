@@ -1,0 +1,94 @@
+"""Two programs in one session: which messages of the other are taken in, and what a model accepts of what is stored."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herma.transcript.replay import is_complete, sendable
+from herma.turn.others import settled, unheard
+from herma.types import Message
+
+
+def said(number: int, kind: str) -> Message:
+    """`u`: the user, `r`: a reply, `c1`: a call, `t1`: what it returned."""
+    match kind[0]:
+        case "u":
+            return Message("user", f"question {number}", id=number)
+        case "r":
+            return Message("assistant", f"answer {number}", id=number)
+        case "c":
+            return Message("assistant", None, tool_calls=({"id": kind[1:]},), id=number)
+        case _:
+            return Message("tool", "done", tool_call_id=kind[1:], id=number)
+
+
+def talk(kinds: str) -> list[Message]:
+    return [said(number, kind) for number, kind in enumerate(kinds.split(), 1)]
+
+
+def ids(messages: list[Message]) -> list[int]:
+    return [message.id for message in messages]
+
+
+KINDS = st.lists(st.sampled_from(["u", "r", "c1", "c2", "t1", "t2"]), max_size=14).map(" ".join)
+
+
+def test_only_whole_turns_of_others_are_taken_in() -> None:
+    mine = talk("u r")
+    assert ids(unheard(talk("u r"), mine)) == []
+    assert ids(unheard(talk("u r u"), mine)) == []
+    assert ids(unheard(talk("u r u c1"), mine)) == []
+    assert ids(unheard(talk("u r u c1 t1"), mine)) == []
+    assert ids(unheard(talk("u r u c1 t1 r"), mine)) == [3, 4, 5, 6]
+    assert ids(unheard(talk("u r u r u"), mine)) == [3, 4]
+
+
+def test_what_is_only_known_to_others_may_stand_anywhere() -> None:
+    stored = talk("u u r r")
+    mine = [stored[0], stored[3]]
+    assert ids(unheard(stored, mine)) == [2, 3]
+
+
+def test_a_turn_of_one_that_was_killed_comes_with_the_next_that_is_whole() -> None:
+    assert settled(talk("u u r")) == 3
+    assert settled(talk("u c1 u r")) == 0, "a tool may still answer"
+    assert settled(talk("u c1 u r t1 r")) == 6
+
+
+def test_a_result_stands_behind_its_call_whoever_spoke_in_between() -> None:
+    assert ids(sendable(talk("u c1 u r t1 r"))) == [1, 2, 5, 3, 4, 6]
+    assert ids(sendable(talk("u c1 u c2 t1 t2 r r"))) == [1, 2, 5, 3, 4, 6, 7, 8]
+
+
+def test_a_call_that_was_never_answered_is_left_out_unless_it_is_the_last_word() -> None:
+    assert ids(sendable(talk("u c1 u r"))) == [1, 3, 4]
+    assert ids(sendable(talk("u c1"))) == [1, 2]
+    assert ids(sendable(talk("u r t1"))) == [1, 2]
+
+
+@given(KINDS)
+def test_what_is_sent_has_every_result_behind_its_call(kinds: str) -> None:
+    messages = talk(kinds)
+    sent = sendable(messages)
+    assert set(ids(sent)) <= set(ids(messages))
+    assert len(set(ids(sent))) == len(sent)
+    waiting: set[str] = set()
+    for message in sent:
+        if message.role == "tool":
+            assert message.tool_call_id in waiting
+            waiting.discard(message.tool_call_id or "")
+        else:
+            assert not waiting
+            waiting = {call["id"] for call in message.tool_calls}
+    assert sendable(sent) == sent
+
+
+@given(KINDS, st.sets(st.integers(1, 14)))
+def test_nothing_is_taken_in_twice_and_all_of_it_once_everybody_has_finished(kinds: str, mine: set[int]) -> None:
+    stored = talk(kinds)
+    own = [message for message in stored if message.id in mine]
+    fresh = unheard(stored, own)
+    assert not {message.id for message in fresh} & mine
+    assert not fresh or is_complete(fresh[-1:]) or fresh[-1].role == "tool"
+    assert unheard(stored, [*own, *fresh]) == []
