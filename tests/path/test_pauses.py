@@ -114,7 +114,7 @@ def test_no_json_costs_two_calls_a_session_and_none_after_three(home: Path) -> N
                 ended(h)
                 (review, *_) = looked(h)
                 assert (review.state, review.steps, len(server.requests)) == ("failed", 2, 2 * sessions)
-                assert "no JSON object" in review.notice
+                assert "no whole JSON object" in review.notice
             assert "memory_update rests until" in review.notice
             first, second = server.requests[:2]
             assert "response_format" not in first.body  # it would take another cache

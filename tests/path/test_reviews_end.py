@@ -136,6 +136,36 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more(home: Path) -> Non
         assert "cannot be read" in server.requests[1].last
 
 
+def test_an_answer_that_was_cut_off_is_none(home: Path) -> None:
+    whole = proposing(change("add", "The user drinks green tea."), change("add", "The user is called Ada."))
+    with ScriptedModel([whole[:-40], whole]) as server, opened(home, server) as h:
+        with h.session() as s:
+            say(s, "I drink green tea", "I am Ada")
+        assert looked(h)[0].state == "done"
+        assert len(server.requests) == 2
+        assert h.memory.entries("user") == ["The user drinks green tea.", "The user is called Ada."]
+
+
+def test_what_a_weak_model_makes_up_or_repeats_is_not_kept(home: Path) -> None:
+    answer = proposing(
+        change("add", "the new entry, for add and replace", target="memory"),
+        change("add", "The user's name is Alice."),
+        change("add", "The user drinks green tea."),
+        episode={"task": "what the user wanted, in one sentence", "outcome": "successful", "result": "Tea it is."},
+        skill={"name": "small-letters-and-dashes", "description": "what it does, and when to use it", "body": "Steps."},
+    )
+    with ScriptedModel([answer]) as server, opened(home, server) as h:
+        with h.session() as s:
+            say(s, "I drink green tea", "yes")
+        (review,) = looked(h)
+        assert review.refusals == {"echo": 2, "unfounded": 1}
+        assert h.memory.entries("user") == ["The user drinks green tea."]
+        assert h.memory.entries("memory") == []
+        assert h.skills.pending() == []
+        (episode,) = h.episodes.list()
+        assert (episode.task, episode.result) == ("I drink green tea", "Tea it is.")
+
+
 def test_short_sessions_are_not_asked_about(home: Path) -> None:
     with ScriptedModel() as server, opened(home, server) as h:
         with h.session() as s:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from herma.curated.apply import apply
 from herma.curated.entries import parse, unique
 from herma.reflect.boundary import apart, distance, pause_between, topic_change
+from herma.reflect.grounds import Grounds, is_echo
 from herma.reflect.likeness import likeness
 from herma.reflect.loss import MOST, check_loss, lost, within
 from herma.reflect.precision import Known, durable, judge
@@ -107,6 +108,53 @@ def test_a_correction_takes_the_place_of_what_it_corrects() -> None:
     assert refusal is not None
     assert (refusal.reason, refusal.entry) == ("changed", known.entries[0])
     assert judge("The dev server runs on port 8081", known, replacing=known.entries[0]) is None
+
+
+# ── what it rests on ──
+
+SAID = (
+    "my cat is called ink, she is forty-four in cat years, and I live in Lisbon since 2019",
+    "Noted. The postgres server is db7.example.org, port 5433, with 5 GB of memory. Run `make check` on 3.12.1 first.",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "made_up"),
+    [
+        ("The user's cat is called Ink.", ""),
+        ("The user moved to Lisbon in 2019 and prefers concise answers.", ""),
+        ("PostgreSQL runs on db7.example.org at port 5433 with 5GB.", ""),
+        ("The user has 2 cats and gets up at 7:30.", ""),  # a model may count, and say a time in other words
+        ("Der Nutzer wohnt in einer Stadt mit Hafen.", ""),  # all nouns are written large there
+        ("用户住在里斯本。", ""),
+        ("The user's name is Alice.", "Alice"),
+        ("The user lives in Porto.", "Porto"),
+        ("The user's shoe size is 44.", "44"),
+        ("The server listens on port 8080.", "8080"),
+        ("Tests need version 3.11.4 of the interpreter.", "3.11.4"),
+        ("Alice is a friend of the user.", ""),  # the first word of a sentence may be any word
+    ],
+)
+def test_names_and_numbers_that_nobody_named_are_made_up(text: str, made_up: str) -> None:
+    refusal = judge(text, Known(grounds=Grounds(SAID)))
+    assert (refusal.entry if refusal else "") == made_up
+    assert refusal is None or refusal.reason == "unfounded"
+    if made_up:
+        assert judge(text, Known(grounds=Grounds(SAID)), replacing=f"It was {made_up} before.") is None
+        assert judge(text, Known(grounds=Grounds([*SAID, f"well, {made_up.upper()}"]))) is None
+
+
+@given(SENTENCE)
+def test_what_was_said_rests_on_it(text: str) -> None:
+    assert Grounds([text]).missing(text) == ""
+
+
+def test_a_form_filled_in_with_its_own_words_is_an_echo() -> None:
+    for text in ("the new entry, for add and replace", "What the user wanted, in one sentence."):
+        refusal = judge(text, Known())
+        assert refusal is not None
+        assert refusal.reason == "echo"
+    assert not is_echo("The user wants tests to be run before each commit.")
 
 
 # ── what was taken out ──

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from herma.curated import MemoryStore
@@ -11,6 +11,7 @@ from herma.curated.trust import Heard
 from herma.errors import UsageError
 from herma.prompt.snapshot import RULE
 from herma.reflect.ear import Ear
+from herma.reflect.grounds import Grounds
 from herma.reflect.precision import Known
 from herma.reflect.tombstones import Tombstone, tombstones
 from herma.transcript.wire import text_of
@@ -30,6 +31,8 @@ class Overheard:
     by: Heard
     outside: tuple[str, ...]
     said: tuple[Message, ...]
+    grounds: Grounds | None = None
+    """Everything that stood in it."""
 
 
 def listen(view: SessionView, entries: Sequence[str]) -> Overheard:
@@ -42,7 +45,19 @@ def listen(view: SessionView, entries: Sequence[str]) -> Overheard:
         ear.heard.add(text, Origin.TOOL_OUTPUT)
     pieces = [text[at : at + _PIECE] for text in (*tools, *injected) for at in range(0, len(text), _PIECE)]
     said = tuple(one for one in view.messages if one.role == "user")
-    return Overheard(ear.heard, tuple(pieces[-_PIECES:]), said)
+    return Overheard(ear.heard, tuple(pieces[-_PIECES:]), said, Grounds(_everything(view, entries)))
+
+
+def _everything(view: SessionView, entries: Sequence[str]) -> Iterator[str]:
+    """Whatever the model had before it: the prompt, what was said and sent, its calls and their results."""
+    yield view.system_prompt
+    yield from entries
+    for message in view.messages:
+        yield text_of(message.content)
+        if message.sent is not None:
+            yield text_of(message.sent)
+        for call in message.tool_calls:
+            yield str(call.get("function", ""))
 
 
 def _injected(view: SessionView) -> list[str]:
@@ -95,7 +110,7 @@ class Shelf:
 
         def of(target: Target, scope: Scope) -> Known:
             standing = [*self.entries(scope), *self._waiting(target), *self._elsewhere(target, scope)]
-            return Known(standing, self._gone(target, scope), heard.said, heard.outside)
+            return Known(standing, self._gone(target, scope), heard.said, heard.outside, heard.grounds)
 
         return of
 

@@ -30,6 +30,7 @@ ANSWER = 4_096
 """Tokens that an answer may take."""
 MOST_IN_VAIN = 2
 """Answers in a row of which nothing can be carried out: the first is told what was wrong."""
+_LATE = "review.deadline says how long looking back may take."
 _LINE = 160
 _LINES = 60
 
@@ -145,8 +146,13 @@ def ask(
     _check(cancel)
     left = until - time.monotonic()
     if left <= 0:
-        raise ModelTimeout("Looking back took too long.", hint="review.deadline says how long it may take.")
-    reply = model.reply(messages, tools=tools, max_tokens=ANSWER, deadline=left, cancel=cancel, json_schema=json_schema)
+        raise ModelTimeout("Looking back took too long.", hint=_LATE)
+    try:
+        reply = model.reply(
+            messages, tools=tools, max_tokens=ANSWER, deadline=left, cancel=cancel, json_schema=json_schema
+        )
+    except ModelTimeout as exc:
+        raise ModelTimeout(str(exc), hint=_LATE, partial=exc.partial, attempts=exc.attempts) from exc
     book.answered(reply, model.name)
     return reply
 

@@ -11,12 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from herma.reflect.grounds import Grounds, is_echo
 from herma.reflect.likeness import coverage, gist, nearest
 from herma.reflect.tombstones import Tombstone, buried
 from herma.types import Message
 
 Reason: TypeAlias = Literal[
-    "status", "one-off", "temporary", "transient", "too long", "too short", "known", "changed", "removed", "outside"
+    "status",
+    "one-off",
+    "temporary",
+    "transient",
+    "too long",
+    "too short",
+    "known",
+    "changed",
+    "removed",
+    "outside",
+    "echo",
+    "unfounded",
 ]
 LONGEST, SHORTEST = 600, 12
 SAYS = {
@@ -30,6 +42,8 @@ SAYS = {
     "changed": "an entry says something else about the same; correct that one with replace",
     "removed": "it was taken out of memory, and nobody has said it again since",
     "outside": "it repeats what a tool, a page or another memory said, not the user",
+    "echo": "it repeats the question that was asked",
+    "unfounded": "it names something that nobody has named in this conversation",
 }
 """Each reason in words that fit after "Not saved: "."""
 
@@ -104,6 +118,8 @@ class Known:
     said: Sequence[Message] = ()
     outside: Sequence[str] = ()
     """What tools, pages and other memories said in this conversation."""
+    grounds: Grounds | None = None
+    """Everything that was said in it, by whomever; without it, nobody asks what a statement rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +137,8 @@ class Refusal:
 
 def judge(text: str, known: Known, *, about_user: bool = False, replacing: str = "") -> Refusal | None:
     """Why this should not be kept; None if it should. `replacing` is the entry whose place it takes."""
+    if is_echo(text):
+        return Refusal("echo")
     lasting = durable(text)
     if lasting is not None:
         return Refusal(lasting)
@@ -134,6 +152,9 @@ def judge(text: str, known: Known, *, about_user: bool = False, replacing: str =
         return Refusal("removed", stone.text)
     if (about_user and from_outside(text, known)) or addresses_from_outside(text, known):
         return Refusal("outside")
+    invented = known.grounds.missing(text) if known.grounds is not None else ""
+    if invented and invented not in replacing:
+        return Refusal("unfounded", invented)
     return None
 
 

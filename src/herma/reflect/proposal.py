@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from herma.reflect.grounds import is_echo
 from herma.types import Add, MemoryOp, Remove, Replace, Target
 from herma.types.episodes import LONGEST_RESULT, Outcome
 
 MOST_CHANGES = 12
 """Changes of memory that one pass may propose."""
 SHORTEST_REASON = 10
+_KEYS = frozenset(("memory", "episode", "skill"))
 _LONGEST = {"task": 200, "result": LONGEST_RESULT, "error": 200, "remedy": 200, "outcome": 20}
 
 _TEXT = {"type": "string"}
@@ -86,7 +88,7 @@ def read_proposal(text: str) -> Proposal | str:
     """The proposal in an answer; or, in words, why there is none."""
     found = _object_in(text)
     if found is None:
-        return "there is no JSON object in it"
+        return "there is no whole JSON object with memory, episode or skill in it"
     refused: list[tuple[str, str, str]] = []
     given = found.get("memory", [])
     if not isinstance(given, list):
@@ -122,7 +124,7 @@ def _episode(item: object) -> Mapping[str, str] | None:
     if not isinstance(item, Mapping):
         return None
     words = {name: _line(item.get(name)) for name in _LONGEST}
-    kept = {name: text for name, text in words.items() if text and len(text) <= _LONGEST[name]}
+    kept = {name: text for name, text in words.items() if text and len(text) <= _LONGEST[name] and not is_echo(text)}
     if kept.get("outcome") not in get_args(Outcome):
         kept.pop("outcome", None)
     return kept if "task" in kept or "result" in kept else None
@@ -135,6 +137,9 @@ def _skill(item: object, refused: list[tuple[str, str, str]]) -> SkillProposed |
     if not name or not description or not isinstance(body, str) or not body.strip():
         refused.append(("skill create", "malformed", "A skill has a name, a description and a body."))
         return None
+    if is_echo(description) or is_echo(body):
+        refused.append(("skill create", "echo", "It repeats the question that was asked."))
+        return None
     return SkillProposed(name, description, body.strip())
 
 
@@ -143,7 +148,9 @@ def _line(value: object) -> str:
 
 
 def _object_in(text: str) -> Mapping[str, Any] | None:
-    """The first JSON object in a text, whatever stands round it: models put it into fences and say a word before it."""
+    """The first JSON object in a text that is one of ours, whatever stands round it: models put it into fences and say
+    a word before it. Where an answer was cut off, the objects inside of it are whole: they are not what was asked for.
+    """
     decoder = json.JSONDecoder()
     at = text.find("{")
     for _ in range(20):
@@ -154,7 +161,9 @@ def _object_in(text: str) -> Mapping[str, Any] | None:
         except (ValueError, RecursionError):
             at = text.find("{", at + 1)
             continue
-        return value if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping) and (not value or not _KEYS.isdisjoint(value)):
+            return value
+        at = text.find("{", at + 1)
     return None
 
 

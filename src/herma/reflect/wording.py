@@ -88,6 +88,11 @@ About memory: propose single changes, never a new version of all of it. At most 
 {_KEEP}"""
 
 
+def every_task() -> tuple[str, ...]:
+    """All that a model may be asked, so that its own words can be told from it."""
+    return turn_task(Due(memory=True, skills=True)), end_task()
+
+
 def again(problem: str) -> str:
     """When the answer was no such object."""
     return (
