@@ -20,6 +20,7 @@ from herma.agent import Agent
 from herma.agent.mcp_servers import McpServers
 from herma.configservers import McpServer
 from herma.settings import ChatSettings
+from herma.store.trouble_log import TroubleLog
 from herma.testing import Answer, ScriptedModel
 from herma.tools.registry import Tool, ToolContext
 
@@ -53,6 +54,11 @@ def run(tool: Tool, **arguments: Any) -> Any:
         return str(exc)
 
 
+def noted(home: Path) -> list[tuple[str, str]]:
+    """What the doctor and the dashboard are told: who failed, and at what."""
+    return [(one.guest, one.what) for one in TroubleLog(home).since(0)]
+
+
 def test_a_server_brings_its_tools(connect: Connect) -> None:
     servers = connect(WEATHER)
     tools = named(servers)
@@ -73,12 +79,13 @@ def test_a_server_brings_its_tools(connect: Connect) -> None:
     assert (state.state, "forecast" in state.tools) == ("connected", True)
 
 
-def test_results_are_bounded_and_time_is_too(connect: Connect) -> None:
+def test_results_are_bounded_and_time_is_too(connect: Connect, home: Path) -> None:
     tools = named(connect(WEATHER, result_chars=100, tool_timeout=2.0))
     result = run(tools["weather__big"])["result"]
     assert len(result) < 200
     assert "499,900 more characters" in result
     assert run(tools["weather__patient"]) == "weather did not answer within 2 s."
+    assert noted(home) == [("MCP server weather", "patient")]
 
 
 def test_only_tools_that_are_named(connect: Connect, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +106,7 @@ def test_only_tools_that_are_named(connect: Connect, home: Path, monkeypatch: py
     assert servers.warnings == ("The MCP server weather has no tool gone.",)
 
 
-def test_broken_ones_are_told_and_cost_their_own_tools(connect: Connect, tmp_path: Path) -> None:
+def test_broken_ones_are_told_and_cost_their_own_tools(connect: Connect, tmp_path: Path, home: Path) -> None:
     servers = connect(
         McpServer("hanging", sys.executable, (SCRIPT, "hang"), connect_timeout=1.0),
         McpServer("broken", sys.executable, (SCRIPT, "broken")),
@@ -119,6 +126,8 @@ def test_broken_ones_are_told_and_cost_their_own_tools(connect: Connect, tmp_pat
     assert "nowhere is not used" in told
     assert "off" not in told
     assert told.count("is not used") == 5
+    failed = ("hanging", "broken", "missing", "keyless", "nowhere")
+    assert noted(home) == [(f"MCP server {name}", "connecting") for name in failed]
 
 
 def test_a_server_that_ends_is_connected_anew(connect: Connect) -> None:

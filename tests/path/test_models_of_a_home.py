@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from herma import Herma, HermaWarning
-from herma.errors import ConfigError, SpendRefused, UsageError
+from herma.errors import ConfigError, ModelCancelled, ModelError, SpendRefused, UsageError
 from herma.models.chat.probe import probe
 from herma.reflect.spend import MeteredModel
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
@@ -51,6 +52,25 @@ def test_the_main_model_answers(home: Path, server: ScriptedModel) -> None:
     assert server.requests[0].body["max_tokens"] == 9
     with pytest.raises(UsageError, match="closed"):
         h.model()
+
+
+def test_a_model_that_fails_is_counted_for_the_doctor_and_one_that_was_given_up_is_not(
+    home: Path, server: ScriptedModel
+) -> None:
+    with opened(home, model__url=server.url, model__name="m", model__retries=0) as h:
+        main, other = h.model(), h.model("auxiliary", purpose="tidy")
+        assert main is not None
+        assert other is not None
+        server.then(Answer(status=500), Answer(status=401, error="no"), Answer(broken_after=1, text="x" * 90))
+        for model in (main, other, main):
+            with pytest.raises(ModelError):
+                model.reply(HI)
+        given_up = threading.Event()
+        given_up.set()
+        with pytest.raises(ModelCancelled):
+            main.reply(HI, cancel=given_up)
+        (failed,) = h.doctor().guests
+    assert (failed.name, failed.times, failed.what) == ("model m", 3, "answering")
 
 
 def test_the_other_protocol_by_configuration(home: Path, server: ScriptedModel) -> None:

@@ -157,7 +157,7 @@ def test_the_pages_show_what_there_is(served: Served, furnished: Path) -> None:
     assert str(furnished) in overview
     assert "1 %, 23 of 2,200 characters, 1 entry" in overview
     assert "120 of 6,000 tokens" in overview
-    assert "Stopped by the cap" in spending
+    assert "Left undone" in spending
     assert "does not allow tidy" in spending
     assert "keeping curated memory in order" in spending
     assert "0.0003 of 0.50 USD" in spending

@@ -23,6 +23,7 @@ from herma.agent.mcp_wire import MOST_TOOLS, Json, ToolFailed, complaints, resul
 from herma.configservers import McpServer
 from herma.models.chat.keys import read_key
 from herma.settings import ChatSettings
+from herma.store.trouble_log import Noted, TroubleLog
 from herma.tools.registry import Tool, ToolContext
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class McpServers:
             for server in servers
             if server.enabled
         ]
+        self._log = TroubleLog(home)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._up = threading.Event()
@@ -127,6 +129,7 @@ class McpServers:
             if not self._missing:
                 why = link.why or f"it did not begin within {link.deadline:g} s"
                 self._warnings.append(f"The MCP server {name} is not used: {why.rstrip('.')}.")
+                self._count(name, "connecting", why)
             return
         wanted = [one for one in link.listed if link.server.takes(one[0])]
         absent = set(link.server.include or ()) - {one[0] for one in link.listed}
@@ -148,10 +151,19 @@ class McpServers:
 
     def _call(self, link: Link, tool: str, arguments: Json) -> Json:
         name, limit = link.server.name, link.server.timeout or self._settings.tool_timeout
-        if not link.usable:
-            self._connect_again(link)
-        answer = self._wait(link.ask(tool, arguments, limit), limit, name)
+        try:
+            if not link.usable:
+                self._connect_again(link)
+            answer = self._wait(link.ask(tool, arguments, limit), limit, name)
+        except ToolFailed as exc:
+            if not self.cancel.is_set():  # then somebody else gave it up
+                self._count(name, tool, str(exc))
+            raise
         return result_of(answer.content, answer.structured_content, bool(answer.is_error), self._settings.result_chars)
+
+    def _count(self, server: str, what: str, why: str) -> None:
+        """Written down for whoever looks later: the doctor and the dashboard."""
+        self._log.add(Noted(time.time(), f"MCP server {server}", what, why))
 
     def _connect_again(self, link: Link) -> None:
         if self._loop is None or self._loop.is_closed():

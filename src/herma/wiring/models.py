@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from herma.reflect.spend import Meter, SpendReport
     from herma.reflect.spend_history import SpendHistory
     from herma.turn.prices import PriceTable
+    from herma.wiring.counted import CountedModel
 
 WITHOUT = (
     "Without a model everything is kept and found as usual; with one, `herma chat` answers, long conversations are "
@@ -39,6 +40,7 @@ class Models:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._made: dict[Endpoint, RemoteModel] = {}
+        self._watched: dict[tuple[RemoteModel, str], CountedModel] = {}
 
     def get(
         self, role: Role = "main", *, purpose: str | None = None, on_retry: Callable[[Retry], None] | None = None
@@ -59,7 +61,7 @@ class Models:
         where = self.endpoint(role)
         if where is None:
             return None
-        model = self.client(where, on_retry)
+        model = self._counted(self.client(where, on_retry), purpose or "answering")
         if purpose is None:
             return model
         from herma.reflect.pauses import RestingModel
@@ -118,6 +120,14 @@ class Models:
     def price_of(self, model: str) -> Prices | None:
         """What a model's tokens cost; `None` where that is not known."""
         return self._prices.of(model) if self._prices.knows(model) else None
+
+    def _counted(self, model: RemoteModel, what: str) -> CountedModel:
+        """The same, whose failures are written down. What is kept for the next question stays one and the same."""
+        from herma.wiring.counted import CountedModel
+        from herma.wiring.troubles import written_down
+
+        watched = CountedModel(model, written_down(self._ground), what)
+        return self._watched.setdefault((model, what), watched) if model in self._made.values() else watched
 
     def client(self, where: Endpoint, on_retry: Callable[[Retry], None] | None = None) -> RemoteModel:
         """What speaks with this place. Not behind the meter: for what somebody asked for."""

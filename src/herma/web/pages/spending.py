@@ -23,6 +23,7 @@ from herma.wording.sessions import Json, count, one_line
 
 _SESSIONS = 10
 _BREAKS = 8
+_STOPPED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def tell(found: Spending) -> Json:
 def show(found: Spending) -> Html:
     return join(
         tag("p", "What nobody asked for has a hard cap per day; what you asked for is listed below it.", class_="lead"),
-        _stopped(found.background),
+        _undone(found.background),
         tag("div", _today(found.background), _purposes(found.background), class_="cards two"),
         _days(found.background),
         _calls(found.background),
@@ -54,15 +55,15 @@ def show(found: Spending) -> Html:
 # ── work that nobody asked for ──
 
 
-def _stopped(background: Background) -> Html | None:
-    """Notices stand first: something was left undone."""
-    if not background.history.stopped:
-        return None
-    said = []
-    for one in background.history.stopped[:5]:
+def _undone(background: Background) -> Html | None:
+    """Notices stand first: the cap stopped something, or it rests because a model's answers could not be used."""
+    said = [tag("li", one.notice, " ", one.hint) for one in background.resting]
+    for one in background.history.stopped[:_STOPPED]:
         often = f" ({one.times:,} times)" if one.times > 1 else ""
         said.append(tag("li", moment(one.at), " ", one.notice, often))
-    return tag("section", tag("h2", "Stopped by the cap"), tag("ul", said), class_="card wide notice", role="status")
+    if not said:
+        return None
+    return tag("section", tag("h2", "Left undone"), tag("ul", said), class_="card wide notice", role="status")
 
 
 def _today(background: Background) -> Html:
