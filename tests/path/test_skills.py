@@ -421,6 +421,8 @@ def test_a_task_finds_its_skill_and_small_talk_finds_none(h: Herma) -> None:
     assert h.skills.find("bake sourdough bread").matches[0].score < found.matches[0].score
     with pytest.raises(UsageError):
         h.skills.find("x", limit=0)
+    assert h.skills.find("bake sourdough bread", mode="words").matches[0].name == "bake-bread"
+    assert h.skills.find("bake sourdough bread", mode="vectors").abstained == "nothing is embedded yet"
 
 
 def test_a_skill_that_fails_gives_way_to_one_that_works(h: Herma) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from herma.errors import UsageError
 from herma.evals import data
-from herma.evals.skills import measure
+from herma.evals.skills import Routed, measure
 
 
 def folder(at: Path, documents: list[Any], questions: list[Any], name: str = "set") -> Path:
@@ -122,7 +122,7 @@ def test_routing_counts_what_is_named_and_what_is_rightly_left_alone(tmp_path: P
     ]
     made = folder(tmp_path, skills, requests)
     assert data.is_about_skills(made)
-    answers = {"send mail": ["post"], "post it": ["mail", "post"], "hello": [], "what now": ["mail"]}
-    found = measure(*data.read_skills(made), answers.__getitem__)
+    answers = {"send mail": ("post",), "post it": ("mail", "post"), "hello": (), "what now": ("mail",)}
+    found = measure(*data.read_skills(made), lambda task: Routed(answers[task]))
     assert [one.places for one in found.answers] == [(1,), (2,)]
     assert (found.none_needed, found.kept_silent, found.abstains, found.wrongly_silent) == (2, 1, 0.5, 0)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from herma.app import Herma
 from herma.errors import UsageError
 from herma.evals.data import CORPUS
-from herma.evals.skills import Route
+from herma.evals.skills import Route, Routed
 from herma.skills.compose import compose
 from herma.skills.document import slug
-from herma.types import Skill
+from herma.types import FindMode, Skill
 
-SkillMode = Literal["words", "hybrid"]
+Routes = Callable[[FindMode], Route]
+"""Routing by words, by vectors, or by both, over the same skills."""
 
 
 @contextmanager
-def routing(data: Path, folder: Path | None, mode: SkillMode, flags: Mapping[str, Any]) -> Iterator[Route]:
+def routing(data: Path, folder: Path | None, flags: Mapping[str, Any], *, embedded: bool) -> Iterator[Routes]:
     """Routing over the SKILL.md files in `folder`, or over the names and descriptions of the data."""
-    settings = {**flags, **({"embedding.model": "none"} if mode == "words" else {})}
+    settings = {**flags, **({} if embedded else {"embedding.model": "none"})}
     with tempfile.TemporaryDirectory(prefix="herma-eval-") as home:
         if folder is None:
             _write(data / CORPUS, Path(home) / "skills")
@@ -32,15 +33,20 @@ def routing(data: Path, folder: Path | None, mode: SkillMode, flags: Mapping[str
         with Herma.open(home, flags=settings) as h:
             if not h.skills.list(everything=True):
                 raise UsageError(f"There are no skills in {folder or data}.", hint="Give the folder of the skills.")
-            if mode == "hybrid":
-                vectors = h.index.vectors
-                if vectors is None or not vectors.wait() or not vectors.state().ready:
-                    raise UsageError("There is no embedder.", hint="herma models install e5-small")
+            vectors = h.index.vectors if embedded else None
+            if embedded and (vectors is None or not vectors.wait() or not vectors.state().ready):
+                raise UsageError("There is no embedder.", hint="herma models install e5-small")
 
-            def route(task: str) -> Sequence[str]:
-                return [match.name for match in h.skills.find(task).matches]
+            def routes(mode: FindMode) -> Route:
+                def route(task: str) -> Routed:
+                    found = h.skills.find(task, mode=mode)
+                    return Routed(
+                        tuple(match.name for match in found.matches), tuple(match.name for match in found.nearest)
+                    )
 
-            yield route
+                return route
+
+            yield routes
 
 
 def _write(corpus: Path, target: Path) -> None:

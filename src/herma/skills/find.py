@@ -8,10 +8,13 @@ from herma.errors import UsageError
 from herma.skills.catalogue import Catalogue
 from herma.skills.meaning import Meanings
 from herma.skills.route import (
+    MEANING_ONLY,
     WITH_MEANING,
     WORDS_ONLY,
+    Bar,
     Evidence,
     WordIndex,
+    as_meant,
     reasons,
     similarity,
     sureness,
@@ -19,7 +22,7 @@ from herma.skills.route import (
 )
 from herma.skills.score import score
 from herma.skills.terms import Terms
-from herma.types import Skill, SkillMatch, SkillMatches, SkillUsage
+from herma.types import FindMode, Skill, SkillMatch, SkillMatches, SkillUsage
 
 NEW = SkillUsage("")
 _LIMIT = 5
@@ -38,7 +41,9 @@ class SkillFinder:
         self._nearest = nearest
         self._index: tuple[str, WordIndex] | None = None
 
-    def find(self, task: str, *, limit: int = _LIMIT, tools: Sequence[str] | None = None) -> SkillMatches:
+    def find(
+        self, task: str, *, limit: int = _LIMIT, tools: Sequence[str] | None = None, mode: FindMode = "hybrid"
+    ) -> SkillMatches:
         if not isinstance(task, str):
             raise UsageError(f"A task is text, not {type(task).__name__}.", hint='For example: find("fix the build").')
         if limit < 1:
@@ -50,14 +55,18 @@ class SkillFinder:
             why = "there are no skills yet" if not shelf.skills else "no skill can be used here"
             return SkillMatches(task, abstained=why)
         index = self._words(shelf.stamp, offered)
-        by_words = index.evidence(task)
-        meanings = self._nearest(task, 2 * limit) if self._nearest is not None and task.strip() else None
+        by_words = index.evidence(task) if mode != "vectors" else {}
+        meanings = self._meanings(task, 2 * limit) if mode != "words" else None
         notes = meanings.notes if meanings is not None else ()
         found = self._candidates(index, by_words, meanings, 2 * limit)
         if not found:
-            return SkillMatches(task, abstained="no skill shares a word with the task", notes=notes)
+            why = "no skill shares a word with the task" if mode != "vectors" else "nothing is embedded yet"
+            return SkillMatches(task, abstained=why, notes=notes)
+        if mode == "vectors":
+            found = {at: as_meant(evidence) for at, evidence in found.items()}
         ranked = _ranked(index, found, usage)
-        if unsure := _too_far(ranked, limit, index, task, informed=meanings is not None and meanings.scale is not None):
+        bar = MEANING_ONLY if mode == "vectors" else WITH_MEANING if meanings and meanings.scale else WORDS_ONLY
+        if unsure := _too_far(ranked, limit, index, task, bar):
             return SkillMatches(task, abstained=unsure, nearest=tuple(ranked[:limit]), notes=notes)
         near = [match for match in ranked[:limit] if match.similarity >= _WORTH * ranked[0].similarity]
         return SkillMatches(task, matches=tuple(near), notes=notes)
@@ -67,6 +76,9 @@ class SkillFinder:
     def _usable(self, skill: Skill, usage: Mapping[str, SkillUsage], tools: Sequence[str] | None) -> bool:
         known = usage.get(skill.name)
         return (known is None or known.state != "archived") and self._catalogue.offer(skill, tools).offered
+
+    def _meanings(self, task: str, count: int) -> Meanings | None:
+        return self._nearest(task, count) if self._nearest is not None and task.strip() else None
 
     def _words(self, stamp: str, offered: Sequence[Skill]) -> WordIndex:
         key = f"{stamp} {len(offered)} {hash(tuple(skill.path for skill in offered))}"
@@ -97,9 +109,8 @@ def _ranked(index: WordIndex, found: Mapping[int, Evidence], usage: Mapping[str,
     return sorted(matches, key=lambda match: (-match.score, -match.similarity, match.skill.path))
 
 
-def _too_far(ranked: Sequence[SkillMatch], limit: int, index: WordIndex, task: str, *, informed: bool) -> str:
+def _too_far(ranked: Sequence[SkillMatch], limit: int, index: WordIndex, task: str, bar: Bar) -> str:
     """Why nothing is offered; empty when something is near enough."""
-    bar = WITH_MEANING if informed else WORDS_ONLY
     said = len(index.said(task))
     by_nearness = sorted(ranked, key=lambda match: -match.similarity)
     nearest = by_nearness[0]

@@ -11,6 +11,7 @@ from herma.skills.catalogue import Catalogue
 from herma.skills.fill import Filled, MissingParameters, fill
 from herma.skills.find import SkillFinder
 from herma.types import (
+    FindMode,
     Skill,
     SkillFile,
     SkillMatches,
@@ -111,10 +112,13 @@ class SkillReading:
         """Whether it can be used here, and if not, why."""
         return self._catalogue.offer(skill, tools)
 
-    def find(self, task: str, limit: int = 5, *, tools: Sequence[str] | None = None) -> SkillMatches:
-        """The skills that fit a task, best first, with reasons; or none, with the reason for that."""
+    def find(
+        self, task: str, limit: int = 5, *, tools: Sequence[str] | None = None, mode: FindMode = "hybrid"
+    ) -> SkillMatches:
+        """The skills that fit a task, best first, with reasons; or none, with the reason for that. By words and, where
+        there is an embedder, by meaning; or by one of them only."""
         self._alive()
-        return self._finder.find(task, limit=limit, tools=tools)
+        return self._finder.find(task, limit=limit, tools=tools, mode=mode)
 
     def fill(self, name: str, values: Mapping[str, object] | None = None, /, **more: object) -> Filled:
         """A skill's code template with its parameters put in. Nothing is run."""

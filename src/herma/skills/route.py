@@ -178,6 +178,11 @@ def similarity(evidence: Evidence) -> float:
     return (1 - _MEANING_SHARE) * evidence.wording + _MEANING_SHARE * evidence.meaning
 
 
+def as_meant(evidence: Evidence) -> Evidence:
+    """What the embedder says, as if words had said as much: for asking it alone."""
+    return replace(evidence, words=evidence.meaning or 0.0)
+
+
 def reasons(evidence: Evidence) -> tuple[str, ...]:
     """Why a skill was found, in words."""
     said = []
@@ -209,10 +214,13 @@ class Bar:
         return self.bare + (self.without - self.bare) * min(1.0, share / _MANY_TRIGGERS)
 
 
-WORDS_ONLY = Bar(with_triggers=0.52, without=0.52, bare=0.38)
-WITH_MEANING = Bar(with_triggers=0.42, without=0.52, bare=0.38)
+WORDS_ONLY = Bar(with_triggers=0.47, without=0.50, bare=0.38)
+WITH_MEANING = Bar(with_triggers=0.40, without=0.50, bare=0.38)
+MEANING_ONLY = Bar(with_triggers=0.42, without=0.60, bare=0.50)
 _MANY_TRIGGERS = 0.15
 _MUCH_SAID = 0.2
+_MOST_LEAD = 0.07
+"""On a shelf of three the best leads by far, whatever is asked."""
 
 
 def sureness(skill: Skill, similarity: float, lead: float, said: int) -> float:
@@ -220,4 +228,4 @@ def sureness(skill: Skill, similarity: float, lead: float, said: int) -> float:
     needs less than one of many), and how much the task says (a remark of two words is rarely a task). What a skill
     with triggers is for, they say themselves, and tasks that say them are short."""
     much = 0.0 if skill.triggers else _MUCH_SAID * min(said, _COUNTED) / _COUNTED
-    return similarity + max(lead, 0.0) + much
+    return similarity + min(max(lead, 0.0), _MOST_LEAD) + much

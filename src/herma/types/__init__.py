@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from herma.types.skills import CreateSkill as CreateSkill
     from herma.types.skills import DeleteSkill as DeleteSkill
     from herma.types.skills import EditSkill as EditSkill
+    from herma.types.skills import FindMode as FindMode
     from herma.types.skills import Parameter as Parameter
     from herma.types.skills import PatchSkill as PatchSkill
     from herma.types.skills import RemoveSkillFile as RemoveSkillFile
@@ -228,6 +229,7 @@ _HOMES = {
         "CreateSkill",
         "DeleteSkill",
         "EditSkill",
+        "FindMode",
         "Parameter",
         "PatchSkill",
         "RemoveSkillFile",

@@ -306,6 +306,8 @@ class SkillPending:
 
 # ── finding one for a task ──
 
+FindMode: TypeAlias = Literal["words", "vectors", "hybrid"]
+
 
 @dataclass(frozen=True, slots=True)
 class SkillMatch:

@@ -10,7 +10,7 @@ from herma.cli.memory.wording import count, preview, when
 from herma.cli.skills.desk import Desk, Json, name_argument, skills, with_skills
 from herma.errors import UsageError
 from herma.skills import SkillView
-from herma.types import Skill, SkillMatch, SkillUsage
+from herma.types import FindMode, Skill, SkillMatch, SkillUsage
 
 
 @skills.command("list", short_help="List the skills")
@@ -156,8 +156,15 @@ def _view_json(view: SkillView) -> Json:
 @skills.command(short_help="Find the skills that fit a task")
 @click.argument("task", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1, 100), default=5, show_default=True, help="How many at most.")
+@click.option(
+    "--mode",
+    type=click.Choice(("words", "vectors", "hybrid")),
+    default="hybrid",
+    show_default=True,
+    help="By words, by meaning, or by both.",
+)
 @with_skills
-def find(desk: Desk, task: Sequence[str], limit: int) -> None:
+def find(desk: Desk, task: Sequence[str], limit: int, mode: FindMode) -> None:
     """Find the skills that fit a task, best first; none, when none is near enough.
 
     \b
@@ -165,7 +172,7 @@ def find(desk: Desk, task: Sequence[str], limit: int) -> None:
       herma skills find cut a release of the library
       herma skills find --limit 1 --json "resize all pictures in a folder"
     """
-    found = desk.library.find(" ".join(task), limit)
+    found = desk.library.find(" ".join(task), limit, mode=mode)
     if desk.context.json:
         value = {
             "ok": True,
