@@ -81,3 +81,20 @@ ensure_environment() {
 ensure_model() {
     .venv/bin/herma models install e5-small >/dev/null
 }
+
+# A browser for the tests of the dashboard. Only CI gets one that was not there: it is a few hundred megabytes.
+ensure_browser() {
+    if find_browser; then
+        return
+    fi
+    if [ -n "${CI-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        echo "Installing chromium" >&2
+        apt-get update -qq >/dev/null || true # an outdated list may still do
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null || true
+    fi
+    find_browser
+}
+
+find_browser() {
+    command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1
+}

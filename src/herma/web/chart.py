@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from herma.web.html import Html, tag
 
-_WIDTH, _HEIGHT, _BELOW, _ABOVE = 720, 150, 22, 14
+_WIDTH, _HEIGHT, _BELOW, _ABOVE = 720, 160, 24, 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def chart(bars: Sequence[Bar], *, limit: float, label: str, unit: str) -> Html:
         lines.append(tag("line", x1=0, x2=_WIDTH, y1=y, y2=y, class_="limit"))
         lines.append(tag("text", f"cap {limit:,g} {unit}", x=_WIDTH, y=_number(_y(limit, top) - 4), text_anchor="end"))
     else:
-        lines.append(tag("text", f"{top:,.4g} {unit}", x=0, y=_ABOVE - 3))
+        lines.append(tag("text", f"{top:,.4g} {unit}", x=0, y=_ABOVE - 5))
     box = f"0 0 {_WIDTH} {_HEIGHT}"
     return tag(
         "svg", tag("title", label), lines, drawn, days, role="img", aria_label=label, class_="chart", viewBox=box
