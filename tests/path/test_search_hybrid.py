@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from herma import Herma, Scope
 from herma.cli.main import cli
 from herma.errors import ConfigError, UsageError
+from herma.recall.gather import Gatherer
+from herma.recall.meaning import Pending
 from herma.testing import HashEmbedder
 
 if TYPE_CHECKING:
@@ -115,6 +117,34 @@ def test_a_slow_embedder_is_not_waited_for_and_that_is_told(home: Path) -> None:
     assert "tractor" in report.hits[0].snippet
     assert any("did not answer within 0.05 s" in note for note in report.notes)
     assert again.mode == "words"
+
+
+def test_what_is_read_while_a_question_is_embedded_changes_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = Slow()
+    read_ahead, asked = Gatherer.read_ahead, 0
+
+    def then_go(*given: Any) -> None:
+        nonlocal asked
+        read_ahead(*given)
+        asked += 1
+        embedder.go.set()
+
+    monkeypatch.setattr(Gatherer, "read_ahead", then_go)
+    questions = ("the tractor and the receipts", "the choir -house", '"borrowed wrench" at dusk', "herons")
+    with Herma.open(home=home, embedder=embedder, flags={"search.model_wait": 30.0}) as h:
+        fill(h)
+        fill(h, [f"{text} {text.lower()}" for text in MESSAGES])
+        reports = []
+        for question in questions:
+            embedder.go.clear()
+            reports.append(h.search(question, level="message", explain=True))
+        assert asked == len(questions)
+        monkeypatch.setattr(Pending, "waiting", False)
+        for question, before in zip(questions, reports, strict=True):
+            after = h.search(question, level="message", explain=True)
+            assert before.mode == "hybrid"
+            assert (before.hits, before.notes, before.dropped) == (after.hits, after.notes, after.dropped)
+    assert asked == len(questions)
 
 
 def test_what_must_occur_must_occur_in_what_is_near_too(h: Herma) -> None:

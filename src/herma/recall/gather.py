@@ -42,7 +42,10 @@ class Gathered:
     scores: dict[int, float] = field(default_factory=dict)
     sessions: dict[str, Standing] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
-    """Of messages that were few enough to be read at once."""
+    """Of messages that were few enough to be read at once, or that were read ahead."""
+    neighbours: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    beside: dict[int, Head] = field(default_factory=dict)
+    """Turns beside candidates, whether or not they may be shown."""
     sifted: Sifted = field(default_factory=Sifted)
     unindexed: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -97,12 +100,23 @@ class Gatherer:
             found.scores.update(fresh)
             found.unindexed.difference_update(fresh)
             self._take(found, filters, list(fresh), READ if len(fresh) <= depth else 0)
-            if len(answer.candidates) < asked or asked >= MOST or _enough(found, depth, limit):
+            exhausted = len(answer.candidates) < asked and not answer.more
+            if exhausted or asked >= MOST or _enough(found, depth, limit):
                 break
             asked *= 4
         found.matched = max(answer.matches, len(found.scores))
         found.notes.extend(answer.notes)
         return found
+
+    def read_ahead(self, query: Query, found: Gathered, looked_for: Sequence[Unit], limit: int) -> None:
+        """Read what `candidates` will need of what words have found, while it is not known yet what is near in meaning:
+        then it only reads the rest.
+        """
+        chosen = [head.id for head in _chosen(found, _depth(looked_for, limit))]
+        found.texts = dict(self._texts(found, chosen))
+        if query.any_of and len(looked_for) != 1:
+            pairs = self._neighbours(found, chosen).values()
+            self._beside(found, sorted({id_ for pair in pairs for id_ in pair if id_ is not None}.difference(chosen)))
 
     def meet(self, found: Gathered, filters: Filters, near: Sequence[Near]) -> None:
         """Take in what is near in meaning and may be shown. What may not is not counted: it is no match."""
@@ -166,6 +180,19 @@ class Gatherer:
         unread = [id_ for id_ in ids if id_ not in found.texts]
         return {**found.texts, **self._reader.texts(unread, READ)} if unread else found.texts
 
+    def _neighbours(self, found: Gathered, ids: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
+        if unknown := [id_ for id_ in ids if id_ not in found.neighbours]:
+            found.neighbours.update(self._reader.neighbours(unknown))
+        return {id_: found.neighbours[id_] for id_ in ids if id_ in found.neighbours}
+
+    def _beside(self, found: Gathered, ids: Sequence[int]) -> dict[int, Head]:
+        """The heads of these turns; their texts are known then."""
+        if unread := [id_ for id_ in ids if id_ not in found.beside]:
+            turns = self._reader.turns(unread, READ)
+            found.beside.update((head.id, head) for head in turns.heads)
+            found.texts.update(turns.texts)
+        return {id_: found.beside[id_] for id_ in ids if id_ in found.beside}
+
     def _take(self, found: Gathered, filters: Filters, ids: Sequence[int], characters: int = 0) -> None:
         met = self._reader.turns(ids, characters)
         heads = {head.id: head for head in met.heads}
@@ -183,15 +210,14 @@ class Gatherer:
         They are evidence; they are shown where no rule speaks against it.
         """
         by_id = {one.id: one for one in made}
-        neighbours = self._reader.neighbours([one.id for one in made])
+        neighbours = self._neighbours(found, list(by_id))
         for id_, (before, after) in neighbours.items():
             by_id[id_].before, by_id[id_].after = before, after
         of_words = (pair for id_, pair in neighbours.items() if by_id[id_].found or id_ not in found.near)
         beside = sorted({id_ for pair in of_words for id_ in pair if id_ is not None} - by_id.keys())
-        turns = self._reader.turns(beside, READ)
-        heads = {head.id: head for head in turns.heads}
+        heads = self._beside(found, beside)
         found.heads.update(heads)
-        flanks = _made(found, [id_ for id_ in beside if id_ in heads], turns.texts)
+        flanks = _made(found, list(heads), found.texts)
         links = _links(neighbours)
         strict = bool(query.all_of or query.none_of)
         for one in flanks:

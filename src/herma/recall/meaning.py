@@ -76,6 +76,11 @@ class Pending:
         self._question = question
         self._until = until
 
+    @property
+    def waiting(self) -> bool:
+        """Whether it is not there yet."""
+        return self._question is not None and self._question.is_alive()
+
     def result(self) -> Meaning:
         """What is near; waits for it until the deadline, then no more."""
         if self._question is not None:

@@ -151,6 +151,8 @@ class Searcher:
             found = Gathered()
         else:  # meanwhile the question is embedded and compared
             found = self._gatherer.gather(query, filters, looked_for, wanted.limit, lag)
+            if pending.waiting:
+                self._gatherer.read_ahead(query, found, looked_for, wanted.limit)
         meaning = pending.result()
         if meaning.near:
             self._gatherer.meet(found, filters, meaning.near)
