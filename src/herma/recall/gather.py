@@ -100,8 +100,7 @@ class Gatherer:
             found.scores.update(fresh)
             found.unindexed.difference_update(fresh)
             self._take(found, filters, list(fresh), READ if len(fresh) <= depth else 0)
-            exhausted = len(answer.candidates) < asked and not answer.more
-            if exhausted or asked >= MOST or _enough(found, depth, limit):
+            if len(answer.candidates) < asked or asked >= MOST or _enough(found, depth, limit):
                 break
             asked *= 4
         found.matched = max(answer.matches, len(found.scores))
