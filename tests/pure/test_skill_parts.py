@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from herma.skills.fill import Filled, MissingParameters, fill, placeholders
 from herma.skills.offer import offer, this_platform
 from herma.skills.patch import NoPlace, Patched, SeveralPlaces, patch
-from herma.skills.score import score
+from herma.skills.score import Weights, score, success_rate
 from herma.skills.similar import alike
 from herma.types import SKILL_STATES, Parameter, Skill, SkillUsage
 
@@ -120,11 +120,22 @@ def test_a_patch_changes_one_place_or_nothing(text: str, old: str, new: str) -> 
 _COUNT = st.integers(0, 1000)
 
 
+@given(st.integers(0, 500), st.integers(0, 500))
+def test_a_new_skill_succeeds_and_its_rate_moves_towards_what_is_counted(successes: int, failures: int) -> None:
+    usage = SkillUsage("x", successes=successes, failures=failures)
+    assert success_rate(SkillUsage("x")) == 1.0
+    assert usage.success_rate <= success_rate(usage) <= 1.0
+    assert success_rate(usage) > 0.0, "no failure is the last word"
+    assert success_rate(usage) - usage.success_rate <= 1 / (successes + failures + 1)
+    assert success_rate(usage, Weights(virtual_successes=0)) == usage.success_rate
+    assert success_rate(SkillUsage("x", successes=successes, failures=failures + 1)) < success_rate(usage)
+
+
 def test_the_score_has_the_documented_defaults() -> None:
     assert score(0.5) == 0.5
     assert score(0.5, SkillUsage("x", uses=10)) == pytest.approx(0.6)
     assert score(0.5, SkillUsage("x", uses=500)) == pytest.approx(0.7)
-    assert score(0.5, SkillUsage("x", successes=1, failures=1)) == 0.25
+    assert score(0.5, SkillUsage("x", successes=1, failures=1)) == pytest.approx(0.5 * 2 / 3)
     assert score(0.5, SkillUsage("x", state="deprecated")) == pytest.approx(0.2)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from herma.safety.scan import scan
+from herma.skills.score import success_rate
 from herma.types import Skill, SkillUsage
 
 _DESCRIPTION = 160
@@ -48,7 +49,7 @@ def _standing(usage: SkillUsage | None) -> tuple[int, int, int]:
     """Pinned first, healthy before ailing, then by the order of magnitude of successful use."""
     if usage is None:
         return (1, 0, 0)
-    worth = usage.uses * usage.success_rate
+    worth = usage.uses * success_rate(usage)
     return (0 if usage.pinned else 1, _STANDING.get(usage.state, 3), -int(math.log2(worth + 1)))
 
 

@@ -16,6 +16,9 @@ class Weights:
     """Uses that would make a bonus of 1, if it were not bounded."""
     most_bonus: float = 0.2
     penalties: tuple[tuple[SkillState, float], ...] = (("deprecated", 0.3),)
+    virtual_successes: float = 1.0
+    """Successes that a skill is thought to have had before its first use: it starts at 1.0, and its first failure makes
+    it worth half, not nothing. benchmarks/skill_scores.py has the table."""
 
 
 DEFAULT = Weights()
@@ -24,7 +27,14 @@ NEW = SkillUsage("")
 
 def score(similarity: float, usage: SkillUsage = NEW, weights: Weights = DEFAULT) -> float:
     """Similarity is from 0 to 1. A skill of which nothing is known succeeds."""
-    return similarity * usage.success_rate + bonus(usage, weights) - penalty(usage, weights)
+    return similarity * success_rate(usage, weights) + bonus(usage, weights) - penalty(usage, weights)
+
+
+def success_rate(usage: SkillUsage, weights: Weights = DEFAULT) -> float:
+    """How often it can be expected to work: 1.0 for a new one, and nearer to what was counted with every use."""
+    before = max(weights.virtual_successes, 0.0)
+    known = max(usage.successes, 0) + max(usage.failures, 0) + before
+    return (max(usage.successes, 0) + before) / known if known else 1.0
 
 
 def bonus(usage: SkillUsage, weights: Weights = DEFAULT) -> float:
