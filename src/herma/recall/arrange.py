@@ -13,6 +13,7 @@ from herma.recall.query import Query
 from herma.recall.rank import Candidate
 from herma.recall.rerank import RERANKED, Reranker, opinion
 from herma.recall.rules import DEMOTED_SOURCES
+from herma.recall.teller import gains
 
 LEAST_POOL = 20
 """Of so many, later claims are looked for, and twice as many as are wanted."""
@@ -37,6 +38,8 @@ def arrange(
 ) -> Arranged:
     result = Arranged(list(ranked))
     if query.any_of and not wanted.sort:
+        if wanted.mode != "vectors" and query.ignored:
+            result.chosen = _by_teller(ranked, query, found)
         if reranker is not None:
             _rerank(result, query, reranker, deadline)
         elif wanted.level == "message" and wanted.mode != "vectors":
@@ -49,6 +52,15 @@ def arrange(
         result.chosen = _one_each(result.chosen)
     result.chosen = _demoted(result.chosen, found)[: wanted.limit]
     return result
+
+
+def _by_teller(ranked: Sequence[Candidate], query: Query, found: Gathered) -> list[Candidate]:
+    more = gains(query.plain, ranked, {one.id: found.heads[one.id].role for one in ranked})
+    for one in ranked:
+        if gain := more.get(one.id):
+            one.bonus += gain
+            one.score += gain
+    return sorted(ranked, key=lambda one: (-one.score, -one.timestamp, -one.id))
 
 
 def _rerank(result: Arranged, query: Query, reranker: Reranker, deadline: float) -> None:
