@@ -15,6 +15,7 @@ from herma.episodes.aside import Aside
 from herma.episodes.finding import Finder
 from herma.episodes.shown import digest, state_text
 from herma.episodes.similar import Language
+from herma.episodes.unended import Unended
 from herma.episodes.value import least_valuable
 from herma.episodes.verdict import Verdict, verdicts
 from herma.errors import StoreChanged, UsageError
@@ -102,6 +103,8 @@ class Episodes:
         self._clock = clock
         self._check = alive
         self._judged = judged
+        self.unended = Unended(self._glimpses, clock)
+        """Conversations whose program was killed; told which ones are open here."""
         self._aside: Aside[_Ended] = Aside(lambda ended: self._record(*ended), "herma-episodes")
 
     # ── making ──
@@ -264,12 +267,14 @@ class Episodes:
     def state(self, conversation: str) -> SessionState | None:
         """Where the work stood when a conversation was last left: by its id, or by that of any of its sessions."""
         self._alive()
-        return self._states.state_of(conversation)
+        return self.unended.of(conversation, self._states.state_of(conversation))
 
     def left_open(self, scope: Scope, *, not_of: str = "") -> SessionState | None:
-        """The state in which the last conversation of this project was left, if there is something to go on with."""
+        """The state in which the last conversation of this project was left, or broke off, if there is something to go
+        on with."""
         self._alive(_OPENING)
-        found = self._states.newest_state(replace(scope, profile=self._profile), not_of=not_of)
+        where = replace(scope, profile=self._profile)
+        found = self.unended.newest(where, self._states.newest_state(where, not_of=not_of), not_of)
         return found if found is not None and found.unfinished else None
 
     @staticmethod

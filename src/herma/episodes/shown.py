@@ -84,12 +84,14 @@ def state_line(state: SessionState) -> str:
     said = ". ".join(part.rstrip(".") for part in parts if part)
     if not said:
         return ""
-    return f"Left open here on {day(state.at)} ({said}). Ask before going on with it; session_search has the rest."
+    how = "Left open here" if state.ended else "Broken off here, or still open in another program,"
+    return f"{how} on {day(state.at)} ({said}). Ask before going on with it; session_search has the rest."
 
 
 def state_text(state: SessionState) -> str:
     """Where the work stood, in lines for people and models."""
-    lines = [f"Where it stood on {day(state.at)}:"]
+    broken_off = "" if state.ended else ", when it broke off (or it is still open in another program)"
+    lines = [f"Where it stood on {day(state.at)}{broken_off}:"]
     named = (
         ("Last request", "" if state.finished and not state.last_request else state.last_request),
         ("Next step", state.next_step),

@@ -24,14 +24,19 @@ _WORKING = ("primary", "cron")
 
 
 class EpisodeWatcher(Watcher):
-    """Makes the episode and the state when a session ends."""
+    """Makes the episode and the state when a session ends; until then it is known to be open here."""
 
     name = "episodes"
 
     def __init__(self, episodes: Callable[[], Episodes]) -> None:
         self._episodes = episodes
 
+    def opened(self, view: SessionView) -> None:
+        self._episodes().unended.begun(view.info.conversation)
+
     def closing(self, view: SessionView, reason: str) -> None:
+        if reason not in MOVES:
+            self._episodes().unended.over(view.info.conversation)
         if reason in MOVES or view.circumstances.context not in _WORKING or not view.messages:
             return
         self._episodes().record_later(view.info.id, folder=view.folder, reason=reason)

@@ -123,6 +123,12 @@ class Glimpses(Protocol):
         """The first and the last messages that were not rewound, in order, long texts cut in their middle."""
         ...
 
+    def unended(self, scope: Scope, since: float, not_of: Sequence[str]) -> str | None:
+        """The conversation of exactly this profile, project and user that was last spoken in, after a time, and that
+        nobody ended; other than these.
+        """
+        ...
+
     def without_episode(self, limit: int, after: str, everything: bool) -> Sequence[str]:
         """Conversations that were active after their state was noted, or have none, ordered by id; or all that
         make episodes.

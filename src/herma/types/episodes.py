@@ -112,6 +112,8 @@ class SessionState:
     finished: bool = True
     """Whether the last request was answered."""
     built_by: BuiltBy = "rules"
+    ended: bool = True
+    """Whether somebody ended the conversation; else it was broken off, or is still open in another program."""
 
     @property
     def unfinished(self) -> bool:

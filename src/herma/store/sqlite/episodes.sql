@@ -139,6 +139,21 @@ SELECT id FROM sessions
  WHERE conversation = coalesce((SELECT s.conversation FROM sessions s WHERE s.id = :conversation), :conversation)
  ORDER BY started, key;
 
+-- unended --
+-- Among the sessions that were last active: the newest of its conversation, in a project, that nobody ended.
+SELECT s.conversation
+  FROM (SELECT key, id, conversation, reason, source, profile, project, user, ended, deleted, message_count, last_active
+          FROM sessions ORDER BY last_active DESC LIMIT :looked_at) s
+ WHERE s.profile = :profile AND s.project = :project AND s.user = :user AND s.last_active > :since
+   AND s.ended IS NULL AND s.deleted IS NULL AND s.message_count > 0
+   AND s.conversation NOT IN (SELECT value FROM json_each(:not_of))
+   AND NOT EXISTS (SELECT 1 FROM sessions n
+                    WHERE n.conversation = s.conversation AND (n.deleted IS NOT NULL OR n.last_active > s.last_active))
+   AND NOT EXISTS (SELECT 1 FROM sessions f
+                    WHERE f.id = s.conversation
+                      AND (f.reason = 'delegation' OR f.source IN (SELECT value FROM json_each(:others))))
+ ORDER BY s.last_active DESC, s.key DESC LIMIT 1;
+
 -- without_episode --
 -- Conversations that got messages after their state was noted. Those that were delegated belong to whoever delegated,
 -- and reviews to what they looked back at.

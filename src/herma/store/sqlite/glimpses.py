@@ -13,10 +13,12 @@ from herma.store.sqlite.database import Database
 from herma.store.sqlite.payloads import texts
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.sessions import SqliteSessions
-from herma.types import Message, SessionInfo
+from herma.types import Message, Scope, SessionInfo
 
 LARGEST = 256 * 1024
 """Bytes of a stored text beyond which it is left out."""
+_LOOKED_AT = 500
+"""Sessions among which the one that was broken off is looked for, the last active first."""
 _TEXTS = (3, 4, 5)  # where a row holds content, parts and calls
 
 
@@ -40,6 +42,19 @@ class SqliteGlimpses:
             return _messages(connection, rows, at_most, self._sql["payload_sizes"])
 
         return self._db.read(work, [])
+
+    def unended(self, scope: Scope, since: float, not_of: Sequence[str]) -> str | None:
+        bindings = {
+            "profile": scope.profile,
+            "project": scope.project,
+            "user": scope.user,
+            "since": since,
+            "not_of": json.dumps(list(not_of)),
+            "others": json.dumps(SOURCES_WITHOUT),
+            "looked_at": _LOOKED_AT,
+        }
+        rows = self._db.rows(self._sql["unended"], bindings)
+        return str(rows[0][0]) if rows else None
 
     def without_episode(self, limit: int, after: str, everything: bool) -> list[str]:
         others = json.dumps(SOURCES_WITHOUT)
