@@ -73,7 +73,7 @@ print(json.dumps({"effects": effects, "loaded": sorted(sys.modules)}), file=real
 HEAVY = {
     "apsw", "rich", "ruamel", "numpy", "sqlite3", "asyncio", "rapidfuzz", "ssl", "http", "socket", "urllib.request",
     "multiprocessing", "concurrent", "unittest", "email", "yaml", "psycopg", "openai", "anthropic", "mcp", "starlette",
-    "herma.app", "herma.store", "herma.curated", "herma.safety", "herma.cli.config",
+    "uvicorn", "herma.app", "herma.store", "herma.curated", "herma.safety", "herma.cli.config", "herma.web",
 }  # fmt: skip
 
 

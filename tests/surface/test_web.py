@@ -237,6 +237,9 @@ def test_a_broken_configuration_is_said_and_its_mending_seen(home: Path) -> None
         health = served.ask("/api/health")
         assert health.status == 200
         assert health.json["healthy"] is False
+        config.write_text("store:\n  url: postgresql://nowhere\n", "utf-8")
+        assert "store.url" in served.ask("/").text
+        assert served.ask("/health").status == 200
         config.write_text("model:\n  url: ollama\n  name: m\n", "utf-8")
         assert served.ask("/api/spending").json["background"]["model_set"] is True
     assert "Traceback" not in "\n".join(served.errors)

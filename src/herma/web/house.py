@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +13,10 @@ from typing import TYPE_CHECKING
 
 from herma import config
 from herma.doctor import Diagnosis, diagnose
-from herma.errors import ConfigError
+from herma.errors import UsageError
 
 if TYPE_CHECKING:
     from herma.app import Herma
-
-_WATCHED = (config.HOME_FILE, ".env")
 
 
 @dataclass(slots=True)
@@ -67,12 +66,16 @@ class House:
         try:
             with self.opened() as h:
                 return h.settings
-        except ConfigError:
+        except UsageError:
             return None  # the doctor reads it once more, and says what is wrong with it
+
+    def _configuration(self) -> tuple[Path, ...]:
+        project = config.project_file(None, os.environ)
+        return (self.home / config.HOME_FILE, self.home / ".env", *([project] if project else []))
 
     def _take(self) -> _Opened:
         with self._mutex:
-            stamp = tuple(_stamp(self.home / name) for name in _WATCHED)
+            stamp = tuple(_stamp(path) for path in self._configuration())
             before = self._now
             if before is None or before.stamp != stamp:
                 self._now = _Opened(self._opener(), stamp)

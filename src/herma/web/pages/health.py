@@ -36,7 +36,7 @@ def checks(found: tuple[Check, ...]) -> Html:
     """The worst first, otherwise in the order of the round."""
     ordered = sorted(found, key=lambda check: _ORDER.index(check.state))
     rows = [(state(one.state), one.name, join(one.sentence, _next(one))) for one in ordered]
-    return table(("", "what", "found"), rows)
+    return table(("state", "what", "found"), rows)
 
 
 def _next(check: Check) -> Html | None:

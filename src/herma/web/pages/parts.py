@@ -21,7 +21,7 @@ def moment(at: float | None) -> Html:
 
 def command(line: str) -> Html:
     """What to type; the script adds a button that copies it."""
-    return tag("code", line, class_="command", tabindex=0)
+    return tag("code", line, class_="command")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: Sequence[int] = ()) -> Html:
