@@ -516,6 +516,47 @@ def test_what_is_typed_ahead_of_a_failure_is_not_sent_by_itself(
     assert not any(word in text for text in asked for word in ("five", "six"))
 
 
+def test_leaving_says_what_it_waits_for_and_need_not_wait(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then("One.", "Two.", "Three.", Answer("late", wait=60))
+    with chat() as t:
+        for word in ("one", "two", "three"):
+            t.say(word)
+            t.wait_for(f"{word.title()}.")
+            t.wait_for(">")
+        t.press(CTRL_D)
+        t.wait_for("Ctrl-C leaves at once")
+        t.press(CTRL_C)
+        assert t.leave() == 130
+    with Herma.open(home) as h:
+        assert h.transcripts.list()[0].ended is not None
+        assert h.reviews.log()[0].state in ("running", "due")  # whoever comes next makes up for it
+
+
+def test_commands_that_are_used_wrongly_say_so(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+    model.then("Fine.")
+    with chat() as t:
+        for typed, said in (
+            ("/cost everything", "/cost knows no 'everything'"),
+            ("/help nonsense", "There is no command /nonsense"),
+            ("/branch", "nothing to branch off"),
+            ("/new A talk about tea", "A new conversation"),
+            ("/title", "Its title: A talk about tea"),
+            ("hello", "Fine."),
+            ("/branch 0", "For example: /branch 2"),
+            ("/branch 3", "There is 1 turn; a branch needs"),
+            ("/undo 3", "There is 1 turn; 3 cannot be taken back"),
+            ("/memory add Tea is at four.", "Entry added."),
+        ):
+            t.say(typed)
+            t.wait_for(said)
+            t.wait_for(">")
+        t.say("/quit")
+        assert t.leave() == 0
+    assert "Saved to MEMORY.md" not in t.text  # the command has said it
+
+
 def test_a_command_that_asks_is_answered_by_a_line(chat: Callable[..., Terminal], home: Path) -> None:
     with Herma.open(home) as h:
         h.memory.apply("memory", Add("The build runs on ARM."))

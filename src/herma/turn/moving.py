@@ -36,7 +36,8 @@ def turn_begins(history: Sequence[Message], turns: int) -> int:
     """Where the last so many turns begin."""
     begins = [at for at, message in enumerate(history) if message.role == "user"]
     if not isinstance(turns, int) or not 1 <= turns <= len(begins):
-        raise UsageError(f"There are {len(begins)} turns; {turns} cannot be taken back.")
+        there = "There is 1 turn" if len(begins) == 1 else f"There are {len(begins)} turns"
+        raise UsageError(f"{there}; {turns} cannot be taken back.")
     return begins[-turns]
 
 

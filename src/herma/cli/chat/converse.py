@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from herma import __version__
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LONGEST = 4_000_000
 """Characters that one message may have."""
+_AT_ONCE = 0.3
+"""Seconds that nobody notices on the way out."""
 
 
 def screen_for(*, markdown: bool) -> Screen:
@@ -65,6 +67,18 @@ class Converse:
         self._news.look(None)
         with shown_by(self._screen), reader.between():
             self._loop(reader)
+        self._talk.leave()
+        self._say_what_is_waited_for()
+
+    def _say_what_is_waited_for(self) -> None:
+        """Closing lets a look back end that is under way, which takes its time with a slow model."""
+        looking = vars(self._talk.h).get("reviews")  # there is none where nothing was ever due
+        seconds = self._talk.h.settings.review.drain
+        if looking is not None and seconds > _AT_ONCE and not looking.wait(_AT_ONCE):
+            self._screen.line(
+                f"Looking back at the conversation, for {seconds:g} seconds at most. Ctrl-C leaves at once; it is made "
+                "up for later."
+            )
 
     def _greet(self, keys: str) -> None:
         info = self._talk.info
@@ -106,7 +120,9 @@ class Converse:
 
     def _obey(self, text: str) -> Next:
         if is_command(text):
+            self._tell_news()
             done = obey(self._bench, text)
+            self._seen_already()
             self._refresh()
         else:
             done = Next(send=text.strip().removeprefix("/") if text.strip().startswith("//") else text)
@@ -164,6 +180,12 @@ class Converse:
             return
         finally:
             self._screen.end()
+
+    def _seen_already(self) -> None:
+        """What a command did to memory, it has said itself."""
+        with suppress(StoreError):
+            info = self._talk.info
+            self._news.skip(info.scope if info else None)
 
     def _refresh(self) -> None:
         """The line below the prompt, as things stand now."""

@@ -31,6 +31,11 @@ class News:
         """
         return [*self._changes(scope, session), *self._pending(), *self._spending()]
 
+    def skip(self, scope: Scope | None) -> None:
+        """What a person has just done is no news to them."""
+        self._changes(scope, "")
+        self._pending()
+
     def _changes(self, scope: Scope | None, session: str) -> list[str]:
         changes = self._h.memory.history(scope=scope, limit=_MOST)
         newest = max((change.id for change in changes), default=0)

@@ -134,12 +134,12 @@ def _welcome_back(bench: Bench, info: SessionInfo) -> None:
 
 
 def _branch(bench: Bench, rest: str) -> None:
-    old = bench.talk.branch(_number(rest, 0))
+    old = bench.talk.branch(_number(rest, 0, "/branch 2"))
     bench.screen.line(f"A copy of the conversation, going its own way. The other one: /resume {old}")
 
 
 def _undo(bench: Bench, rest: str) -> Next:
-    turns = _number(rest, 1)
+    turns = _number(rest, 1, "/undo 2")
     text = bench.talk.undo(turns)
     bench.screen.line(f"Took back {count(turns, 'turn')}. What you had said stands in the prompt.")
     return Next(edit=text)
@@ -155,8 +155,8 @@ def _retry(bench: Bench, rest: str) -> Next:  # noqa: ARG001
 
 def _title(bench: Bench, rest: str) -> None:
     if not rest:
-        info = bench.talk.info
-        bench.screen.line(f"Its title: {info.title}" if info and info.title else "It has no title: /title TEXT")
+        title = bench.talk.title
+        bench.screen.line(f"Its title: {title}" if title else "It has no title: /title TEXT")
         return
     bench.screen.line(f"Its title: {bench.talk.rename(rest)}")
 
@@ -197,6 +197,10 @@ def _search(bench: Bench, rest: str) -> None:
 
 def _cost(bench: Bench, rest: str) -> None:
     info = bench.talk.info
+    if rest not in ("", "all"):
+        raise UsageError(
+            f"/cost knows no {rest[:40]!r}.", hint="/cost is about this conversation, /cost all about all."
+        )
     if rest == "all" or info is None:
         bench.herma("cost")
     else:
@@ -214,7 +218,10 @@ def _tools(bench: Bench, rest: str) -> None:  # noqa: ARG001
 
 
 def _help(bench: Bench, rest: str) -> None:
-    known = COMMANDS.get(ALIASES.get(rest.removeprefix("/"), rest.removeprefix("/")))
+    wanted = rest.removeprefix("/").lower()
+    known = COMMANDS.get(ALIASES.get(wanted, wanted))
+    if wanted and known is None:
+        raise _unknown(wanted)
     for name, command in COMMANDS.items():
         if known is None or command is known:
             bench.screen.line(f"  {f'/{name} {command.usage}'.rstrip():<24} {command.help}")
@@ -228,11 +235,11 @@ def _quit(bench: Bench, rest: str) -> Next:  # noqa: ARG001
     return Next(quit=True)
 
 
-def _number(text: str, otherwise: int) -> int:
+def _number(text: str, otherwise: int, example: str) -> int:
     if not text:
         return otherwise
     if not text.isdecimal() or not 1 <= int(text[:9]) <= 100_000:
-        raise UsageError(f"{text[:40]!r} is no number of turns.", hint="For example: /undo 2")
+        raise UsageError(f"{text[:40]!r} is no number of turns.", hint=f"For example: {example}")
     return int(text)
 
 

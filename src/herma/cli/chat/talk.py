@@ -70,6 +70,12 @@ class Talk:
         session_id = self._agent.session.id if self._agent else self.wanted.resume
         return self.h.transcripts.get(session_id) if session_id else None
 
+    @property
+    def title(self) -> str:
+        """Its title, or the one that it gets when it begins."""
+        info = self.info
+        return (info.title if info else self.wanted.title) or ""
+
     def stored(self) -> Sequence[Message]:
         """What was said so far."""
         if self._agent is not None:
@@ -114,7 +120,8 @@ class Talk:
         old = self.session
         begins = [at for at, message in enumerate(old.messages) if message.role == "user"]
         if turns and turns >= len(begins):
-            raise UsageError(f"There are {len(begins)} turns; a branch needs at least one of them.")
+            there = "There is 1 turn" if len(begins) == 1 else f"There are {len(begins)} turns"
+            raise UsageError(f"{there}; a branch needs at least one.")
         after = old.messages[begins[-turns] - 1].id if turns else None
         self.leave("branched")
         source = self.wanted.source
