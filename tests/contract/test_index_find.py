@@ -229,3 +229,55 @@ def test_too_many_matches_are_cut_and_said(home: Path) -> None:
     assert alone.notes
     assert both.notes
     assert alone.matches == 5_999
+
+
+def phrase(*given: str) -> Terms:
+    """Words that must stand side by side."""
+    return Terms(any_of=(given,), all_of=((given,),))
+
+
+def test_phrases_are_scored_as_words_are(home: Path) -> None:
+    texts = many(2, 3_000)
+    joined = {i: text.replace("waa wab", "both") for i, text in texts.items()}
+    exact = bm25(joined, ["both"])
+    index = Index(SqliteIndexFiles(home), Feed(texts))
+    assert index.wait(60)
+    found = index.find(phrase("waa", "wab"), 3_000)
+    index.close()
+    assert {c.message_id for c in found.candidates} == set(exact)
+    assert not found.notes
+    assert not found.more
+    for (
+        candidate
+    ) in found.candidates:  # two words are counted where these have one, and shards have averages of their own
+        assert candidate.score == pytest.approx(exact[candidate.message_id], rel=0.1)
+
+
+def test_of_a_phrase_that_is_found_often_the_newest_are_ranked_and_that_is_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("herma.store.sqlite.index_words.PHRASE_READ", 0)
+    texts = many(2, 3_000)
+    index = Index(SqliteIndexFiles(home), Feed(texts))
+    assert index.wait(60)
+    few, more = index.find(phrase("waa", "wab"), 10), index.find(phrase("waa", "wab"), 3_000)
+    rare = index.find(phrase("waa", "wnx"), 10)
+    index.close()
+    assert few.notes
+    assert few.more
+    assert {c.message_id // SHARD for c in few.candidates} <= {2, 3}
+    assert len(more.candidates) == sum("waa wab" in text for text in texts.values())
+    assert not more.more
+    assert len(rare.candidates) == sum("waa wnx" in text for text in texts.values())
+
+
+def test_a_phrase_of_common_words_that_never_meet_ends_somewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.store.sqlite.index_words.LONE_PHRASE_WORK", 0)
+    texts = {1 + shard * SHARD + i: "that which is not this" for shard in range(3) for i in range(60)}
+    index = Index(SqliteIndexFiles(home), Feed(texts))
+    assert index.wait(30)
+    found = index.find(phrase("this", "that"), 10)
+    index.close()
+    assert not found.candidates
+    assert not found.more
+    assert found.notes

@@ -42,6 +42,8 @@ class Found:
     matches: int
     exhausted: bool
     notes: tuple[str, ...] = ()
+    more: bool = False
+    """Whether there is more to be had for the asking, though fewer came than were asked for."""
 
 
 class TextIndex(Protocol):

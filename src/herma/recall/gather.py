@@ -12,7 +12,7 @@ from herma.recall.fuse import HEARD, NEAREST, shares
 from herma.recall.manner import RECENT, asks_for_the_present, lasting
 from herma.recall.match import Unit, fold, holds
 from herma.recall.query import Query, Term
-from herma.recall.rank import NAMED_DATE, NAMED_PERIOD, SPEAKER, Candidate
+from herma.recall.rank import NAMED_DATE, NAMED_PERIOD, SPEAKER, Candidate, look_for
 from herma.recall.rules import Filters, Sifted, sift
 from herma.recall.stem import stem
 
@@ -46,6 +46,7 @@ class Gathered:
     neighbours: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     beside: dict[int, Head] = field(default_factory=dict)
     """Turns beside candidates, whether or not they may be shown."""
+    made: dict[int, Candidate] = field(default_factory=dict)
     sifted: Sifted = field(default_factory=Sifted)
     unindexed: set[int] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -100,7 +101,8 @@ class Gatherer:
             found.scores.update(fresh)
             found.unindexed.difference_update(fresh)
             self._take(found, filters, list(fresh), READ if len(fresh) <= depth else 0)
-            if len(answer.candidates) < asked or asked >= MOST or _enough(found, depth, limit):
+            exhausted = len(answer.candidates) < asked and not answer.more
+            if exhausted or asked >= MOST or _enough(found, depth, limit):
                 break
             asked *= 4
         found.matched = max(answer.matches, len(found.scores))
@@ -108,14 +110,16 @@ class Gatherer:
         return found
 
     def read_ahead(self, query: Query, found: Gathered, looked_for: Sequence[Unit], limit: int) -> None:
-        """Read what `candidates` will need of what words have found, while it is not known yet what is near in meaning:
-        then it only reads the rest.
+        """Read what `candidates` will need of what words have found, and find the words in it, while it is not known
+        yet what is near in meaning: then only the rest is left to do.
         """
         chosen = [head.id for head in _chosen(found, _depth(looked_for, limit))]
         found.texts = dict(self._texts(found, chosen))
         if query.any_of and len(looked_for) != 1:
             pairs = self._neighbours(found, chosen).values()
-            self._beside(found, sorted({id_ for pair in pairs for id_ in pair if id_ is not None}.difference(chosen)))
+            beside = sorted({id_ for pair in pairs for id_ in pair if id_ is not None}.difference(chosen))
+            chosen += self._beside(found, beside)
+        look_for(_made(found, chosen, found.texts), looked_for)
 
     def meet(self, found: Gathered, filters: Filters, near: Sequence[Near]) -> None:
         """Take in what is near in meaning and may be shown. What may not is not counted: it is no match."""
@@ -228,12 +232,12 @@ class Gatherer:
 
 
 def _made(found: Gathered, ids: Sequence[int], texts: Mapping[int, str]) -> list[Candidate]:
-    made = []
+    """Candidates for these, each made once."""
     for id_ in ids:
-        head = found.heads[id_]
-        text = texts.get(id_, "")
-        made.append(
-            Candidate(
+        if id_ not in found.made:
+            head = found.heads.get(id_) or found.beside[id_]
+            text = texts.get(id_, "")
+            found.made[id_] = Candidate(
                 id=id_,
                 group=found.sessions[head.session_id].conversation,
                 text=text,
@@ -242,8 +246,7 @@ def _made(found: Gathered, ids: Sequence[int], texts: Mapping[int, str]) -> list
                 timestamp=head.timestamp,
                 cut=len(text) >= READ,
             )
-        )
-    return made
+    return [found.made[id_] for id_ in ids]
 
 
 def _depth(looked_for: Sequence[Unit], limit: int) -> int:

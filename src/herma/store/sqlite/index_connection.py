@@ -16,6 +16,7 @@ import apsw
 
 from herma.errors import StoreBusy, StoreError
 from herma.ports import IndexUnusable
+from herma.store.sqlite.index_bm25 import provide
 from herma.store.sqlite.opening import keep_plans
 from herma.store.sqlite.queries import queries
 
@@ -150,6 +151,7 @@ def meta(connection: apsw.Connection) -> dict[str, str]:
 def _connect(path: Path, flags: int) -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENTS)
     keep_plans(connection)
+    provide(connection)
     connection.set_busy_timeout(_BUSY_MS)
     connection.execute(f"PRAGMA synchronous = OFF; PRAGMA journal_mode = TRUNCATE; PRAGMA cache_size = -{_CACHE_KB}")
     return connection

@@ -43,6 +43,8 @@ class _Search:
         self._words = words
         self._limit = limit
         self._cap = cap
+        self._enough = (limit + 1) // 2
+        self._stopped = False
         self._notes: list[str] = []
 
     def run(self, sieve: Sieve) -> Found:
@@ -53,7 +55,7 @@ class _Search:
             return Found((), 0, exhausted=True)
         self._words.prepare(words)
         if sieve.all_of or sieve.none_of:
-            phrase = self._phrase(sieve, known)
+            phrase = self._phrase(sieve, known, alone=len(words) == 1)
             messages = self._among(sieve) if phrase is None else sorted(phrase.scored, reverse=True)
             scores = self._rank_among([word for word in words if word is not phrase], messages, phrase)
             matches = len(scores)
@@ -62,18 +64,25 @@ class _Search:
             matches = max(len(scores), *(word.messages for word in words))
         best = sorted(((scores[message], message) for message in _best(scores, self._limit)), reverse=True)
         found = tuple(Scored(message, round(score, 6)) for score, message in best)
-        return Found(found, matches, exhausted=len(found) >= matches, notes=tuple(self._notes))
+        more = self._stopped and len(found) >= self._enough
+        return Found(found, matches, exhausted=len(found) >= matches and not more, notes=tuple(self._notes), more=more)
 
     # ── what must and must not occur ──
 
-    def _phrase(self, sieve: Sieve, known: Mapping[Sought, Word]) -> Word | None:
-        """Where one phrase is all that must occur, scoring it finds where it does: FTS5 need not be asked twice."""
+    def _phrase(self, sieve: Sieve, known: Mapping[Sought, Word], *, alone: bool) -> Word | None:
+        """Where one phrase is all that must occur, scoring it finds where it does: FTS5 need not be asked twice. Where
+        nothing else is asked for, messages with it differ in their length and age only, and as many as are wanted do.
+        """
         if sieve.none_of or len(sieve.all_of) != 1 or len(sieve.all_of[0]) != 1:
             return None
         phrase = known.get(sieve.all_of[0][0])
         if phrase is None or phrase.term:
             return None
-        self._words.look_up(phrase, None)
+        self._words.look_up(phrase, None, enough=self._enough if alone else 0)
+        if alone and not phrase.whole:
+            self._stopped = True
+            self._notes.append("Not every match was ranked: the words of the phrase are common. The newest were.")
+            return phrase
         return phrase if phrase.whole and len(phrase.scored) <= MUST_MOST else None
 
     def _among(self, sieve: Sieve) -> list[int]:

@@ -27,8 +27,16 @@ ALONE_MOST = 1_000
 """The same when the query is this word alone: only its strongest matches are wanted, and there are many as strong."""
 VISIT_MOST = 4_000
 """Matches of a phrase or a beginning of a word that are scored in all; shards are visited from the newest on."""
-PHRASE_WORK = 100_000
-"""Messages in which the words of a phrase are compared, about; then older shards are left out."""
+PHRASE_WORK, LONE_PHRASE_WORK = 100_000, 400_000
+"""Messages in which the words of a phrase are compared, about; then older shards are left out. Where the phrase is not
+all that is asked for, FTS5 goes through these for what must occur.
+"""
+PHRASE_READ, SHARD_READ = 100_000, 2_500
+"""Entries of lists that are read for a phrase that is found often; a shard takes as long as so many, however few."""
+FEW_MATCHES, MANY_COMPARED = 400, 8_000
+"""A phrase is mostly in few of the messages that have its words. So many are weighed by `weight`, one by one. FTS5's
+own `bm25` is faster where there are more, but looks for the phrase in the whole shard once more.
+"""
 _CHEAP = 500
 _STEPS = 180
 """Room for the steps between the messages of a list."""
@@ -143,8 +151,10 @@ class Words:
                 if shard not in lists and (rare := look_up(row, name)):
                     lists[shard] = List(len(rare), rare=rare)
 
-    def look_up(self, word: Word, within: Collection[int] | None) -> None:
-        """Find its lists, and score it in the other shards where that is cheap. `within`: only these shards count."""
+    def look_up(self, word: Word, within: Collection[int] | None, enough: int = 0) -> None:
+        """Find its lists, and score it in the other shards where that is cheap. `within`: only these shards count.
+        `enough`: with so many matches of a phrase, older shards are left out.
+        """
         shards = [shard for shard in self.shards if within is None or shard.id in within]
         if word.term:
             lists = self._found[word.term]
@@ -155,7 +165,7 @@ class Words:
                 elif shard.id not in self._weighed:
                     self._visit_or_count(word, shard)
         else:
-            self._visit_newest_first(word, shards)
+            self._visit_newest_first(word, shards, enough)
         rarity = math.log(1 + (self.total - word.messages + 0.5) / (word.messages + 0.5))
         word.rarity = rarity * _sense(word.term)
 
@@ -221,20 +231,22 @@ class Words:
         elif count:
             self._visit(word, shard, word.matches, count)
 
-    def _visit_newest_first(self, word: Word, shards: Sequence[Shard]) -> None:
-        work = 0
-        for shard in shards:
-            if len(word.scored) >= VISIT_MOST or work > PHRASE_WORK:
-                word.whole = False
+    def _visit_newest_first(self, word: Word, shards: Sequence[Shard], enough: int) -> None:
+        compared = read = 0
+        most_compared, often = (LONE_PHRASE_WORK, enough) if enough else (PHRASE_WORK, VISIT_MOST)
+        for at, shard in enumerate(shards):
+            if (len(word.scored) >= often and (read > PHRASE_READ or not enough)) or compared > most_compared:
+                word.whole = word.whole and not any(self.may_be_in(other, word) for other in shards[at:])
                 return
             if shard.id in self._weighed:
-                work += self._visit_weighed(word, shard)
+                here = self._visit_weighed(word, shard, ALONE_MOST if enough else FILLING_MOST)
+                compared, read = compared + here[0], read + here[1] + SHARD_READ
             elif len(word.matches) == 1 or self._any(shard, word.matches):
-                word.messages += self._visit(word, shard, word.matches)
+                word.messages += self._visit(word, shard, word.matches, most=ALONE_MOST if enough else FILLING_MOST)
 
-    def _visit_weighed(self, word: Word, shard: Shard) -> int:
-        """As far as the lists do not tell. → about how many messages FTS5 had to compare."""
-        before, left, work = len(word.scored), [], 0
+    def _visit_weighed(self, word: Word, shard: Shard, most: int) -> tuple[int, int]:
+        """As far as the lists do not tell. → about how many messages FTS5 had to compare, and entries to read."""
+        before, left, counts, read = len(word.scored), [], [], 0
         last = shard.id << SHARD_BITS | LAST
         for match in word.matches:
             here = [lists[shard.id] for token in match.needs if shard.id in (lists := self._found[token])]
@@ -243,25 +255,48 @@ class Words:
                     word.scored[last - age] = max(weight, word.scored.get(last - age, 0.0))
             elif len(here) == len(match.needs) and _share(here):
                 left.append(match)
-                work += min((found.messages for found in here), default=0)
+                counts.append(min((found.messages for found in here), default=shard.messages))
+                read += sum(found.messages for found in here)
+        for match, count in zip(left, counts, strict=True):
+            if count > MANY_COMPARED or not self._weigh(word, shard, match):
+                self._visit(word, shard, (match,), most=most)
         word.messages += len(word.scored) - before
-        word.messages += self._visit(word, shard, left)
-        return work
+        return sum(count for count, match in zip(counts, left, strict=True) if match.needs), read
 
     def _any(self, shard: Shard, matches: Sequence[Match]) -> bool:
         """Whether any of several occurs: most rare words do not."""
         return bool(self.matching(shard.id, " OR ".join(match.expression for match in matches), 1))
 
-    def _visit(self, word: Word, shard: Shard, matches: Sequence[Match], count: int = 0, best: int = 0) -> int:
+    def _weigh(self, word: Word, shard: Shard, match: Match) -> bool:
+        """Score all that match, if they are few. → whether they were."""
+        sql = self._sql["weighted"].format(shard=shard.id)
+        rows = fetch(self._connection, sql, (match.expression, FEW_MATCHES + 1))
+        if len(rows) > FEW_MATCHES:
+            return False
+        base = shard.id << SHARD_BITS
+        for row, weight in rows:
+            counted = saturated(weight) if word.damped else weight
+            word.scored[base | row] = max(counted, word.scored.get(base | row, 0.0))
+        return True
+
+    def _visit(
+        self,
+        word: Word,
+        shard: Shard,
+        matches: Sequence[Match],
+        count: int = 0,
+        best: int = 0,
+        most: int = FILLING_MOST,
+    ) -> int:
         """Score with FTS5, and take its rarity out again, which it knows for this shard only. → how many matched."""
         base, scored, before = shard.id << SHARD_BITS, word.scored, len(word.scored)
         sql = self._sql["best" if best else "scored"].format(shard=shard.id)
         for match in matches:
             asked = match.expression
-            rows = fetch(self._connection, sql, (asked, ALONE_MOST, best) if best else (asked, FILLING_MOST))
+            rows = fetch(self._connection, sql, (asked, ALONE_MOST, best) if best else (asked, most))
             if not rows:
                 continue
-            most = ALONE_MOST if best else FILLING_MOST
+            most = ALONE_MOST if best else most
             matching = count or (self._count(shard, asked) if len(rows) == most else len(rows))
             word.whole = word.whole and matching <= most
             unit = -1 / max(math.log((shard.messages - matching + 0.5) / (matching + 0.5)), 1e-6)
