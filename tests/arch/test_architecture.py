@@ -60,6 +60,7 @@ MAY_CATCH_ALL = {
     "herma.recall.rerank": "a program's own reranker: what it does wrong leaves the order as it was, and is told",
     "herma.cli.main": "the entry point: nothing may reach the user as a traceback",
     "herma.web.answers": "the entry point of the web: nothing may reach a browser as a traceback; it is logged",
+    "herma.web.threads": "work in a thread: each error is handed to the request that waits for it",
     "herma.testing.provider_contract": "tries a provider: however it refuses nonsense is an answer",
     "herma.providers.guard": "guests: whatever they raise is counted and shown, and the session goes on",
     "herma.index.embedding": "an embedder is a guest: its failure is counted and told, and words go on without it",

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from click.testing import CliRunner, Result
 from tests.surface.web import Served, serving
 
+from herma import Herma
 from herma.cli.main import cli
 
 
@@ -81,6 +83,28 @@ def test_it_ends_while_it_answers(home: Path) -> None:
         assert served.end(signal.SIGINT) == 0
         connection.close()
     assert "Traceback" not in "\n".join(served.errors)
+
+
+def test_its_end_does_not_wait_for_a_store_that_is_busy(home: Path) -> None:
+    (home / "config.yaml").write_text("memory:\n  lock_timeout: 600\n", "utf-8")
+    with Herma.open(home) as h:
+        h.transcripts.start(source="test")
+    holder = apsw.Connection(str(home / "herma.db"))
+    connection: http.client.HTTPConnection | None = None
+    try:
+        with serving(home) as served:
+            holder.execute("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").fetchall()
+            connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+            connection.request("GET", "/api/spending", headers={"Authorization": f"Bearer {served.token}"})
+            assert served.ask("/enter", key=False).status == 401, "others are answered meanwhile"
+            assert served.end() == 0
+        told = connection.getresponse()
+        assert (told.status, json.loads(told.read())["error"]) == (503, "The server is ending.")
+        assert served.errors == []
+    finally:
+        holder.close()
+        if connection is not None:
+            connection.close()
 
 
 def test_nothing_secret_is_logged(home: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from herma.web.answers import answer
 from herma.web.gate import Codes
 from herma.web.house import House
 from herma.web.pages import PAGES
+from herma.web.threads import Threads
 from herma.web.token import home_token
 
 
@@ -96,6 +99,28 @@ def test_an_error_of_the_store_is_a_page_with_the_doctor(house: House) -> None:
     assert "Ask again." in text
     assert "What the doctor says" in text
     house.close()
+
+
+def test_work_beside_the_loop_comes_back_or_raises_and_can_be_left() -> None:
+    gate = threading.Event()
+
+    async def trial() -> None:
+        threads = Threads(most=2)
+        assert await threads.run(lambda: 7) == 7
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(lambda: 1 // 0)
+        assert await asyncio.gather(*(threads.run(partial(int, number)) for number in range(9))) == list(range(9))
+        waiting = asyncio.create_task(threads.run(gate.wait))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await threads.run(lambda: 8) == 8, "whoever was left holds up nobody"
+
+    try:
+        asyncio.run(trial())
+    finally:
+        gate.set()
 
 
 def test_codes_are_good_once_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

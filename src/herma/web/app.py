@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +10,6 @@ from importlib import resources
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -21,6 +21,7 @@ from herma.web.answers import answer, door, welcome, wrong
 from herma.web.gate import Codes, Gate
 from herma.web.house import House
 from herma.web.pages import PAGES, Page
+from herma.web.threads import Threads
 
 FILES = {"style.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
 """Our own files, by name: nothing else can be asked for."""
@@ -29,9 +30,10 @@ _LARGEST_FORM = 4_096
 
 def make_app(house: House, rules: Rules, codes: Codes, *, clock: Callable[[], float] = time.time) -> ASGIApp:
     """Everything, behind the gate."""
+    threads = Threads()
     entering = partial(_enter, rules=rules, codes=codes, clock=clock)
     routes = [
-        *(Route(path, _shown(house, page)) for page in PAGES for path in (page.path, page.api)),
+        *(Route(path, _shown(house, page, threads)) for page in PAGES for path in (page.path, page.api)),
         Route("/enter", entering, methods=["GET", "POST"]),
         Route("/leave", partial(_leave, rules=rules), methods=["POST"]),
         Route("/files/{name}", _file),
@@ -39,9 +41,13 @@ def make_app(house: House, rules: Rules, codes: Codes, *, clock: Callable[[], fl
     return Gate(Starlette(routes=routes, exception_handlers={HTTPException: _unknown}), rules, clock)
 
 
-def _shown(house: House, page: Page) -> Callable[..., object]:
+def _shown(house: House, page: Page, threads: Threads) -> Callable[..., object]:
     async def endpoint(request: Request) -> Response:
-        return await run_in_threadpool(answer, house, page, request.url.path)
+        path = request.url.path
+        try:  # a look may take long, and at the end of the server nobody waits for it
+            return await threads.run(lambda: answer(house, page, path))
+        except asyncio.CancelledError:
+            return wrong(path, 503, "The server is ending.")
 
     return endpoint
 

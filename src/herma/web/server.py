@@ -83,7 +83,7 @@ def run(
         limit_concurrency=256,
     )
     server = uvicorn.Server(settings)
-    with _logged(tell, debug=debug), _ended_by_signals(server):
+    with _logged(lambda: not server.should_exit, tell, debug=debug), _ended_by_signals(server):
         ready()
         server.run(sockets=[listening])
 
@@ -105,22 +105,27 @@ def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 class _Told(logging.Handler):
-    """A sentence for each record; the traceback where that was asked for."""
+    """A sentence for each record; the traceback where that was asked for. Answers that are given up at the end are
+    nobody's fault.
+    """
 
-    def __init__(self, tell: Callable[[str], None], *, debug: bool) -> None:
+    def __init__(self, serving: Callable[[], bool], tell: Callable[[str], None], *, debug: bool) -> None:
         super().__init__(logging.WARNING)
+        self._serving = serving
         self._tell = tell
         self._debug = debug
 
     def emit(self, record: logging.LogRecord) -> None:
+        if not self._serving():
+            return
         self._tell(record.getMessage())
         if self._debug and record.exc_info:
             self._tell("".join(traceback.format_exception(*record.exc_info)).rstrip())
 
 
 @contextmanager
-def _logged(tell: Callable[[str], None], *, debug: bool) -> Iterator[None]:
-    handler = _Told(tell, debug=debug)
+def _logged(serving: Callable[[], bool], tell: Callable[[str], None], *, debug: bool) -> Iterator[None]:
+    handler = _Told(serving, tell, debug=debug)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [logger.propagate for logger in loggers]
     for logger in loggers:
