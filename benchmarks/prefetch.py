@@ -149,6 +149,7 @@ def learnt(rows: list[Row]) -> Model:
 def _chance(evidence: Evidence, model: Model) -> float:
     if not evidence.words or (not evidence.rare and evidence.near is None):
         return 0.0
+    model = worth.eased(model, evidence)
     beta = (model.beside, model.rare, model.unknown, model.words, model.near)
     total = model.constant + sum(b * v for b, v in zip(beta, features(evidence), strict=True))
     return float(1 / (1 + np.exp(-np.clip(total, -30, 30))))
@@ -188,8 +189,9 @@ def table(rows: list[Row], model: Model) -> dict[str, Any]:
 def _told(row: Row, model: Model) -> tuple[bool, ...]:
     """Which of the hits would be told with this model: the best three."""
     chances = [_chance(one.evidence, model) for one in row.found.weighed]
+    least = [worth.eased(model, one.evidence).least for one in row.found.weighed]
     order = sorted(range(len(chances)), key=lambda at: -chances[at])[:3]
-    return tuple(at in order and chances[at] >= model.least for at in range(len(chances)))
+    return tuple(at in order and chances[at] >= least[at] for at in range(len(chances)))
 
 
 def _figures(these: list[tuple[Row, tuple[bool, ...]]]) -> dict[str, Any]:

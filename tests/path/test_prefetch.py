@@ -53,6 +53,27 @@ def patient(home: Path, **more: object) -> Herma:
     return Herma.open(home, flags={"search.prefetch_ms": 10_000, **more})
 
 
+def test_a_new_home_recalls_what_it_was_told_when_it_is_plainly_asked(home: Path) -> None:
+    with patient(home) as h:
+        remembered(h, [{"role": "user", "content": "Staging uses port 8090 and its database is called orchid."}])
+        remembered(
+            h,
+            [
+                {"role": "user", "content": "My supervisor is Professor Aldana. We chose the tiles from Morova."},
+                {"role": "assistant", "content": "Noted."},
+            ],
+        )
+        for question, answer in (
+            ("which port does staging use?", "8090"),
+            ("remind me of the staging port", "8090"),
+            ("who is my supervisor?", "Aldana"),
+            ("which tiles did we choose?", "Morova"),
+        ):
+            assert answer in h.prefetch.look(question).text, question
+        for text in (*SMALL_TALK, "what is a port?", "which port should I open?", "explain what a database is"):
+            assert h.prefetch.look(text).text == "", text
+
+
 def test_a_question_about_the_past_is_told_what_was_said(home: Path) -> None:
     with patient(home) as h:
         filled(h)

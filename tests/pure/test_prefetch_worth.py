@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.recall.excerpt import LONGEST, excerpt
 from herma.recall.expand import MOST, read_words, united, usable
 from herma.recall.match import units
+from herma.recall.plainly import Asked, plainly
 from herma.recall.query import parse
-from herma.recall.worth import BY_BOTH, BY_WORDS, Evidence, chance, question_of, rarity, stands_out, weigh
+from herma.recall.worth import (
+    BY_BOTH,
+    BY_WORDS,
+    FEW,
+    MANY,
+    Evidence,
+    chance,
+    few,
+    model_for,
+    question_of,
+    rarity,
+    stands_out,
+    weigh,
+)
 from herma.types import Hit
 
 SHARES = st.floats(0, 1)
@@ -43,6 +60,54 @@ def test_nothing_speaks_for_what_has_none_of_the_words() -> None:
     assert chance(Evidence(words=3, unknown=1.0)) == 0
     assert weigh(set(), set(), {"argon2": 0}, 100).unknown == 1.0
     assert weigh({"argon2"}, {"argon2"}, {"argon2": 1}, 100).covered == 1.0
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**7))
+def test_a_home_grows_out_of_being_small(one: int, other: int) -> None:
+    assert few(min(one, other)) >= few(max(one, other))
+    assert few(FEW) == 1.0
+    assert few(MANY) == 0.0
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 6), st.sampled_from(["", "plain", "own", "run on"]))
+def test_a_plain_question_is_told_sooner_in_a_small_home_only(
+    beside: float, unknown: float, words: int, asked: Asked
+) -> None:
+    small = Evidence(beside, beside, beside * words, unknown, words, None, asked, 1.0)
+    large = replace(small, few=0.0)
+    assert model_for(large) == BY_WORDS
+    assert model_for(small).least <= BY_WORDS.least
+    assert chance(small) >= chance(large)
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("which port does staging use?", "plain"),
+        ("Hey, do you remember when the fitter comes?", "plain"),
+        ("who is my supervisor?", "own"),
+        ("which tiles did we choose?", "own"),
+        ("Wann ist mein Termin?", "own"),
+        ("Wie heißt der Server?", "plain"),
+        ("测试服务器的端口是多少？", "run on"),
+        ("how do I run the tests?", "plain"),
+        ("what is a port?", ""),
+        ("which editor should I use?", ""),
+        ("who are you?", ""),
+        ("run the tests", ""),
+        ("什么是数据库？", ""),
+        ("thanks", ""),
+        ("what " + "very " * 40 + "long", ""),
+        ("", ""),
+    ],
+)
+def test_how_plainly_a_text_asks(text: str, how: Asked) -> None:
+    assert plainly(text) == how
+
+
+@given(st.text(max_size=300))
+def test_any_text_asks_somehow(text: str) -> None:
+    assert plainly(text) in ("", "plain", "own", "run on")
 
 
 def test_what_is_usual_takes_some_to_know() -> None:

@@ -18,6 +18,7 @@ from herma.recall.asked import Mode
 from herma.recall.excerpt import LONGEST, excerpt
 from herma.recall.gather import terms_of
 from herma.recall.match import Unit, fold, units
+from herma.recall.plainly import Asked, plainly
 from herma.recall.query import HAS_CJK, Query, parse
 from herma.recall.search import Searcher
 from herma.recall.stopwords import STOP_WORDS
@@ -137,9 +138,9 @@ class Prefetcher:
         said = self._said(query, looked_for)
         near = self._near(query, past, newest[0]) if report.mode == "hybrid" else {}
         contexts = self._searcher.in_context(past)
+        home = _Home(looked_for, said, newest[0], plainly(text))
         weighed = [
-            _weighed(hit, context, looked_for, said, newest[0], near.get(hit.message_id))
-            for hit, context in zip(past, contexts, strict=True)
+            _weighed(hit, context, home, near.get(hit.message_id)) for hit, context in zip(past, contexts, strict=True)
         ]
         return replace(result, weighed=tuple(weighed))
 
@@ -195,18 +196,27 @@ def told(found: Prefetched, room: int = CHARACTERS, known: Callable[[], str] = l
     return replace(found, text=text, outcome="recalled" if lines else "nothing", weighed=tuple(judged))
 
 
-def _weighed(
-    hit: Hit, context: Context, looked_for: Sequence[Unit], said: Mapping[str, int], messages: int, near: float | None
-) -> Weighed:
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """What is asked, how, and in how many of how many messages each word of it was said."""
+
+    looked_for: Sequence[Unit]
+    said: Mapping[str, int]
+    messages: int
+    asked: Asked
+
+
+def _weighed(hit: Hit, context: Context, home: _Home, near: float | None) -> Weighed:
+    looked_for = home.looked_for
     lines = context.view.messages
     at = next((place for place, line in enumerate(lines) if line.anchor), None)
     if at is None:
         return Weighed(hit, Evidence(), 0.0)
-    worth = {name: rarity(count, messages) for name, count in said.items()}
+    worth = {name: rarity(count, home.messages) for name, count in home.said.items()}
     own = _words_in(lines[at].text, looked_for, worth)
     beside = [line.text for line in (*lines[max(0, at - 1) : at], *lines[at + 1 : at + 2])]
     with_next = own.union(*(_words_in(text, looked_for, worth) for text in beside))
-    evidence = weigh(own, with_next, said, messages, near)
+    evidence = weigh(own, with_next, home.said, home.messages, near, home.asked)
     body, answer = _body(lines, at, looked_for)
     return Weighed(hit, evidence, chance(evidence), _line(hit, context, body), body, answer)
 

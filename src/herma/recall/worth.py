@@ -12,7 +12,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from herma.recall.plainly import Asked
 
 LONGEST, ENDING = 1_500, 1_000
 """Characters of a message that are looked at, and how many of them from its end: what is wanted stands there."""
@@ -36,7 +38,8 @@ class Evidence:
     """What speaks for one message: `covered` and `beside`, the share of what was asked that it has, alone and with the
     turns next to it; `rare`, how much that is, where a word that nobody else said is 1; `unknown`, the share of what
     was asked that was never said at all; `words`, how many things were asked for; `near`, by how many deviations its
-    cosine is above that of any message, None where nothing was compared by meaning.
+    cosine is above that of any message, None where nothing was compared by meaning. `asked`: how plainly; `few`: how
+    small the home is yet, from 0 to 1.
     """
 
     covered: float = 0.0
@@ -45,6 +48,8 @@ class Evidence:
     unknown: float = 0.0
     words: int = 0
     near: float | None = None
+    asked: Asked = ""
+    few: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,14 @@ BY_WORDS = Model(constant=-6.32, beside=4.02, rare=0.66, unknown=-3.49, words=2.
 BY_BOTH = Model(constant=-7.21, beside=3.5, rare=0.92, unknown=-4.09, words=2.89, near=0.57, least=0.8)
 
 
+FEW, MANY = 40, 150
+"""Up to so many messages a home is small, and from so many on it is not."""
+_EASIER: Mapping[Asked, tuple[float, float]] = {"plain": (-1.5, 0.4), "own": (-0.5, 0.1), "run on": (-3.49, 0.4)}
+"""The weight of what was never said, and the limit, for plain questions to a small home. There little is like anything
+else by chance, and that a word was never said tells little: hardly any was.
+"""
+
+
 def chance(evidence: Evidence) -> float:
     """How likely it is that this helps, from 0 to 1. Nothing that has none of the words, and no meaning, does."""
     if not evidence.words or (not evidence.rare and evidence.near is None):
@@ -75,7 +88,24 @@ def chance(evidence: Evidence) -> float:
 
 
 def model_for(evidence: Evidence) -> Model:
-    return BY_WORDS if evidence.near is None else BY_BOTH
+    return eased(BY_WORDS if evidence.near is None else BY_BOTH, evidence)
+
+
+def eased(model: Model, evidence: Evidence) -> Model:
+    """The model for a question that is plainly put, the more so the fewer messages there are."""
+    if not evidence.few or not evidence.asked:
+        return model
+    unknown, least = _EASIER[evidence.asked]
+    return replace(
+        model,
+        unknown=model.unknown + (unknown - model.unknown) * evidence.few,
+        least=model.least + (least - model.least) * evidence.few,
+    )
+
+
+def few(messages: int) -> float:
+    """How much a home of so many messages is a small one, from 0 to 1."""
+    return max(0.0, min(1.0, math.log(MANY / max(1, messages)) / math.log(MANY / FEW)))
 
 
 def features(evidence: Evidence) -> tuple[float, ...]:
@@ -101,6 +131,7 @@ def weigh(
     said: Mapping[str, int],
     messages: int,
     near: float | None = None,
+    asked: Asked = "",
 ) -> Evidence:
     """The evidence for a message that has `own` of the words asked for, and `with_next` together with the turns beside
     it. `said`: in how many messages each word occurs.
@@ -108,11 +139,11 @@ def weigh(
     worth = {word: rarity(count, messages) for word, count in said.items()}
     whole = sum(worth.values())
     if not whole:
-        return Evidence(words=len(said), near=near)
+        return Evidence(words=len(said), near=near, asked=asked)
     got = sum(value for word, value in worth.items() if word in own)
     around = sum(value for word, value in worth.items() if word in own or word in with_next)
     never = sum(value for word, value in worth.items() if not said[word])
-    return Evidence(got / whole, around / whole, got, never / whole, len(said), near)
+    return Evidence(got / whole, around / whole, got, never / whole, len(said), near, asked, few(messages))
 
 
 def stands_out(cosine: float, others: Sequence[float]) -> float | None:
