@@ -361,6 +361,13 @@ def test_a_skill_can_be_written_from_values_and_its_template_filled(h: Herma) ->
     with pytest.raises(UsageError, match="file"):
         h.skills.fill("copy-up", host="x")
     assert h.skills.fill("copy-up", file="a", nonsense=1).unknown == ("nonsense",)
+    assert h.skills.fill("copy-up", file="a; rm -rf ~").text.startswith("scp 'a; rm -rf ~' box")
+    with pytest.raises(UsageError, match="host cannot be put in safely"):
+        h.skills.fill("copy-up", file="a", host="a\x1b[0m")
+    written(h.skills.create(Skill("greet", "Greet a guest.", "x", template="Dear {who},", language="text")))
+    assert h.skills.fill("greet", who="O'Neil").text == "Dear O'Neil,"
+    assert h.skills.get("greet").language == "text"
+    assert '"template_language": "text"' in h.tools.call("skill_view", {"name": "greet"})
     assert "The disk may be full." in h.tools.call("skill_view", {"name": "copy-up"})
 
 

@@ -38,9 +38,12 @@ def test_a_required_parameter_that_is_missing_is_named() -> None:
 
 
 def test_values_are_text_and_nothing_else() -> None:
-    assert filled("{host} {user}", HOST, USER, host="{user} {port}", user="x").text == "{user} {port} x"
-    assert filled("{host}", HOST, host="{host.__class__}").text == "{host.__class__}"
-    assert filled("{host}", HOST, host=r"\1 \g<0>").text == r"\1 \g<0>"
+    assert filled("{host} {user}", HOST, USER, host="{user} {port}", user="x").text == "'{user} {port}' x"
+    assert filled("{host}", HOST, host="{host.__class__}").text == "'{host.__class__}'"
+    assert filled("{host}", HOST, host=r"\1 \g<0>").text == r"'\1 \g<0>'"
+    extra = Parameter("more", default="-v --fast")
+    assert filled("ls {more}", extra).text == "ls -v --fast", "a default is the author's own code"
+    assert filled("ls {more}", extra, more="-v --fast").text == "ls '-v --fast'"
     assert filled("{free}", free=True).text == "true"
 
 

@@ -145,6 +145,7 @@ def _ours(skill: Skill) -> dict[str, Any]:
         "version": skill.version,
         "triggers": list(skill.triggers),
         "template": skill.template,
+        "language": skill.language,
         "parameters": {
             each.name: each.description
             if each.default is None

@@ -110,6 +110,7 @@ def _skill(
         version=_whole(ours.get("version")),
         triggers=_texts(_first(wherever, "triggers")),
         template=_block(ours.get("template")),
+        language=_text(ours.get("language")),
         parameters=parameters,
         dependencies=_names(_first((ours, theirs), "dependencies")),
         pitfalls=_texts(_first((ours, theirs), "pitfalls")),

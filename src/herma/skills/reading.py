@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from herma.errors import UsageError
 from herma.ports.skills import Shelf
 from herma.skills.catalogue import Catalogue
-from herma.skills.fill import Filled, MissingParameters, fill
+from herma.skills.fill import Filled, MissingParameters, UnsafeValue, fill
 from herma.skills.find import SkillFinder
 from herma.types import (
     FindMode,
@@ -121,13 +121,18 @@ class SkillReading:
         return self._finder.find(task, limit=limit, tools=tools, mode=mode)
 
     def fill(self, name: str, values: Mapping[str, object] | None = None, /, **more: object) -> Filled:
-        """A skill's code template with its parameters put in. Nothing is run."""
+        """A skill's code template with its parameters put in, quoted as its language quotes. Nothing is run."""
         values = {**(values or {}), **more}
         skill = self.get(name)
         if not skill.template:
             raise UsageError(f"{skill.name} has no template.", hint=f"`herma skills show {skill.name}` shows it.")
-        filled = fill(skill.template, skill.parameters, values)
+        filled = fill(skill.template, skill.parameters, values, skill.language)
         if isinstance(filled, MissingParameters):
             names = ", ".join(filled.names)
             raise UsageError(f"The template of {skill.name} needs a value for {names}.", hint=f"Give: {names}.")
+        if isinstance(filled, UnsafeValue):
+            raise UsageError(
+                f"The value for {filled.name} cannot be put in safely: {filled.why}.",
+                hint="Use letters, digits and _ @ % + = : , . / - there, or put it in yourself.",
+            )
         return filled

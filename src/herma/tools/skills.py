@@ -131,6 +131,8 @@ def _beyond(skill: Skill) -> Json:
         said["dependencies"] = list(skill.dependencies)
     if skill.template:
         said["template"] = skill.template
+        if skill.language:
+            said["template_language"] = skill.language
         said["parameters"] = [
             {"name": p.name, "description": p.description, "required": p.required}
             | ({} if p.default is None else {"default": p.default})

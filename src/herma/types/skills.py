@@ -45,6 +45,8 @@ class Skill:
     version: int | None = None
     triggers: tuple[str, ...] = ()
     template: str = ""
+    language: str = ""
+    """What the template is written in, if it says so."""
     parameters: tuple[Parameter, ...] = ()
     dependencies: tuple[str, ...] = ()
     pitfalls: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 
@@ -146,6 +147,7 @@ def _view_json(view: SkillView) -> Json:
         "files": [{"path": each.path, "size": each.size, "link": each.link} for each in view.files],
         "pitfalls": view.skill.pitfalls,
         "template": view.skill.template,
+        "language": view.skill.language,
         "parameters": view.skill.parameters,
         "dependencies": view.skill.dependencies,
         "verdict": view.report.verdict,
@@ -212,6 +214,9 @@ def _match_json(match: SkillMatch) -> Json:
 def fill(desk: Desk, name: str, values: Sequence[str]) -> None:
     """Fill the code template of a skill and print it. Nothing is run.
 
+    Values are quoted as the template's language quotes (shell, unless the skill says otherwise, or it looks like Python
+    or JSON), so that each stays one value. What cannot be made safe is refused.
+
     \b
     Examples:
       herma skills fill copy-up file=a.txt host=box
@@ -224,11 +229,12 @@ def fill(desk: Desk, name: str, values: Sequence[str]) -> None:
         given[key] = value
     filled = desk.library.fill(name, given)
     if desk.context.json:
-        said = {"ok": True, "text": filled.text, "unknown": filled.unknown, "left_open": filled.left_open}
-        desk.context.print_json(said)
+        desk.context.print_json({"ok": True, **asdict(filled)})
         return
     desk.context.line(filled.text)
     for each in filled.unknown:
         desk.context.warn(f"The template has no place for {each}.")
     for each in filled.left_open:
         desk.context.warn(f"{each} is still open.")
+    for note in filled.notes:
+        desk.context.warn(f"{note}.")
