@@ -48,6 +48,8 @@ class Candidate:
     text: str = ""
     cut: bool = False
     """Whether there is more text than ranking reads."""
+    times: dict[str, int] | None = None
+    """How often each unit occurs in it, once that was counted."""
     weights: dict[str, float] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
     told: float = 0.0
@@ -84,15 +86,27 @@ def rank(candidates: Sequence[Candidate], units: Sequence[Unit]) -> list[Candida
     return sorted(candidates, key=lambda one: (-one.score, -one.timestamp, -one.id))
 
 
+def look_for(candidates: Sequence[Candidate], units: Sequence[Unit]) -> None:
+    """How often each unit occurs in each candidate, where that is not known yet."""
+    for one in candidates:
+        if one.times is None:
+            folded = one.folded
+            one.times = {
+                unit.name: times
+                for unit in units
+                if unit.part in folded and (times := len(unit.find(folded, _MOST_TIMES)))
+            }
+
+
 def weigh(candidates: Sequence[Candidate], units: Sequence[Unit]) -> None:
     """BM25's weight of each unit in each candidate, without its rarity."""
+    look_for(candidates, units)
     average = max(1.0, sum(len(one.folded) for one in candidates) / len(candidates))
     for one in candidates:
-        folded = one.folded
-        norm = _SATURATION * (1 - _LENGTH + _LENGTH * len(folded) / average)
-        for unit in units:
-            if unit.part in folded and (times := len(unit.find(folded, _MOST_TIMES))):
-                one.weights[unit.name] = times * (_SATURATION + 1) / (times + norm)
+        if one.times:
+            norm = _SATURATION * (1 - _LENGTH + _LENGTH * len(one.folded) / average)
+            for name, times in one.times.items():
+                one.weights[name] = times * (_SATURATION + 1) / (times + norm)
 
 
 def rarities(candidates: Sequence[Candidate]) -> dict[str, float]:
