@@ -21,7 +21,7 @@ NASTY = "<script>document.title='owned'</script><img src=x onerror=\"document.ti
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars"),
-    *("--enable-logging=stderr", "--virtual-time-budget=5000"),
+    "--enable-logging=stderr",
 )
 pytestmark = [
     pytest.mark.slow,
@@ -44,10 +44,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield made
 
 
-def browse(folder: Path, address: str, *options: str) -> tuple[str, str]:
-    """Open an address in a browser that knows nothing yet. → what it printed, and its console's complaints."""
+def browse(folder: Path, address: str, *options: str, seconds: int = 5) -> tuple[str, str]:
+    """Open an address in a browser that knows nothing yet, and look at it for so many seconds of the browser's own
+    clock, which does not wait. → what it printed, and its console's complaints.
+    """
     assert BROWSER is not None
-    command = [BROWSER, *OPTIONS, f"--user-data-dir={folder / 'profile'}", *options, address]
+    clock = f"--virtual-time-budget={seconds * 1000}"
+    command = [BROWSER, *OPTIONS, clock, f"--user-data-dir={folder / 'profile'}", *options, address]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
@@ -67,6 +70,14 @@ def test_the_link_leads_to_a_page_whose_script_runs_and_no_other(
         assert re.search(r'<code class="command"[^>]*>herma backup create</code><button', page), "can be copied"
     else:
         assert "&lt;script&gt;" in page
+
+
+def test_a_page_keeps_itself_up_to_date(served: Served, tmp_path: Path) -> None:
+    page, complaints = browse(tmp_path, served.link, "--dump-dom", seconds=70)
+    assert 'data-refreshed="' in page
+    assert "<title>Overview · Herma</title>" in page
+    assert page.count("MEMORY.md") == 2, "in the place of what was there: a heading, and the words of its bar"
+    assert complaints == ""
 
 
 def test_a_browser_without_the_link_sees_the_door(served: Served, tmp_path: Path) -> None:

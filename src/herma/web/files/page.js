@@ -49,6 +49,7 @@
       if (open) main.querySelectorAll("details").forEach((one) => { one.open = true; });
       addCopyButtons();
       said.textContent = "Live";
+      main.dataset.refreshed = new Date().toISOString();
     } catch {
       said.textContent = "Not reachable";
     }
