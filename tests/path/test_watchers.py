@@ -439,7 +439,11 @@ def test_an_ordinary_turn_starts_no_thread_for_parts_of_our_own(home: Path) -> N
         begun.append(thread.name)
         start(thread)
 
-    with Herma.open(home, flags={"embedding.model": "none"}) as h, h.session() as session:
+    with Herma.open(home, flags={"embedding.model": "none"}) as h:
+        with h.session() as earlier:
+            earlier.before_model("The deployment of the billing service waits for the queue.")
+            earlier.after_model("Noted.")
+        session = h.session()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(threading.Thread, "start", counted)
             session.before_model("Where did we leave the deployment of the billing service?")
@@ -449,5 +453,19 @@ def test_an_ordinary_turn_starts_no_thread_for_parts_of_our_own(home: Path) -> N
             patch.setattr(threading.Thread, "start", counted)
             session.before_model("And who was to go on with it?")
         assert [name for name in first if not name.startswith("herma-past")] == []
+        assert len(first) == 1
         assert begun == []
         session.after_model("You were.")
+        session.close()
+
+
+def test_nothing_is_looked_for_where_nothing_else_was_said(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.session()
+        for text in ("Where did we leave the billing service?", "And the queue?"):
+            session.before_model(text)
+            session.after_model("I do not know.")
+        assert "prefetch" not in h.__dict__, "what looks back is not even made"
+        session.close()
+        h.session().before_model("Where did we leave the billing service?")
+        assert h.prefetch.counts

@@ -16,6 +16,7 @@ from herma.types import SessionView
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from herma.facts import Facts
     from herma.recall.prefetching import Prefetch
     from herma.types import Fact
 
@@ -32,18 +33,17 @@ class FactWatcher(Watcher):
     name = "facts"
     outside = False
 
-    def __init__(self, made: Callable[[], Prefetch], deadline: float) -> None:
-        self._made = made
+    def __init__(self, facts: Callable[[], Facts], deadline: float) -> None:
+        self._facts = facts
         self._desk = _Desk("facts")
         self._seconds = deadline
         self.deadline = deadline + GRACE
 
     def may_recall(self, view: SessionView, text: str) -> bool:
-        return view.circumstances.context == "primary" and self._made().asks(text)
+        return view.circumstances.context == "primary" and self._facts().asks(text)
 
     def turn_began(self, view: SessionView, text: str) -> str:
-        prefetch = self._made()
-        fact = self._desk.ask(lambda: prefetch.fact(text, view.scope), self._seconds)
+        fact = self._desk.ask(lambda: self._facts().answer(text, view.scope), self._seconds)
         return "" if fact is None or fact.source == "review" else fact_line(fact, view)
 
     def closing(self, view: SessionView, reason: str) -> None:  # noqa: ARG002
@@ -57,14 +57,20 @@ class PastWatcher(Watcher):
     outside = True
     at_once = True  # its desk keeps the deadline, with one thread for all turns
 
-    def __init__(self, made: Callable[[], Prefetch], deadline: float) -> None:
+    def __init__(self, made: Callable[[], Prefetch], past: Callable[[str], bool], deadline: float) -> None:
+        """`past`: whether there is anything besides a conversation."""
         self._made = made
+        self._past = past
+        self._has_past = False
         self._desk = _Desk("past")
         self._seconds = deadline
         self.deadline = deadline + GRACE
 
     def may_recall(self, view: SessionView, text: str) -> bool:
-        return view.circumstances.context == "primary" and bool(text.strip())
+        if view.circumstances.context != "primary" or not text.strip():
+            return False
+        self._has_past = self._has_past or self._past(view.info.conversation)
+        return self._has_past
 
     def turn_began(self, view: SessionView, text: str) -> str:
         prefetch, seconds = self._made(), self._seconds

@@ -26,8 +26,6 @@ class PrefetchParts:
 
     prefetcher: Callable[[Callable[[], bool]], Prefetcher]
     fact: Callable[[str, Scope | None], Fact | None]
-    asks: Callable[[str], bool] = lambda _: True
-    """Whether a text plainly asks for a fact: told by its words alone."""
     room: Callable[[str], int] = lambda _: CHARACTERS
     """Characters that the window of a model has for this."""
     warm: Callable[[], None] = lambda: None
@@ -84,10 +82,6 @@ class Prefetch:
         except HermaError:  # the home was closed meanwhile, or the embedder is not there: words go on without it
             return
         self._warmed = True
-
-    def asks(self, text: str) -> bool:
-        """Whether a text plainly asks for a fact, known or not."""
-        return self._parts.asks(text)
 
     def fact(self, text: str, scope: Scope | None = None) -> Fact | None:
         """The fact that a text plainly asks for."""

@@ -19,6 +19,7 @@ from herma.wiring.skills import with_skills
 if TYPE_CHECKING:
     from herma.curated import MemoryStore
     from herma.episodes import Episodes
+    from herma.facts import Facts
     from herma.providers.roster import Providers
     from herma.recall.prefetching import Prefetch
     from herma.reflect.curator import Curator
@@ -38,6 +39,9 @@ class Whole(Protocol):
 
     @property
     def episodes(self) -> Episodes: ...
+
+    @property
+    def facts(self) -> Facts: ...
 
     @property
     def memory(self) -> MemoryStore: ...
@@ -72,7 +76,7 @@ def everybody(ground: Ground, whole: Whole) -> Invite:
     return together(
         with_skills(ground, lambda: whole.skills),
         with_episodes(ground, lambda: whole.episodes),
-        with_prefetch(ground, lambda: whole.prefetch),
+        with_prefetch(ground, lambda: whole.prefetch, lambda: whole.facts),
         with_provider(ground, lambda: whole.providers, whole.tools.names),
         with_compression(ground, whole.transcripts, lambda: whole.models),
         with_reviews(ground, whole),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from herma.recall.prefetch_watch import FactWatcher, PastWatcher
+from herma.store.sqlite.sessions import SqliteSessions
 from herma.turn.company import Company, Invite
 from herma.types import SessionView
 from herma.wiring.ground import Ground
@@ -57,20 +58,19 @@ def prefetch(ground: Ground, kept: Transcripts, words: Callable[[], Index], fact
         if settings.mode != "words" and vectors is not None and vectors.state().ready:
             vectors.warm()
 
-    parts = PrefetchParts(
-        made, lambda text, scope: facts().answer(text, scope), lambda text: facts().asks(text), room, warm
-    )
+    parts = PrefetchParts(made, lambda text, scope: facts().answer(text, scope), room, warm)
     return Prefetch(parts, enabled=settings.prefetch, deadline=deadline)
 
 
-def with_prefetch(ground: Ground, made: Callable[[], Prefetch]) -> Invite:
+def with_prefetch(ground: Ground, made: Callable[[], Prefetch], facts: Callable[[], Facts]) -> Invite:
     """In every session: who looks back before each turn."""
     settings = ground.settings.search
+    sessions = SqliteSessions(ground.database)
 
     def invite(view: SessionView, rehearsal: bool) -> Company:  # noqa: ARG001
         if rehearsal or not settings.prefetch:
             return Company()
         deadline = settings.prefetch_ms / 1000
-        return Company(watchers=[FactWatcher(made, deadline), PastWatcher(made, deadline)])
+        return Company(watchers=[FactWatcher(facts, deadline), PastWatcher(made, sessions.others_spoken, deadline)])
 
     return invite

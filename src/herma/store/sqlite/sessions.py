@@ -52,6 +52,11 @@ class SqliteSessions:
         found = self._db.rows(self._sql["news"], {"id": session_id})
         return SessionNews(*found[0]) if found else None
 
+    def others_spoken(self, conversation: str) -> bool:
+        """Whether there is anything that was said in other conversations."""
+        found = self._db.rows(self._sql["others_spoken"], {"conversation": conversation})
+        return bool(found and found[0][0])
+
     def update(self, session_ids: Sequence[str], change: SessionChange) -> int:
         unknown = set(change) - CHANGEABLE
         if unknown:

@@ -41,6 +41,11 @@ SELECT s.message_count,
  ORDER BY f.last_active DESC, f.key DESC
  LIMIT 1;
 
+-- others_spoken --
+-- Whether anything was said outside a conversation. The first that is found answers it, on either side of it.
+SELECT EXISTS (SELECT 1 FROM sessions WHERE conversation < :conversation AND message_count > 0 AND deleted IS NULL)
+    OR EXISTS (SELECT 1 FROM sessions WHERE conversation > :conversation AND message_count > 0 AND deleted IS NULL);
+
 -- deleted --
  WHERE s.deleted < :before ORDER BY s.deleted, s.key;
 
