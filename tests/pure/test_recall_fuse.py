@@ -100,5 +100,11 @@ def test_spreading_loses_nobody(scored: list[tuple[float, str]], limit: int) -> 
 def test_what_is_equally_far_does_not_stand_out() -> None:
     assert not stands_out([])
     assert not stands_out([0.78, 0.77, 0.76])
-    assert stands_out([0.85, 0.77, 0.76])
-    assert not stands_out([0.74, 0.68], 0.78), "of few, one is always nearest"
+    assert stands_out([0.85, *[0.77] * 7])
+    assert not stands_out([0.85, *[0.77] * 6]), "of few, one is always nearest"
+
+
+def test_where_it_is_known_what_is_unrelated_few_are_enough() -> None:
+    assert not stands_out([0.74, 0.68], 0.8)
+    assert stands_out([0.81, 0.8], 0.8)
+    assert not stands_out([0.82] * NEAREST, 0.8), "where everything is near, nothing is"

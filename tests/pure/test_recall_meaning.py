@@ -74,6 +74,17 @@ def test_a_model_of_many_languages_is_trusted_in_german() -> None:
     assert Asker(vectors, deadline=5.0).begin(asked, Filters()).result().trust == 1.0
 
 
+@pytest.mark.parametrize(("model", "near"), [("e5-small-v2@8", 0), ("another", 1)])
+def test_what_a_model_says_of_unrelated_texts_is_not_near(model: str, near: int) -> None:
+    class Far(Scripted):
+        def near(self, query: str | Vector, k: int, **rules: object) -> Nearest:
+            return Nearest((Near(MESSAGE, "1", 0.79),))
+
+    vectors = Far(VectorState(model=model, vectors=1, is_multilingual=False))
+    found = Asker(vectors, deadline=5.0).begin(parse("who mended the boiler", 0.0), Filters()).result()
+    assert len(found.near) == near
+
+
 def test_operators_and_filters_are_not_embedded_and_filters_ask_for_more() -> None:
     vectors = Scripted()
     query = parse('what about the "old boiler" role:user -staging since:2026-01', 0.0)

@@ -27,6 +27,8 @@ LEAST_SPREAD = 0.06
 STANDS_OUT = 0.03
 """How far the nearest must be from the last of the near to be shown where no message has any of the words: half of the
 random strings and greetings that were tried stay below, four in five real questions are above."""
+LEAST_COMPARED = 8
+"""Of fewer, how far apart they are says nothing: one is always nearest."""
 FOREIGN = 0.5
 """How far meaning is trusted in Chinese, Japanese and Korean, or by an English model in another European language."""
 KEYWORDS = 0.4
@@ -50,8 +52,14 @@ def shares(near: Sequence[tuple[int, float]]) -> dict[int, float]:
 
 
 def stands_out(cosines: Collection[float], least: float = 0.0) -> bool:
-    """Whether anything is nearer than everything is to everything, and than what is unrelated, where that is known."""
-    return bool(cosines) and max(cosines) - min(cosines) >= STANDS_OUT and max(cosines) >= least
+    """Whether anything is nearer than everything is to everything. `least` is what is unrelated at most, where that is
+    known of the model: then only what is nearer came here, and it is enough where it did not fill the list.
+    """
+    if not cosines or max(cosines) < least:
+        return False
+    if least and len(cosines) < NEAREST:
+        return True
+    return len(cosines) >= LEAST_COMPARED and max(cosines) - min(cosines) >= STANDS_OUT
 
 
 def fuse(ranked: Sequence[Candidate], near: Mapping[int, float], trust: float = 1.0) -> list[Candidate]:

@@ -18,9 +18,9 @@ from herma.recall.rules import Filters
 from herma.recall.stopwords import NOT_ENGLISH
 
 _ENGLISH = re.compile("[A-Za-z]{3}")
-_UNRELATED = {"e5-small": 0.78}
+_UNRELATED = {"e5-small": 0.8}
 """What a model says of texts that have nothing to do with each other; of the few of a small home one is always nearest.
-"""
+e5-small: of a stranger's messages 98 in 100 are below it, of messages that answer the question 3 in 100."""
 FILTERED = 600
 """The nearest that are asked for where rules leave out most of them."""
 
@@ -116,7 +116,8 @@ class _Question:
             self._vectors.scores(self._text, ())  # embeds the question, which the index remembers
             took = (time.perf_counter() - began) * 1000
             found = self._vectors.near(self._text, self._nearest)
-            self.answer = Meaning(found.hits, self._trust, round(took, 2), found.notes, self._least)
+            near = tuple(one for one in found.hits if one.score >= self._least)
+            self.answer = Meaning(near, self._trust, round(took, 2), found.notes, self._least)
         except HermaError as error:  # the home was closed meanwhile, or cannot be read: words may still be found
             self.answer = Meaning(notes=(f"vectors: {error}",))
 
