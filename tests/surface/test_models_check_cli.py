@@ -89,7 +89,7 @@ def test_a_wrong_address_is_a_clear_error(typed: Type, home: Path) -> None:
 
 
 def test_work_that_rests_is_shown_and_goes_on_when_a_person_says_so(home: Path) -> None:
-    typed_ = lambda *words: CliRunner().invoke(cli, ["--home", str(home), *words])  # noqa: E731
+    typed_: Type = lambda *words: CliRunner().invoke(cli, ["--home", str(home), *words])  # noqa: E731
     configure(home, "http://127.0.0.1:9/v1")
     assert "Nothing rests." in typed_("models", "resume").stdout
     with Herma.open(home) as h:
