@@ -1,4 +1,4 @@
-"""Write the reference pages from the code: commands, configuration keys, tools, outcomes and errors, public names.
+"""Write the reference pages from the code: commands, configuration keys, tools, outcomes and errors, addresses.
 
 python scripts/reference.py            write docs/reference/
 python scripts/reference.py --check    say what is out of date, and fail
@@ -97,6 +97,34 @@ def outcomes() -> Iterator[str]:
     yield ""
 
 
+def http() -> Iterator[str]:
+    """Every address of `herma serve`, with the keys of its JSON."""
+    import tempfile
+
+    from herma import Herma
+    from herma.web.house import House
+    from herma.web.pages import PAGES as WEB_PAGES
+
+    yield "# Addresses of `herma serve`\n"
+    yield (
+        "Asked with `Authorization: Bearer TOKEN` (the token is in `web.token` in the home), or by a browser that came "
+        "in with the link; see [how to](../how-to/dashboard.md). JSON is what the commands print with `--json`.\n"
+    )
+    yield "| page | as JSON | what it shows | keys |\n|---|---|---|---|"
+    with tempfile.TemporaryDirectory() as folder:
+        house = House(Path(folder), lambda: Herma.open(folder))
+        for page in WEB_PAGES:
+            module = inspect.getmodule(page.gather)
+            keys = ", ".join(f"`{key}`" for key in page.tell(page.gather(house)))
+            yield f"| `{page.path}` | `{page.api}` | {(inspect.getdoc(module) or '').splitlines()[0]} | {keys} |"
+        house.close()
+    yield (
+        '\nAn error is `{"ok": false, "error", "hint", "kind"}` with its status: 401 without the token, 403 for '
+        "what no page of ours sent, 404 and 405 for what is not there, 421 under a foreign name, 503 while the store "
+        "is busy (with `Retry-After`) or the configuration cannot be read, 500 for everything else.\n"
+    )
+
+
 _COMMON = {"target", "message", "entry_count", "used", "limit"}
 
 
@@ -109,6 +137,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "configuration.md": configuration,
     "tools.md": tools,
     "outcomes.md": outcomes,
+    "http.md": http,
 }
 
 
