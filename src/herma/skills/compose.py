@@ -27,7 +27,8 @@ def name_problem(name: str) -> str:
     if len(name) > MOST_NAME:
         return f"The name has {len(name)} characters; {MOST_NAME} are the limit."
     if not NAME.fullmatch(name):
-        return f"The name {name!r} is not allowed: small letters, digits, dots, dashes and underscores, a letter first."
+        allowed = "small letters, digits, dots, dashes and underscores, a letter or a digit first"
+        return f"The name {name!r} is not allowed: {allowed}."
     if name in EXCLUDED or name.partition(".")[0] in _RESERVED or name.endswith("."):
         return f"The name {name!r} is not allowed: it means something else to programs that read folders."
     return ""

@@ -5,17 +5,9 @@ critical makes a skill dangerous, high calls for caution; medium and low are sai
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from functools import cached_property
+from herma.skills.guard_orders import ORDERS
+from herma.skills.guard_rule import NET, PRIVATE_FILE, GuardRule, rule
 
-from herma.types import Severity
-
-_PRIVATE_FILE = (
-    r"(?:\.ssh/|\bid_(?:rsa|ed25519|ecdsa)\b|\.aws/credentials|\.netrc\b|/etc/(?:passwd|shadow)\b|\.kube/config"
-    r"|\.gnupg/|\.git-credentials|\.npmrc\b|\.pypirc\b|\.env\b(?!\.)|Login Data|wallet\.dat)"
-)
-_NET = r"(?:curl|wget|nc|ncat|socat|telnet|Invoke-WebRequest|Invoke-RestMethod)"
 _SHELL = (
     r"(?:(?:sudo\s{1,4}(?:-\S{1,8}\s{1,4})?)?(?:/bin/|/usr/bin/)?(?:env\s)?(?:ba|z|da|k|fi)?sh\b"
     r"|(?:python[23]?|perl|ruby|node)\b(?!\s{1,4}-[a-z]))"
@@ -23,47 +15,27 @@ _SHELL = (
 _PIPED = rf"\|\s{{0,4}}{_SHELL}"
 
 
-@dataclass(frozen=True)
-class GuardRule:
-    """`hint`: a piece that must be in the line, in small letters, before the expression is worth trying."""
-
-    id: str
-    category: str
-    severity: Severity
-    why: str
-    hint: tuple[str, ...]
-    pattern: str
-
-    @cached_property
-    def expression(self) -> re.Pattern[str]:
-        return re.compile(self.pattern, re.IGNORECASE)
-
-
-def _rule(id_: str, category: str, severity: Severity, why: str, hint: str, pattern: str) -> GuardRule:
-    return GuardRule(id_, category, severity, why, tuple(hint.split("|")), pattern)
-
-
 EXFILTRATION = (
-    _rule(
+    rule(
         "environment_sent",
         "exfiltration",
         "critical",
         "sends all environment variables over the network",
         "env|set ",
-        rf"(?:\b(?:printenv|env|export\s-p|set)\b\s{{0,4}}\|[^\n]{{0,120}}?\b{_NET}\b"
-        rf"|\b{_NET}\b[^\n]{{0,200}}?\$\(\s?(?:printenv|env|set)\b)",
+        rf"(?:\b(?:printenv|env|export\s-p|set)\b\s{{0,4}}\|[^\n]{{0,120}}?\b{NET}\b"
+        rf"|\b{NET}\b[^\n]{{0,200}}?\$\(\s?(?:printenv|env|set)\b)",
     ),
-    _rule(
+    rule(
         "secret_file_sent",
         "exfiltration",
         "critical",
         "sends a file that holds secrets over the network",
         "curl|wget|nc|socat|invoke|scp",
-        rf"(?:\b{_NET}\b[^\n]{{0,200}}?(?:@|<\s?|\$\(\s?cat\s|--post-file[ =]|(?:-T"
-        rf"|--upload-file)\s)[^\s)]{{0,60}}?{_PRIVATE_FILE}"
-        rf"|(?:\bcat|base64|tar|xxd)\b[^\n|]{{0,120}}?{_PRIVATE_FILE}[^\n|]{{0,60}}\|[^\n]{{0,80}}?\b{_NET}\b)",
+        rf"(?:\b{NET}\b[^\n]{{0,200}}?(?:@|<\s?|\$\(\s?cat\s|--post-file[ =]|(?:-T"
+        rf"|--upload-file)\s)[^\s)]{{0,60}}?{PRIVATE_FILE}"
+        rf"|(?:\bcat|base64|tar|xxd)\b[^\n|]{{0,120}}?{PRIVATE_FILE}[^\n|]{{0,60}}\|[^\n]{{0,80}}?\b{NET}\b)",
     ),
-    _rule(
+    rule(
         "environment_posted",
         "exfiltration",
         "critical",
@@ -72,7 +44,7 @@ EXFILTRATION = (
         r"(?:requests\.|httpx\.|urlopen|fetch\(|axios)[^\n]{0,160}?(?:dict\(os\.environ\)|=\s?os\.environ\s?[,)]"
         r"|JSON\.stringify\(process\.env\))",
     ),
-    _rule(
+    rule(
         "drop_host",
         "exfiltration",
         "high",
@@ -81,7 +53,7 @@ EXFILTRATION = (
         r"\b(?:webhook\.site|requestbin\.\w{2,4}|burpcollaborator\.net|interact\.sh|oast\.(?:fun|pro|live|site|me)"
         r"|[\w-]{1,40}\.m\.pipedream\.net|beeceptor\.com|canarytokens\.com)\b",
     ),
-    _rule(
+    rule(
         "names_as_carrier",
         "exfiltration",
         "high",
@@ -89,7 +61,7 @@ EXFILTRATION = (
         "nslookup|dig |host ",
         r"\b(?:nslookup|dig|host)\s[^\n]{0,80}?\$\(\s?(?:cat|base64|whoami|env|hostname|echo)\b[^\n]{0,80}?\)\.",
     ),
-    _rule(
+    rule(
         "picture_as_carrier",
         "exfiltration",
         "high",
@@ -101,7 +73,7 @@ EXFILTRATION = (
 )
 
 DESTRUCTIVE = (
-    _rule(
+    rule(
         "delete_everything",
         "destructive",
         "critical",
@@ -111,7 +83,7 @@ DESTRUCTIVE = (
         r"|-recursive)\s{1,4}(?:-{1,2}[\w-]{1,24}\s{1,4}){0,3}"
         r"(?:--\s)?[\"']?(?:/|~|\$\{?HOME\}?|/\*|~/\*|/(?:etc|usr|var|home|boot|lib|bin)/?\*?)[\"']?(?=\s|$|[;&|`)])",
     ),
-    _rule(
+    rule(
         "overwrite_disk",
         "destructive",
         "critical",
@@ -121,7 +93,7 @@ DESTRUCTIVE = (
         r"|disk|mmc|vd)"
         r"|>\s?/dev/(?:sd|nvme|hd|vd)[a-z0-9]|\bwipefs\s{1,4}-a\s|\bformat\s{1,4}c:|\bdiskutil\s{1,4}eraseDisk\b)",
     ),
-    _rule(
+    rule(
         "fork_bomb",
         "destructive",
         "critical",
@@ -129,7 +101,7 @@ DESTRUCTIVE = (
         ":|",
         r":\s?\(\s?\)\s?\{\s?:\s?\|\s?:\s?&\s?\}\s?;\s?:",
     ),
-    _rule(
+    rule(
         "delete_everything_in_code",
         "destructive",
         "critical",
@@ -139,7 +111,7 @@ DESTRUCTIVE = (
         r"|os\.homedir\(\))"
         r"|Remove-Item\s[^\n]{0,60}?-Recurse[^\n]{0,40}?\s[\"']?(?:[Cc]:\\|\$HOME|\$env:USERPROFILE)[\"'\\]?(?=\s|$)",
     ),
-    _rule(
+    rule(
         "open_to_all",
         "destructive",
         "high",
@@ -148,7 +120,7 @@ DESTRUCTIVE = (
         r"\bchmod\s{1,4}(?:-\w{1,6}\s{1,4}){0,2}(?:0?777|a\+rwx)\s{1,4}[\"']?(?:/|/etc|/usr|/var|~"
         r"|\$HOME)[\"']?/?(?=\s|$|[;&|])",
     ),
-    _rule(
+    rule(
         "history_erased",
         "destructive",
         "high",
@@ -160,7 +132,7 @@ DESTRUCTIVE = (
 )
 
 PERSISTENCE = (
-    _rule(
+    rule(
         "login_key_added",
         "persistence",
         "critical",
@@ -168,7 +140,7 @@ PERSISTENCE = (
         "authorized_keys",
         r"(?:>>?|tee\s(?:-a\s)?|open\()\s?[\"']?[^\n\"']{0,60}?\.ssh/authorized_keys",
     ),
-    _rule(
+    rule(
         "preloaded_library",
         "persistence",
         "critical",
@@ -176,7 +148,7 @@ PERSISTENCE = (
         "ld.so.preload|currentversion\\run",
         r"(?:>>?\s?/etc/ld\.so\.preload|reg(?:\.exe)?\s{1,4}add\s[^\n]{0,80}?CurrentVersion\\\\?Run\b)",
     ),
-    _rule(
+    rule(
         "agent_orders_changed",
         "persistence",
         "high",
@@ -187,17 +159,17 @@ PERSISTENCE = (
         r"(?:AGENTS|CLAUDE|SOUL|MEMORY|USER|GEMINI)\.md|(?:(?<!\S)>>?|\btee\s)\s{0,4}\S{0,60}?(?:\.cursorrules"
         r"|copilot-instructions\.md)",
     ),
-    _rule(
+    rule(
         "login_script_runs_download",
         "persistence",
         "high",
         "has every new shell run what it fetches or decodes",
         "bashrc|zshrc|profile|crontab",
-        rf"(?:{_NET}|base64\s{{1,4}}-d|eval)\b[^\n]{{0,160}}?(?:>>\s?(?:~|\$HOME|\$\{{HOME\}})/\.(?:bashrc|zshrc"
+        rf"(?:{NET}|base64\s{{1,4}}-d|eval)\b[^\n]{{0,160}}?(?:>>\s?(?:~|\$HOME|\$\{{HOME\}})/\.(?:bashrc|zshrc"
         rf"|bash_profile|profile|zprofile)|\|\s?crontab\b)"
-        rf"|crontab\b[^\n]{{0,120}}?{_NET}[^\n]{{0,80}}?{_PIPED}",
+        rf"|crontab\b[^\n]{{0,120}}?{NET}[^\n]{{0,80}}?{_PIPED}",
     ),
-    _rule(
+    rule(
         "starts_by_itself",
         "persistence",
         "medium",
@@ -210,7 +182,7 @@ PERSISTENCE = (
 )
 
 NETWORK = (
-    _rule(
+    rule(
         "reverse_shell",
         "network",
         "critical",
@@ -222,7 +194,7 @@ NETWORK = (
         r"|\bmkfifo\b[^\n]{0,80}?\|[^\n]{0,40}?\bsh\b[^\n]{0,40}?\|\s?(?:nc|ncat)\b"
         r"|socket\.socket\([^\n]{0,160}?(?:dup2|pty\.spawn|subprocess\.call\(\[?[\"']/bin/))",
     ),
-    _rule(
+    rule(
         "miner",
         "mining",
         "critical",
@@ -233,7 +205,7 @@ NETWORK = (
 )
 
 OBFUSCATION = (
-    _rule(
+    rule(
         "decoded_and_run",
         "obfuscation",
         "critical",
@@ -247,7 +219,7 @@ OBFUSCATION = (
         r"|FromBase64String\([^\n]{0,200}?\)[^\n]{0,80}?\|\s?iex\b"
         r"|\beval\s{1,4}[\"']?\$\([^\n]{0,160}?(?:base64\s{1,4}-d|base64\s{1,4}--decode|xxd\s-r|\brev\b))",
     ),
-    _rule(
+    rule(
         "long_code_string",
         "obfuscation",
         "medium",
@@ -258,7 +230,7 @@ OBFUSCATION = (
 )
 
 EXECUTION = (
-    _rule(
+    rule(
         "download_run_in_code",
         "execution",
         "critical",
@@ -268,7 +240,7 @@ EXECUTION = (
         r"|await\s(?:\(?await\s)?fetch)\("
         r"|\biex\b[^\n]{0,60}?(?:DownloadString|Invoke-WebRequest|\biwr\b)|DownloadString\([^\n]{0,200}?\|\s?iex\b)",
     ),
-    _rule(
+    rule(
         "download_run",
         "supply chain",
         "high",
@@ -281,7 +253,7 @@ EXECUTION = (
 )
 
 SUPPLY_CHAIN = (
-    _rule(
+    rule(
         "unchecked_download_run",
         "supply chain",
         "critical",
@@ -291,7 +263,7 @@ SUPPLY_CHAIN = (
         rf"|\bwget\b[^\n|]{{0,120}}?--no-check-certificate[^\n|]{{0,160}}?{_PIPED}"
         rf"|\b(?:curl|wget)\b[^\n|]{{0,120}}?\shttp://(?!localhost|127\.|0\.0\.0\.0)[^\n|]{{0,160}}?{_PIPED})",
     ),
-    _rule(
+    rule(
         "packages_from_elsewhere",
         "supply chain",
         "high",
@@ -301,7 +273,7 @@ SUPPLY_CHAIN = (
         r"|--extra-index-url|-i|--registry|--source)[ =]http://(?!localhost|127\.)"
         r"|\sgit\+http://|\shttp://(?!localhost|127\.)\S{1,120}?\.(?:whl|tar\.gz|tgz|zip))",
     ),
-    _rule(
+    rule(
         "packages_unchecked",
         "supply chain",
         "medium",
@@ -312,7 +284,7 @@ SUPPLY_CHAIN = (
 )
 
 PRIVILEGE = (
-    _rule(
+    rule(
         "rights_for_good",
         "privilege",
         "high",
@@ -320,7 +292,7 @@ PRIVILEGE = (
         "nopasswd|chmod|setuid|sudoers",
         r"(?:NOPASSWD:\s?ALL|>>?\s?/etc/sudoers\b|\bchmod\s{1,4}(?:u\+s|\+s|[24]7[0-7]{2})\s|\bos\.setuid\(0\))",
     ),
-    _rule(
+    rule(
         "whole_machine_in_container",
         "privilege",
         "high",
@@ -329,7 +301,7 @@ PRIVILEGE = (
         r"\b(?:docker|podman)\s{1,4}run\b[^\n]{0,200}?(?:\s-v\s{1,4}/:/|--volume[ =]/:/"
         r"|--pid[ =]host[^\n]{0,80}?--privileged)",
     ),
-    _rule(
+    rule(
         "more_rights",
         "privilege",
         "medium",
@@ -342,7 +314,7 @@ PRIVILEGE = (
 )
 
 CREDENTIALS = (
-    _rule(
+    rule(
         "credentials_read",
         "credentials",
         "high",
@@ -360,7 +332,7 @@ CREDENTIALS = (
 )
 
 TRAVERSAL = (
-    _rule(
+    rule(
         "climbs_out",
         "traversal",
         "high",
@@ -368,7 +340,7 @@ TRAVERSAL = (
         "../..|..\\..",
         r"(?:\.\.[/\\]){3,12}(?:etc|root|proc|var/log|windows[/\\]system32|home/)",
     ),
-    _rule(
+    rule(
         "process_memory",
         "traversal",
         "high",
@@ -389,4 +361,5 @@ RULES: tuple[GuardRule, ...] = (
     *PRIVILEGE,
     *CREDENTIALS,
     *TRAVERSAL,
+    *ORDERS,
 )
