@@ -63,7 +63,9 @@ def test_an_estimate_along_all_axes_is_the_cosine(seed: int, rows: int) -> None:
     along = query @ axes.directions
     every = Asked(np.arange(DIMENSION), along * axes.step, float(query @ axes.centre), 0.0)
     short = axes.shortened(vectors).astype(np.float32)
-    assert np.abs(every.weights @ short + every.base - vectors @ query).max() < 0.02
+    wrong = np.abs(every.weights @ short + every.base - vectors @ query)
+    assert wrong.mean() < 0.005
+    assert wrong.max() < 0.1  # where a number is further out than short ones reach
     asked = axes.asked(query)
     assert len(asked.axes) == round(DIMENSION * sketch._LOOKED_AT)
     assert np.abs(made.estimates(asked) - asked.weights @ short[asked.axes]).max() < 1e-4

@@ -124,9 +124,11 @@ class Gatherer:
     def meet(self, found: Gathered, filters: Filters, near: Sequence[Near]) -> None:
         """Take in what is near in meaning and may be shown. What may not is not counted: it is no match."""
         heads = {one.message_id: found.heads[one.message_id] for one in near if one.message_id in found.heads}
-        new = self._reader.turns([one.message_id for one in near if one.message_id not in heads])
+        unknown = [one.message_id for one in near if one.message_id not in heads]
+        new = self._reader.turns(unknown, READ if len(unknown) <= NEAREST else 0)
         heads.update((head.id, head) for head in new.heads)
         found.sessions.update(new.sessions)
+        found.texts.update(new.texts)
         kept: list[tuple[int, float]] = []
         for one in near:
             head = heads.get(one.message_id)
