@@ -1,7 +1,9 @@
 """What compression keeps of a conversation, how much shorter it gets, and how its time grows.
 
-Conversations come from DATA: folders with `corpus.jsonl` (each group is one) and JSONL files of agents, read for
-whatever has a role and a text. Without DATA, and for the growth of time, coding sessions are made up.
+Conversations come from DATA: folders with `corpus.jsonl` (each group is one) and JSONL files of agents, read for what
+was said, called and answered. Those files are mostly short: all of a folder are also joined, one session after the
+other, as somebody has them who never begins a new conversation. Without DATA, and for the growth of time, coding
+sessions are made up.
 
 Each conversation is shortened without a model, and with one that answers over HTTP with a summary as a hurried person
 would write it: what it names by itself is shown beside what is left after the gate has added what was missing.
@@ -20,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -29,9 +32,10 @@ from herma.counting import counter_for
 from herma.ports import ChatModel, Tries
 from herma.prompt.results import compress_result
 from herma.reflect.compress.engine import Compressor
+from herma.reflect.compress.extract import plain_text
 from herma.reflect.compress.fidelity import Survey, check, tasks_of
-from herma.reflect.compress.landmarks import landmarks
-from herma.reflect.compress.summary import parse
+from herma.reflect.compress.landmarks import landmarks, survives
+from herma.reflect.compress.summary import parse, render, stands_in
 from herma.testing import Asked, ScriptedModel
 from herma.types import Condensed, Message
 
@@ -90,27 +94,70 @@ def conversations(place: Path) -> Iterator[tuple[str, list[Message]]]:
                         for at, row in enumerate(docs, 1)
                     ],
                 )
+    joined: list[Message] = []
     for file in sorted(place.rglob("*.jsonl")):
         if file.name not in ("corpus.jsonl", "queries.jsonl"):
             messages = list(_said(file))
             if len(messages) >= 10:
-                yield str(file.relative_to(place)), messages
+                yield str(file.relative_to(place)), numbered(messages)
+            joined += messages
+    if joined:
+        yield "joined sessions/all", numbered(joined)
+
+
+def numbered(messages: Sequence[Message]) -> list[Message]:
+    """As one conversation: each message has a number of its own, and a result without its call is left out."""
+    kept: list[Message] = []
+    calls: set[str] = set()
+    for message in messages:
+        if message.role == "tool" and message.tool_call_id not in calls:
+            continue
+        calls |= {str(call["id"]) for call in message.tool_calls}
+        if message.role == "tool":
+            calls.discard(message.tool_call_id or "")
+        kept.append(replace(message, id=len(kept) + 1))
+    return kept
 
 
 def _said(file: Path) -> Iterator[Message]:
-    number = 0
     for line in file.read_text("utf-8", "replace").splitlines():
         try:
             row = json.loads(line)
         except ValueError:
             continue
         for holder in (row, row.get("message"), row.get("payload")) if isinstance(row, dict) else ():
-            role = holder.get("role") if isinstance(holder, dict) else None
-            text = _text(holder.get("content")) if isinstance(holder, dict) else ""
-            if role in ("user", "assistant") and text:
-                number += 1
-                yield Message(role, text, id=number)
+            if isinstance(holder, dict) and (messages := list(_read(holder))):
+                yield from messages
                 break
+
+
+def _read(holder: dict[str, Any]) -> Iterator[Message]:
+    """What one record says: a text, calls of tools with what was given to them, results."""
+    role, content = holder.get("role"), holder.get("content")
+    if holder.get("type") in ("function_call", "custom_tool_call"):
+        given = str(holder.get("arguments") or holder.get("input") or "{}")
+        yield Message("assistant", None, tool_calls=(_call(holder.get("call_id"), holder.get("name"), given),))
+    elif holder.get("type") in ("function_call_output", "custom_tool_call_output"):
+        output = holder.get("output")
+        yield _result(holder.get("call_id"), output if isinstance(output, str) else json.dumps(output))
+    if role not in ("user", "assistant"):
+        return
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    called = [part for part in parts if part.get("type") == "tool_use"]
+    calls = tuple(_call(part.get("id"), part.get("name"), json.dumps(part.get("input"))) for part in called)
+    if _text(content) or calls:
+        yield Message(role, _text(content) or None, tool_calls=calls)
+    for part in parts:
+        if part.get("type") == "tool_result":
+            yield _result(part.get("tool_use_id"), _text(part.get("content")))
+
+
+def _call(number: Any, name: Any, arguments: str) -> dict[str, Any]:
+    return {"id": str(number), "type": "function", "function": {"name": str(name), "arguments": arguments}}
+
+
+def _result(number: Any, text: str) -> Message:
+    return Message("tool", text, tool_call_id=str(number), sent=compress_result(text, reference=str(number)).text)
 
 
 def _text(content: Any) -> str:
@@ -155,21 +202,30 @@ def measure(
     seconds = time.process_time() - begun
     if not isinstance(done, Condensed):
         return {"before": tokens, "left_alone": done.reason, "seconds": round(seconds, 4)}
+    survey = Survey.of([message for message in messages if message not in done.messages])
     alone = {}
     if script is not None:
-        survey = Survey.of([message for message in messages if message not in done.messages])
-        verdict = check(survey, parse(hurried(script.requests[-1])))
-        alone = {"alone": {kind: round(verdict.share(kind), 4) for kind in KINDS}}
+        written = parse(hurried(script.requests[-1]))
+        verdict = check(survey, written)
+        shares = {kind: round(verdict.share(kind), 4) for kind in KINDS}
+        alone = {"alone": {**shares, "required": required(survey, render(written))}}
+    summary = next((plain_text(message) for message in done.messages if stands_in(message)), "")
     return {
         "how": done.how,
         **alone,
         "messages": len(messages),
         "before": tokens,
         "after": done.tokens_after,
-        "kept": dict(done.kept),
+        "kept": {**done.kept, "required": required(survey, summary)},
         "tasks": len(tasks_of(messages)),
         "seconds": round(seconds, 4),
     }
+
+
+def required(survey: Survey, text: str) -> float:
+    """The share of what the user named, and of what came up again, that a text has."""
+    must = [each.mark for each in survey.weighty if each.required]
+    return round(sum(survives(mark, text) for mark in must) / len(must), 4) if must else 1.0
 
 
 def main() -> None:
@@ -210,7 +266,7 @@ def compare(everything: dict[str, list[list[Message]]], window: int | None) -> d
 
 
 def show(found: dict[str, dict[str, list[Any]]]) -> None:
-    heads = " ".join(f"{kind:>10}" for kind in KINDS)
+    heads = " ".join(f"{kind:>10}" for kind in (*KINDS, "required"))
     print(f"{'conversations':24} {'summary':13} {'n':>3} {'before':>8} {'after':>8} {heads}")
     for group, runs in found.items():
         for how in HOWS:
@@ -218,7 +274,9 @@ def show(found: dict[str, dict[str, list[Any]]]) -> None:
             if not done:
                 continue
             key = "alone" if how == "model alone" else "kept"
-            shares = " ".join(f"{statistics.mean(run[key].get(kind, 1.0) for run in done):10.1%}" for kind in KINDS)
+            shares = " ".join(
+                f"{statistics.mean(run[key].get(kind, 1.0) for run in done):10.1%}" for kind in (*KINDS, "required")
+            )
             sizes = " ".join(f"{statistics.mean(run[size] for run in done):8,.0f}" for size in ("before", "after"))
             print(f"{group[:24]:24} {how:13} {len(done):3} {sizes} {shares}")
 

@@ -11,6 +11,7 @@ from herma import config
 from herma.doctor import database, distilled, files, guests, models
 from herma.doctor.check import Check, State
 from herma.doctor.curator import check_curator
+from herma.doctor.engine import check_engine
 from herma.doctor.guests import GuestFailures
 from herma.doctor.servers import check_servers
 from herma.doctor.skills import check_skills
@@ -64,6 +65,7 @@ def diagnose(
         lambda: guests.check_provider(home, settings, now),
         lambda: models.check_models(settings),
         lambda: models.check_pauses(home, now),
+        lambda: check_engine(home, settings),
         lambda: check_servers(settings),
         lambda: files.check_space(home),
         lambda: files.check_backups(home, now),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from herma.counting import counter_for
@@ -11,6 +12,7 @@ from herma.errors import ConfigError
 from herma.ports import ChatModel, ContextEngine, EngineNeeds, EngineOptions
 from herma.prompt.families import window_of
 from herma.providers.guard import Guard, Trouble
+from herma.reflect.compress.chosen import OWN, engine_class, is_own
 from herma.settings import CompressionSettings
 from herma.store.sqlite.compression import SqliteCompression
 from herma.store.turns import alone
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from herma.reflect.compress.engine import Compressor
     from herma.wiring.models import Models
 
-OWN = "compressor"
-"""The engine that is part of Herma, as `context.engine` calls it."""
 _ON_FAILURE: dict[str, Literal["extract", "abort"]] = {"extract": "extract", "abort": "abort"}
 
 
@@ -50,7 +50,7 @@ def with_compression(ground: Ground, kept: Transcripts, models: Callable[[], Mod
             models=lambda: summarisers(models()),
             options=options,
         )
-        engine, why_not = made_engine(settings.context.engine, needs, written_down(ground))
+        engine, why_not = made_engine(settings.context.engine, needs, written_down(ground), ground.home)
         room = Room(
             engine,
             hold=_hold(ground),
@@ -84,13 +84,13 @@ def engine_options(settings: CompressionSettings) -> EngineOptions:
 
 
 def made_engine(
-    name: str, needs: EngineNeeds, shown: Callable[[Trouble], None] = lambda _: None
+    name: str, needs: EngineNeeds, shown: Callable[[Trouble], None], home: Path
 ) -> tuple[ContextEngine | None, str]:
     """The engine of a session; or none, and why. A user's that cannot be made never keeps a session from opening."""
-    if name.strip() in ("", OWN):
+    if is_own(name):
         return OwnEngine(needs), ""
     guard = Guard(f"the context engine {name}", shown=shown)
-    made = guard.ask("making it", lambda: _users(name)(needs), None)
+    made = guard.ask("making it", lambda: engine_class(name, home)(needs), None)
     last = guard.health.last
     if made is None:
         why = last.why if last else "it made nothing"
@@ -163,17 +163,6 @@ class OwnEngine:
 
 
 _TOLD = ("on_session_start", "on_session_end", "on_reset")
-
-
-def _users(name: str) -> Callable[[EngineNeeds], ContextEngine]:
-    """The class that `package.module:Class` names."""
-    from importlib import import_module
-
-    module, colon, attribute = name.strip().partition(":")
-    if not module or not colon or not attribute:
-        raise ConfigError("it must be compressor, or a class as in package.module:Class")
-    made: Callable[[EngineNeeds], ContextEngine] = getattr(import_module(module), attribute)
-    return made
 
 
 def summarisers(models: Models) -> list[ChatModel]:
