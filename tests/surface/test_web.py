@@ -198,6 +198,7 @@ def test_programs_get_what_the_commands_print(served: Served, furnished: Path) -
 
 def test_what_is_not_there_is_said(served: Served) -> None:
     assert served.ask("/nosuch").status == 404
+    assert 'href="/api/' not in served.ask("/nosuch").text
     assert "There is nothing at /nosuch" in served.ask("/nosuch").text
     assert served.ask("/api/nosuch").json["error"] == "There is nothing at /api/nosuch."
     for path in ("/files/../app.py", "/files/%2e%2e/app.py", "/files/nosuch.css", "/files/"):

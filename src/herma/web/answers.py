@@ -28,15 +28,17 @@ def as_json(value: Json, status: int = 200) -> Response:
     return Response(json_text(value) + "\n", status, media_type="application/json")
 
 
-def as_page(title: str, body: Html, *, here: str = "", status: int = 200) -> Response:
-    return HTMLResponse(frame.page(title, body, links=LINKS, here=here), status)
+def as_page(title: str, body: Html, *, here: str = "", api: str = "", status: int = 200) -> Response:
+    return HTMLResponse(frame.page(title, body, links=LINKS, here=here, api=api), status)
 
 
 def answer(house: House, page: Page, path: str) -> Response:
     """One page, or its values as JSON. Runs in a thread of its own. Whatever goes wrong is said, here and there."""
     try:
         found = page.gather(house)
-        return as_json(page.tell(found)) if path == page.api else as_page(page.name, page.show(found), here=page.path)
+        if path == page.api:
+            return as_json(page.tell(found))
+        return as_page(page.name, page.show(found), here=page.path, api=page.api)
     except HermaError as error:
         return troubled(house, error, path)
     except Exception as error:  # noqa: BLE001 (nothing may reach a browser as a traceback, and nobody be told nothing)

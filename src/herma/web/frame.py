@@ -11,8 +11,18 @@ REFRESH_SECONDS = 30
 """How often the script fetches a page anew while somebody looks at it."""
 
 
-def page(title: str, body: Child, *, links: Sequence[tuple[str, str]] = (), here: str = "", head: Child = None) -> Html:
-    """A whole page. `links` are (address, name) of the navigation; without them nobody is let in yet."""
+def page(
+    title: str,
+    body: Child,
+    *,
+    links: Sequence[tuple[str, str]] = (),
+    here: str = "",
+    api: str = "",
+    head: Child = None,
+) -> Html:
+    """A whole page. `links` are (address, name) of the navigation; without them nobody is let in yet. `api` is where
+    the same is as JSON.
+    """
     return document(
         tag(
             "head",
@@ -30,7 +40,7 @@ def page(title: str, body: Child, *, links: Sequence[tuple[str, str]] = (), here
             tag("a", "To the content", href="#content", class_="skip"),
             tag("header", _brand(), _navigation(links, here), _leave() if links else None),
             tag("main", tag("h1", title), body, id="content", data_refresh=REFRESH_SECONDS if links else None),
-            tag("footer", f"Herma {__version__}", _as_json(here) if links else None),
+            tag("footer", f"Herma {__version__}", _as_json(api) if api else None),
         ),
     )
 
@@ -53,5 +63,5 @@ def _leave() -> Html:
     return tag("form", tag("button", "Sign out", type="submit"), method="post", action="/leave", class_="leave")
 
 
-def _as_json(here: str) -> Html:
-    return join(" · ", tag("a", "this page as JSON", href=f"/api/{here.strip('/') or 'overview'}"))
+def _as_json(api: str) -> Html:
+    return join(" · ", tag("a", "this page as JSON", href=api))
