@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from herma import Herma
-from herma.errors import StoreError, UsageError
+from herma.errors import HermaError, StoreError, UsageError
 from herma.types import SkillRefused, SkillWritten
 
 SAFE = "---\nname: paint\ndescription: Paint a wall evenly.\n---\n\n1. Stir.\n"
@@ -140,3 +141,29 @@ def test_what_is_no_skill_is_said(h: Herma, tmp_path: Path) -> None:
     (refused,) = h.skills.install(bad)
     assert isinstance(refused.outcome, SkillRefused)
     assert "front matter" in refused.outcome.message
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "zip"])
+def test_a_damaged_archive_is_one_clear_sentence(h: Herma, tmp_path: Path, kind: str) -> None:
+    """Whatever byte is wrong: it is read as it is, or refused, and never breaks anything else."""
+    chance = random.Random(3)
+    (tmp_path / "SKILL.md").write_text(SAFE + "".join(chance.choice("abcdefgh ") for _ in range(3_000)))
+    path = tmp_path / f"paint.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.write(tmp_path / "SKILL.md", "paint/SKILL.md")
+    else:
+        with tarfile.open(path, "w:gz") as packed_tar:
+            packed_tar.add(tmp_path / "SKILL.md", "paint/SKILL.md")
+    whole = path.read_bytes()
+    refused: list[HermaError] = []
+    for _ in range(80):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(damaged))] ^= chance.randrange(1, 256)
+        path.write_bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
+        try:
+            h.skills.incoming(path)
+        except (StoreError, UsageError) as exc:
+            refused.append(exc)
+    assert len(refused) > 40
+    assert all(exc.hint and "\n" not in str(exc) for exc in refused)

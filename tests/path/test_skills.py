@@ -342,6 +342,10 @@ def test_uses_and_outcomes_are_counted(h: Herma, clock: FixedClock) -> None:
         h.skills.set_state("bake", "archived")
     with pytest.raises(UsageError, match="no skill"):
         h.skills.record("cake")
+    h.skills.archive("bake")
+    with pytest.raises(UsageError) as gone:
+        h.skills.pin("bake")
+    assert gone.value.hint == "It is in the archive: herma skills restore bake"
 
 
 def test_a_skill_can_be_written_from_values_and_its_template_filled(h: Herma) -> None:

@@ -75,7 +75,10 @@ class SkillReading:
         """The skill of this name or path; an error when there is not exactly one."""
         found = self.resolve(name)
         if isinstance(found, SkillRefused):
-            raise UsageError(found.message, hint="`herma skills list` shows them.")
+            wanted = name.strip().strip("/")
+            archived = found.kind == "not found" and any(k.name == wanted for k in self._catalogue.folders.archived())
+            back = f"It is in the archive: herma skills restore {wanted}"
+            raise UsageError(found.message, hint=back if archived else "`herma skills list` shows them.")
         return found
 
     def view(self, name: str) -> SkillView:

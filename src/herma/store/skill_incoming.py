@@ -6,6 +6,7 @@ import os
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -19,6 +20,8 @@ MOST_FILES = 2_000
 MOST_BYTES = 32 * 2**20
 """What is read at most, unpacked: an archive can promise any size."""
 ARCHIVES = (".zip", ".skill", ".tar", ".tar.gz", ".tgz")
+_DAMAGED = (OSError, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, NotImplementedError)
+"""What the readers of archives raise: damaged, cut off, packed with a password or in an unknown way."""
 _File = tuple[str, bytes, bool]
 
 
@@ -31,8 +34,11 @@ def read_incoming(path: Path) -> list[Incoming]:
             return _skills(str(path), path.resolve().parent.name, [(DOCUMENT, read_regular(path), False)])
         if path.is_file() and path.name.lower().endswith(ARCHIVES):
             return _skills(str(path), path.name.partition(".")[0], list(_archive(path)))
-    except (OSError, zipfile.BadZipFile, tarfile.TarError, EOFError, RuntimeError, NotImplementedError) as exc:
-        raise StoreError(f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}.") from exc
+    except _DAMAGED as exc:
+        why = getattr(exc, "strerror", None) or str(exc).partition("\n")[0].strip(" .:") or "it ends too early"
+        raise StoreError(
+            f"{path} cannot be read: {why}.", hint="Fetch it again, or unpack it and name the folder."
+        ) from exc
     if not path.exists():
         raise UsageError(f"{path} is not there.", hint="Give a folder with a SKILL.md, or an archive of one.")
     raise UsageError(f"{path} is no skill.", hint=f"Give a folder with a SKILL.md, or {', '.join(ARCHIVES)}.")
