@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -150,6 +151,26 @@ def test_large_calls_and_parts_are_read_or_left_out(h: Herma, home: Path) -> Non
 
 
 # ── finding ──
+
+
+def test_a_request_that_is_very_long_is_a_request(h: Herma, episodes: Episodes) -> None:
+    """Of a log that somebody pastes only the beginning is read, whether it can be compressed or not."""
+    chance = random.Random(3)
+    log = "".join(chance.choice("abcdefghijklmnopqrstuvwxyz0123456789 \n") for _ in range(900_000))
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 40_000}}
+    for content in (
+        f"Find the error in this log: {log}",
+        "Find the error in this log: " + "same line again\n" * 60_000,
+        [{"type": "text", "text": f'Find the error in this "log": {log}'}, picture],
+        [picture, {"type": "text", "text": "Find the error in this log: " + "\u00e9\n" * 300_000}],
+    ):
+        id_ = h.transcripts.start("cli")
+        answer = {"role": "assistant", "content": "The disk is full. " + "As I said. " * 60_000}
+        h.transcripts.append(id_, [{"role": "user", "content": content}, answer])
+        made = episodes.record(id_)
+        assert made is not None
+        assert made.task.startswith("Find the error in this")
+        assert made.result == "The disk is full."
 
 
 def test_similar_work_is_found(h: Herma, episodes: Episodes) -> None:

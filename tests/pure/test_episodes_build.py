@@ -434,3 +434,52 @@ def test_what_was_learnt_about_use_stays() -> None:
     both = merged(new, old)
     assert (both.id, both.uses, both.last_used, both.skills_applied) == (7, 3, 5.0, ("x",))
     assert merged(new, None) is new
+
+
+def test_what_is_asked_for_after_thanks_is_not_the_end() -> None:
+    one = episode_of(
+        ("user", "Write a poem about rivers"),
+        ("assistant", "Rivers run through the whole land."),
+        ("user", "thanks, now make it shorter please"),
+        ("assistant", "Rivers run."),
+    )
+    assert (one.outcome, one.why) == ("successful", "it was answered, and nobody objected")
+    assert one.result == "Rivers run."
+    assert (
+        last_word(talk(("user", "Fix it for me"), ("assistant", "Done."), ("user", "thanks, now it works")))
+        == "content"
+    )
+
+
+def test_the_same_error_again_tells_less_than_what_it_was() -> None:
+    one = episode_of(
+        ("user", "My docker build fails with no space left on device"),
+        ("assistant", "Try docker system prune."),
+        ("user", "still the same error"),
+    )
+    assert (one.outcome, one.error) == ("failed", "My docker build fails with no space left on device")
+
+
+def test_a_test_that_failed_is_an_error_that_was_met() -> None:
+    one = episode_of(
+        ("user", "帮我修复登录超时的问题"),
+        call("bash", "1", command="pytest"),
+        result("FAILED tests/test_login.py::test_login - TimeoutError", "1"),
+        call("edit", "2", path="login.py"),
+        result("ok", "2"),
+        call("bash", "3", command="pytest"),
+        result("3 passed", "3"),
+        ("assistant", "已修复：超时时间改为60秒。"),
+        ("user", "谢谢"),
+    )
+    assert one.outcome == "resolved"
+    assert "TimeoutError" in one.error
+    assert "login.py" in one.remedy
+
+
+def test_signs_that_nobody_sees_are_no_part_of_a_task() -> None:
+    assert cleaned("Fix\x00 the \u202eweird\x1b text") == "Fix the weird text"
+
+
+def test_a_bug_is_one_without_tools_too() -> None:
+    assert category_of("Fix the login bug", []) == "debugging"

@@ -82,7 +82,7 @@ def list_(
         desk.context.print_json({"ok": True, "episodes": [episode_json(one) for one in found], "more": more})
         return
     if not found:
-        desk.context.line("None is put away." if archived else "No episodes yet; sessions make them when they end.")
+        desk.context.line(_none(archived=archived, narrowed=any((project, user, outcome, category))))
         return
     _table(desk, found)
     if more:
@@ -279,6 +279,12 @@ def _find(desk: Desk, text: str) -> Episode:
     if one is None:
         raise UsageError(f"There is no episode {text!r}.", hint=f"`{desk.command('episodes', 'list')}` has the ids.")
     return one
+
+
+def _none(*, archived: bool, narrowed: bool) -> str:
+    if narrowed:
+        return "None of those that are put away is like that." if archived else "No episode is like that."
+    return "None is put away." if archived else "No episodes yet; sessions make them when they end."
 
 
 def _table(desk: Desk, found: Sequence[Episode]) -> None:

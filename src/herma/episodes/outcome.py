@@ -90,6 +90,11 @@ def last_word(messages: Sequence[Message]) -> str:
     return "content" if good >= 0 and not _asks(said) else ""
 
 
+_GO_ON = re.compile(
+    r"(?:[,.!;]|\band|\bbut|\bund) (?:now|next|then|also|please|can you|could you|jetzt|bitte) "
+    r"(?!(?:it|that|this|everything|all|i|we|the|works?|fine|good|done)\b)\w+"
+)
+"""What follows thanks in a few words and asks for something: "thanks, now make it shorter"."""
 _AND_NOW = (
     " but ",
     " now ",
@@ -108,7 +113,9 @@ _AND_NOW = (
 
 def _asks(said: str) -> bool:
     """Whether more is asked for: "thanks, and now …" is not the end."""
-    return said.endswith(("?", "？")) or (len(said) > 40 and any(mark in said for mark in _AND_NOW))
+    if said.endswith(("?", "？")) or _GO_ON.search(said):
+        return True
+    return len(said) > 40 and any(mark in said for mark in _AND_NOW)
 
 
 def _is_cut_off(message: Message) -> bool:
@@ -171,7 +178,8 @@ def _told(messages: Sequence[Message]) -> list[Trouble]:
             if error and answer and said in THANKS and said not in OBJECTION:
                 return [Trouble(error, answer)]
             told = next((one for one in sentences(text[:4000]) if _tells(one)), "")
-            error = cut(told, LONGEST_ERROR) if told else error
+            if told and not (error and said in OBJECTION):  # "still the same error" tells less than what it was
+                error = cut(told, LONGEST_ERROR)
         elif message.role == "assistant" and error and not message.tool_calls:
             answer = key_sentence(text_of(message.content), LONGEST_REMEDY) or answer
     return [Trouble(error)] if error else []

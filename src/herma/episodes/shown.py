@@ -111,7 +111,7 @@ def digest(month: str, episodes: Sequence[Episode]) -> Digest:
     """A month's archived episodes in a few lines: how many, how they ended, and what they were about."""
     ended = ", ".join(f"{count} {name}" for name, count in Counter(map(label, episodes)).most_common())
     kinds = ", ".join(f"{name} {count}" for name, count in Counter(one.category for one in episodes).most_common(5))
-    lines = [f"{month}: {len(episodes)} episodes ({ended}); {kinds}."]
+    lines = [f"{month}: {len(episodes)} episode{'' if len(episodes) == 1 else 's'} ({ended}); {kinds}."]
     tasks: Counter[str] = Counter()
     for one in episodes:
         tasks[safe(one.task)[:120] or "(withheld)"] += 1

@@ -168,7 +168,7 @@ _ERROR_LINE = re.compile(
     r"|writing|calling|opening|code|status|\d)\b)|(?:failed|unable) to |(?:错误|錯誤|エラー|오류)(?:\s*[:：!！\]]|\s*$)"
     r"|traceback \(most recent"
     r"|\w{1,60}(?:\.\w{1,60}){0,6}(?:error|exception)\b\s*[:(]|error\[|e\s{2,}\w+error"
-    r"|={2,}.*\b[1-9]\d{0,5} (?:failed|errors?)\b"
+    r"|={2,}.*\b[1-9]\d{0,5} (?:failed|errors?)\b|(?:failed|error) [\w./:\[\]-]{1,120} - "
     r"|(?:bash|sh|zsh)[:\w ]{0,20}: .*(?:not found|no such file|denied)|.{0,120}: (?:command not found"
     r"|no such file or directory"
     r"|permission denied)|npm err!|make: \*\*\*|[1-9]\d{0,5} failed\b|执行失败|操作失败)",

@@ -11,6 +11,8 @@ from herma.prompt.fence import sanitize
 from herma.types import Message
 
 LONGEST_TASK = 300
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+"""Signs that only steer a terminal, or the direction of writing."""
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _OPENER = re.compile(r"<([a-z][a-z0-9_-]{1,40})(?: [^<>]{0,300})?>", re.IGNORECASE)
 _MOST_TAGS = 50
@@ -50,7 +52,7 @@ def cleaned(text: str, longest: int = LONGEST_TASK) -> str:
 
 def prose_of(text: str) -> str:
     """The words of a message in their lines, without code, tags, marks and courtesies."""
-    text = sanitize(text[:40_000])
+    text = sanitize(_UNSEEN.sub(" ", text[:40_000]))
     prose = _untagged(_CODE.sub("\n", text)).strip() or _CODE.sub(lambda m: m[0].strip("`"), text)
     prose = _BOLD.sub("", _MARKS.sub("", _LINKS.sub(r"\1", prose)))
     prose = prose.strip()
@@ -162,6 +164,8 @@ _DEBUG = Phrases(
     "修复, 修復, 调试, 調試, 报错, 報錯, 崩溃, 错误, 錯誤, 直して, バグ, エラー, 修正, 고쳐, 오류, 버그, 디버그",
     "fehler, behebe",
 )
+_BUG = Phrases("bug, bugs, debug, traceback, stack trace, flaky test, バグ, 버그, 调试, 調試, 디버그")
+"""Of programs only; "fix" and "error" are said of other things too."""
 _ASKING = Phrases(
     "what, who, when, where, why, how, which, explain, compare, research, find out, look up, is there",
     "difference between",
@@ -177,7 +181,7 @@ def category_of(task: str, steps: Sequence[Step]) -> str:
     """The kind of work, by the words of the task first and by the tools where these say nothing."""
     said = folded(task)
     works = any(is_writing(step) or _RUNNING.search(step.tool) for step in steps)
-    if said in _DEBUG and (works or said in _KINDS["coding"] or said in TROUBLE):
+    if said in _BUG or (said in _DEBUG and (works or said in _KINDS["coding"] or said in TROUBLE)):
         return "debugging"
     for kind, words in _KINDS.items():
         if said in words:

@@ -182,5 +182,10 @@ SELECT id, role, timestamp, content, parts, tool_calls, tool_call_id, tool_name,
 SELECT id, role, timestamp, content, parts, tool_calls, tool_call_id, tool_name, finish_reason
   FROM messages WHERE session = :key AND hidden <> 'rewound' AND id > :after ORDER BY id DESC LIMIT :limit;
 
+-- payload_beginnings --
+-- How texts begin that are too large to be read; what no one would read is left out.
+SELECT id, codec, substr(data, 1, :most) FROM payloads
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND kind = 'text';
+
 -- payload_sizes --
 SELECT id FROM payloads WHERE id IN (SELECT value FROM json_each(:ids)) AND size <= :largest AND kind = 'text';

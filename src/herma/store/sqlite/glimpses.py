@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +17,13 @@ from herma.store.sqlite.sessions import SqliteSessions
 from herma.types import Message, Scope, SessionInfo
 
 LARGEST = 256 * 1024
-"""Bytes of a stored text beyond which it is left out."""
+"""Bytes of a stored text beyond which only its beginning is read."""
+_BEGINNING = 192 * 1024
+"""Bytes that are read of it, as they are stored: more than one block of what is compressed, which has up to 128 KiB."""
 _LOOKED_AT = 500
 """Sessions among which the one that was broken off is looked for, the last active first."""
+_TEXT = re.compile(r'"text":\s?"((?:[^"\\]|\\.)*)', re.DOTALL)
+_UNESCAPED = re.compile(r"\\+\Z")
 _TEXTS = (3, 4, 5)  # where a row holds content, parts and calls
 
 
@@ -39,7 +44,7 @@ class SqliteGlimpses:
         def work(connection: apsw.Connection) -> list[Message]:
             keys: list[Any] = connection.execute(self._sql["keys"], {"conversation": conversation}).fetchall()
             rows = self._chosen(connection, keys, first, last)
-            return _messages(connection, rows, at_most, self._sql["payload_sizes"])
+            return _messages(connection, rows, at_most, self._sql["payload_sizes"], self._sql["payload_beginnings"])
 
         return self._db.read(work, [])
 
@@ -85,17 +90,24 @@ class SqliteGlimpses:
         return head + tail[::-1]
 
 
-def _messages(connection: apsw.Connection, rows: Sequence[tuple[str, Any]], at_most: int, sizes: str) -> list[Message]:
+def _messages(
+    connection: apsw.Connection, rows: Sequence[tuple[str, Any]], at_most: int, sizes: str, beginnings: str
+) -> list[Message]:
     cells = [row[at] for _, row in rows for at in _TEXTS]
     wanted = {piece for cell in cells if isinstance(cell, bytes) for piece in json.loads(cell)}
     numbers = json.dumps([piece for piece in wanted if isinstance(piece, int)])
     small = {row[0] for row in connection.execute(sizes, {"ids": numbers, "largest": LARGEST})} if wanted else set()
+    large = json.dumps([piece for piece in wanted if isinstance(piece, int) and piece not in small])
+    read: Any = connection.execute(beginnings, {"ids": large, "most": _BEGINNING}) if large != "[]" else ()
+    begun = {number: _beginning(codec, data, at_most) for number, codec, data in read}
 
     def shrunk(cell: Any) -> Any:
-        """The cell without references to what is too large to be read."""
+        """The cell with the beginnings of what is too large to be read."""
         if not isinstance(cell, bytes):
             return cell
-        return json.dumps([p if isinstance(p, str) or p in small else " " for p in json.loads(cell)]).encode()
+        return json.dumps(
+            [p if isinstance(p, str) or p in small else begun.get(p, " ") for p in json.loads(cell)]
+        ).encode()
 
     light = [[shrunk(value) if at in _TEXTS else value for at, value in enumerate(row)] for _, row in rows]
     whole = texts(connection, [row[at] for row in light for at in _TEXTS], base64=False)
@@ -109,7 +121,7 @@ def _message(session_id: str, row: Sequence[Any], whole: Any, at_most: int) -> M
         read = _json(whole(parts))
         said = [
             {"type": "text", "text": _cut(part["text"], at_most)}
-            for part in (read if isinstance(read, list) else [])
+            for part in (read if isinstance(read, list) else _begun(whole(parts) or ""))
             if isinstance(part, dict) and isinstance(part.get("text"), str)
         ]
     else:
@@ -126,6 +138,23 @@ def _message(session_id: str, row: Sequence[Any], whole: Any, at_most: int) -> M
         tool_name=tool_name,
         finish_reason=finish_reason,
     )
+
+
+def _beginning(codec: str, data: bytes, at_most: int) -> str:
+    """The first characters of a text of which the first stored bytes are given."""
+    if codec == "zstd":
+        import zstandard
+
+        with zstandard.ZstdDecompressor().stream_reader(data) as stream:
+            data = stream.read(4 * at_most)
+    return data[: 4 * at_most].decode(errors="ignore")[:at_most]
+
+
+def _begun(parts: str) -> list[dict[str, str]]:
+    """The first text of parts that are cut in its middle; without its end, where a sign may be cut."""
+    found = _TEXT.search(parts)
+    said = _json(f'"{found[1]}"') or _json(f'"{_UNESCAPED.sub("", found[1][:-8])}"') if found else None
+    return [{"type": "text", "text": said}] if isinstance(said, str) else []
 
 
 def _json(text: str | None) -> Any:
