@@ -95,6 +95,8 @@ def clean(text: str) -> str:
 
 def sought(text: str) -> tuple[str, bool]:
     """`text` of a query, to be found also where more follows. → its words, and whether the last is only a beginning."""
+    if text.isascii() and text[-1:].isalnum():
+        return prepare(text).text.rstrip(), False
     text = unicodedata.normalize("NFKC", _UNSTORABLE.sub(" ", text))
     end = len(text)
     while end and unicodedata.category(text[end - 1])[0] not in "LMN":
@@ -112,6 +114,8 @@ def loosened(word: str) -> tuple[str, ...]:
     """What else to look for in place of a word that nothing divides though it may be a sentence: pairs of characters
     of the scripts without spaces, and what stands between them. Nothing for other words.
     """
+    if word.isascii():
+        return ()
     word = unicodedata.normalize("NFKC", _UNSTORABLE.sub(" ", word))
     found: dict[str, None] = {}
     end = 0

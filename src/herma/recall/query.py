@@ -165,12 +165,12 @@ def _bare(reading: _Reading, token: str, now: float) -> None:
             reading.groups.append([])
         reading.joined = reading.joined or operator == "AND"
         return
-    found = _FIELD.match(token)
+    found = _FIELD.match(token) if ":" in token else None
     if found and not found[1] and _operator(reading, found[2], found[3], now):
         return
     minus = len(token) > 2 and token[0] == "-" and token[1].isalnum()  # not -v, not --verbose
     body = token[1:] if minus else token
-    prefix = body.rstrip(_RIGHT.replace("*", "")).endswith("*") and not HAS_CJK.search(body)
+    prefix = "*" in body and body.rstrip(_RIGHT.replace("*", "")).endswith("*") and not HAS_CJK.search(body)
     word = strip(body)
     if not word:
         return

@@ -15,6 +15,10 @@ _DUMP = re.compile(r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{2}(?:[0-9A-Fa-f]{2})?+[ :,]{
 _BLOCK = 24
 """Of 47 characters in a row, 24 are a whole block; the shortest run has 60, the shortest dump 48."""
 _OF_DUMPS = "0123456789ABCDEFabcdef :,"
+_SHORTEST_RUN = 60
+_SAMPLED = 6
+_SAMPLES_OF_DUMPS = re.compile(f"[{_OF_DUMPS}]{{8}}")
+"""Every sixth of 48 characters in a row are eight."""
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _SEPARATOR = re.compile(r"[+/_-]")
 _DIGEST = 64
@@ -41,9 +45,19 @@ def without_noise(text: str) -> str:
 
 
 def _may_have_runs(text: str) -> bool:
-    """Whether it is worth looking closer: a run or a dump fills one of these blocks, and in prose each has a space and
-    a letter.
+    """Whether it is worth looking closer. Prose has a space in every stretch as long as a run, and of samples of it
+    there are never so many in a row that may be of a dump.
     """
+    at, last, space_before = 0, len(text) - _SHORTEST_RUN, text.rfind
+    while at <= last:
+        at = space_before(" ", at, at + _SHORTEST_RUN) + 1
+        if not at:
+            return _has_blocks(text)
+    return _SAMPLES_OF_DUMPS.search(text[::_SAMPLED]) is not None and _has_blocks(text)
+
+
+def _has_blocks(text: str) -> bool:
+    """Whether a block has no space or no letter, as one of each run and each dump has."""
     for at in range(0, len(text) - _BLOCK + 1, _BLOCK):
         block = text[at : at + _BLOCK]
         if (" " not in block and block.isascii()) or not block.strip(_OF_DUMPS):

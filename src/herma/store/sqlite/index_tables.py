@@ -5,6 +5,8 @@ transcript. A shard that is full is merged into one segment and weighed (`index_
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +25,8 @@ PAGES = 16
 MOST_TERMS = 100_000
 VOCABULARY_MESSAGES = 100_000
 """How many words of a shard, and of how many messages, newest first, `vocabulary` looks through."""
+_SETTLED = 3_000_000_000
+"""Nanoseconds after which a file that is written again has another time: no file system counts in longer steps."""
 FILLING, MERGING = 0, 1
 """Stages of a shard before it is weighed."""
 
@@ -36,6 +40,7 @@ class SqliteIndexTables:
         self._connections = Connections(path)
         self._sql = queries("index")
         self._weigher: Weigher | None = None
+        self._reached: tuple[object, Position | None] | None = None
 
     def state(self) -> IndexState:
         with self._connections.reading() as connection:
@@ -44,8 +49,15 @@ class SqliteIndexTables:
         return IndexState(position, messages, self.path.stat().st_size if self.path.exists() else 0)
 
     def position(self) -> Position | None:
+        """Read again only after a change: every search asks for it."""
+        stamp, settled = _stamp(self.path)
+        known = self._reached
+        if known is not None and known[0] == stamp:
+            return known[1]
         with self._connections.glancing() as connection:
-            return _position(meta(connection))
+            position = _position(meta(connection))
+        self._reached = (stamp, position) if settled else None
+        return position
 
     def put(self, rows: Sequence[IndexRow], gone: Sequence[int], position: Position) -> None:
         with self._connections.writing() as connection:
@@ -150,6 +162,17 @@ class SqliteIndexTables:
         before = connection.total_changes()
         connection.execute(self._sql["merge"].format(shard=shard), (pages,))
         return connection.total_changes() - before >= 2
+
+
+def _stamp(path: Path) -> tuple[object, bool]:
+    """What changes whenever a file is written, and whether that can be relied on: two writes within a moment may have
+    happened at the same time as far as a file system can tell.
+    """
+    try:
+        status = os.stat(path)  # noqa: PTH116  a microsecond less, at every search
+    except OSError:
+        return None, False
+    return (status.st_ino, status.st_mtime_ns, status.st_size), time.time_ns() - status.st_mtime_ns > _SETTLED
 
 
 def _position(facts: Mapping[str, str]) -> Position | None:
