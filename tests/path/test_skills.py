@@ -92,6 +92,7 @@ def test_what_cannot_be_written_is_refused_with_the_reason(h: Herma) -> None:
     refused(h.skills.create("Bake", document("Bake")), "invalid")
     refused(h.skills.create("bake", "no front matter"), "invalid")
     refused(h.skills.create("bake", document("bake"), category="../up"), "invalid")
+    refused(h.skills.create("bake", b"---\n"), "invalid")  # type: ignore[arg-type]
     written(h.skills.create("bake", document("bake")))
     refused(h.skills.create("bake", document("bake"), category="other"), "exists")
     assert refused(h.skills.patch("bake", "not there", "x"), "no match").preview.startswith("---")
@@ -348,6 +349,17 @@ def test_uses_and_outcomes_are_counted(h: Herma, clock: FixedClock) -> None:
     assert gone.value.hint == "It is in the archive: herma skills restore bake"
 
 
+def test_a_broken_file_says_how_it_is_mended(h: Herma, home: Path) -> None:
+    written(h.skills.create("bake", document("bake")))
+    for broken in (b"\xff\xfe", b"no front matter"):
+        (home / "skills/bake/SKILL.md").write_bytes(broken)
+        with pytest.raises(UsageError, match="cannot be read") as said:
+            h.skills.view("bake")
+        assert said.value.hint.endswith("herma skills undo --skill bake")
+        written(h.skills.undo(name="bake"))
+        assert h.skills.view("bake").text == document("bake")
+
+
 def test_a_skill_can_be_written_from_values_and_its_template_filled(h: Herma) -> None:
     skill = Skill(
         "copy-up",
@@ -432,6 +444,8 @@ def test_a_task_finds_its_skill_and_small_talk_finds_none(h: Herma) -> None:
     assert h.skills.find("bake sourdough bread").matches[0].score < found.matches[0].score
     with pytest.raises(UsageError):
         h.skills.find("x", limit=0)
+    with pytest.raises(UsageError, match="by 'guess'"):
+        h.skills.find("x", mode="guess")  # type: ignore[arg-type]
     assert h.skills.find("bake sourdough bread", mode="words").matches[0].name == "bake-bread"
     assert h.skills.find("bake sourdough bread", mode="vectors").abstained == "nothing is embedded yet"
 

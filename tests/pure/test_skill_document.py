@@ -234,6 +234,10 @@ def test_what_is_composed_is_read_as_the_same(skill: Skill) -> None:
         (PLAIN.replace("up.", "up: now: then"), "not YAML"),
         (PLAIN + "x" * MOST_TEXT, "100,000 are the limit"),
         (PLAIN + "\ud800", "surrogate"),
+        (PLAIN.replace("up.\n", "up.\nmetadata: {herma: {version: -1}}\n"), "integer version '-1'"),
+        (PLAIN.replace("up.\n", "up.\nmetadata: {herma: {version: 1.5}}\n"), "integer version '1.5'"),
+        (b"bytes", "is text"),
+        (None, "is text"),
         (PLAIN.replace("\n---\n\n", "\n\n"), "begins with front matter"),
     ],
 )

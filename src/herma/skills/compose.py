@@ -20,6 +20,10 @@ EXCLUDED = frozenset(
 """Folders in which no skills are looked for, besides those whose names begin with a dot."""
 
 
+_ODD = ("not YAML", "parameter's name", "integer version")
+"""Remarks of the reader that the writer does not pass."""
+
+
 def name_problem(name: str) -> str:
     """Why this cannot be the name of a new skill; empty when it can."""
     if not isinstance(name, str) or not name:
@@ -45,6 +49,8 @@ def category_problem(category: str) -> str:
 
 def content_problem(text: str, name: str) -> str:
     """Why this cannot be written as the SKILL.md of `name`; empty when it can."""
+    if not isinstance(text, str):
+        return "The content of a skill is text."
     if len(text) > MOST_TEXT:
         return f"The text has {len(text):,} characters; {MOST_TEXT:,} are the limit. Move parts to references/."
     if "\x00" in text:
@@ -59,7 +65,7 @@ def content_problem(text: str, name: str) -> str:
     skill = parse(text, name)
     if isinstance(skill, str):
         return f"The text cannot be read back: {skill}."
-    odd = next((warning for warning in skill.warnings if "not YAML" in warning or "parameter's name" in warning), "")
+    odd = next((said for said in skill.warnings if any(sign in said for sign in _ODD)), "")
     if odd:
         return f"{odd[0].upper()}{odd[1:]}."
     if skill.name != name or any("known as" in warning for warning in skill.warnings):

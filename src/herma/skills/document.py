@@ -99,6 +99,9 @@ def _skill(
     ours, theirs = _mapping(metadata.get("herma")), _mapping(metadata.get("hermes"))
     wherever = (ours, metadata, theirs, head)
     parameters, trouble = _parameters(ours)
+    version = _whole(ours.get("version"))
+    if version is None and ours.get("version") is not None:
+        trouble.append(f"its integer version {str(ours['version'])[:40]!r} is none (0, 1, 2, …)")
     return Skill(
         name=name,
         description=description,
@@ -107,7 +110,7 @@ def _skill(
         category=path.rpartition("/")[0] or _text(_first(wherever, "category")),
         license=_text(head.get("license")),
         release=_text(head.get("version")) or _text(metadata.get("version")),
-        version=_whole(ours.get("version")),
+        version=version,
         triggers=_texts(_first(wherever, "triggers")),
         template=_block(ours.get("template")),
         language=_text(ours.get("language")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
 from herma.errors import UsageError
 from herma.skills.catalogue import Catalogue
@@ -46,6 +47,8 @@ class SkillFinder:
     ) -> SkillMatches:
         if not isinstance(task, str):
             raise UsageError(f"A task is text, not {type(task).__name__}.", hint='For example: find("fix the build").')
+        if mode not in get_args(FindMode):
+            raise UsageError(f"Nothing can be found by {mode!r}.", hint=f"One of: {', '.join(get_args(FindMode))}.")
         if limit < 1:
             raise UsageError("At least one skill must be wanted.", hint="Leave limit out for five.")
         shelf = self._catalogue.shelf()

@@ -75,11 +75,15 @@ class SkillReading:
         """The skill of this name or path; an error when there is not exactly one."""
         found = self.resolve(name)
         if isinstance(found, SkillRefused):
-            wanted = name.strip().strip("/")
-            archived = found.kind == "not found" and any(k.name == wanted for k in self._catalogue.folders.archived())
-            back = f"It is in the archive: herma skills restore {wanted}"
-            raise UsageError(found.message, hint=back if archived else "`herma skills list` shows them.")
+            raise UsageError(found.message, hint=self._next_step(name.strip().strip("/"), found))
         return found
+
+    def _next_step(self, name: str, refused: SkillRefused) -> str:
+        if refused.kind == "invalid":
+            return f"Mend the file, or take back what broke it: herma skills undo --skill {name}"
+        if refused.kind == "not found" and any(kept.name == name for kept in self._catalogue.folders.archived()):
+            return f"It is in the archive: herma skills restore {name}"
+        return "`herma skills list` shows them."
 
     def view(self, name: str) -> SkillView:
         """A skill with everything that belongs to it. Counts nothing; see `record`."""
