@@ -126,7 +126,7 @@ class Nearness:
         """What would make it faster, if anything would."""
         if self.rows < coarse.COARSE_FROM or coarse.available():
             return ""
-        return f"{self.rows:,} were compared one by one; pip install 'herma[ann]' makes that faster."
+        return f"{self.rows:,} were compared without an index; pip install 'herma[ann]' makes that faster."
 
     def _load(self, which: int, *, messages: bool) -> None:
         import numpy as np
