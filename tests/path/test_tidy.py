@@ -282,12 +282,12 @@ def test_reviews_and_subagents_tidy_nothing(h: Herma) -> None:
 
 
 def test_trouble_is_written_down_and_ends_no_turn(h: Herma, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from herma.reflect import tidying
+    from herma.reflect import tidy
 
     def broken(*_: object, **__: object) -> None:
         raise OSError("disk on fire")
 
-    monkeypatch.setattr(tidying, "plan", broken)
+    monkeypatch.setattr(tidy, "plan", broken)
     crowd(h)
     talk(h)
     assert h.tidy.worker.health.failed == 1

@@ -14,10 +14,10 @@ from herma.curated.entries import used
 from herma.reflect.compress.landmarks import landmarks
 from herma.reflect.likeness import gist
 from herma.reflect.loss import check_loss
-from herma.reflect.tidy import FULL, Plan, plan
+from herma.reflect.tidy import Plan, plan
 from herma.reflect.tidy_merge import merged, unfaithful
 from herma.reflect.tidy_stale import bare, overtaken, passed
-from herma.reflect.tidy_value import least_valuable, value
+from herma.reflect.tidy_value import FULL, least_valuable, value
 from herma.types import Applied, Entry, Finding, Origin, Remove
 
 TODAY = datetime.date(2026, 6, 15)

@@ -138,7 +138,7 @@ def welcome_back(entries: Sequence[TailEntry], memory: MemoryStore, policy: str,
 
 def _has_room(memory: MemoryStore, entry: TailEntry) -> bool:
     """Whether it fits without making the file so full that something would have to leave again."""
-    from herma.reflect.tidy import FULL
+    from herma.reflect.tidy_value import FULL
 
     status = next(one for one in memory.status(scope=entry.scope) if one.target == entry.target)
     return status.used + len(entry.text) + 3 <= FULL * status.limit

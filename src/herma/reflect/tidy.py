@@ -19,13 +19,9 @@ from herma.recall.stem import stem
 from herma.reflect.loss import check_loss
 from herma.reflect.tidy_merge import clauses, merged, saved
 from herma.reflect.tidy_stale import Checks, NoChecks, bare, confirmed, marked, overtaken
-from herma.reflect.tidy_value import least_valuable
+from herma.reflect.tidy_value import FULL, least_valuable
 from herma.types import DELIMITER, Applied, Entry, MemoryOp, Proposal, Remove, Replace, Target
 
-FULL = 0.8
-"""Part of its limit above which a file is too full."""
-SURE = 0.8
-"""Confidence from which a proposal is carried out without asking, where the settings say so."""
 PINNED = "pinned"
 """A tag that keeps an entry where and as it is."""
 _COMPARED = 150

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 from herma.types import Entry, Origin
 
+FULL = 0.8
+"""Part of its limit above which a file is too full."""
+SURE = 0.8
+"""Confidence from which a proposal is carried out without asking, where the settings say so."""
 _KINDS = {"identity": 3.0, "preference": 2.0, "lesson": 1.5, "convention": 1.5, "environment": 1.0}
 _HALF_LIFE = 120.0
 _DAY = 86_400.0

@@ -13,17 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from herma.curated import MemoryStore
 from herma.curated.entries import join, parse, unique, used
 from herma.errors import StoreBusy
-from herma.facts.extract import USER
 from herma.ports import ChatModel, Place
 from herma.ports.tail import TidyRows
-from herma.reflect.tidy import FULL, SURE, Plan, plan
-from herma.reflect.tidy_ask import ask, candidates
-from herma.reflect.tidy_stale import Checks, NoChecks
+from herma.reflect.tidy_value import FULL, SURE
 from herma.types import (
     TARGETS,
     Author,
@@ -38,6 +35,10 @@ from herma.types import (
     TidyReport,
     Who,
 )
+
+if TYPE_CHECKING:
+    from herma.reflect.tidy import Plan
+    from herma.reflect.tidy_stale import Checks
 
 Policy: TypeAlias = Literal["off", "propose", "apply"]
 BY_ITSELF = Author(Who.TIDY, Origin.AGENT_CONCLUDED)
@@ -62,7 +63,7 @@ class TidyNeeds:
 
     memory: MemoryStore
     rows: TidyRows
-    checks: Callable[[Scope], Checks] = lambda _: NoChecks()
+    checks: Callable[[Scope], Checks] = lambda _: _no_checks()
     model: Callable[[], ChatModel | None] = lambda: None
     alone: Callable[[], AbstractContextManager[object]] = nullcontext
     """Held while a file is tidied; `StoreBusy` when another process does."""
@@ -173,6 +174,9 @@ class Tidying:
     def _planned(
         self, file: _File, *, model: bool, least: float = 0.0, cancel: threading.Event | None = None
     ) -> Tidied:
+        from herma.reflect.tidy import plan  # loaded when a file is due, which most turns find not to be so
+        from herma.reflect.tidy_ask import ask, candidates
+
         place, now = file.place, self._needs.clock()
         alone = self._taken_back(place)
         notes: list[str] = []
@@ -281,9 +285,17 @@ def _groups(proposals: Sequence[Proposal]) -> list[list[Proposal]]:
 
 def _subject(place: Place) -> str:
     """What a bare label in this file is about, as facts have it."""
+    from herma.facts.extract import USER
+
     if place.target == "user":
         return USER
     return "project" if place.project else "home"
+
+
+def _no_checks() -> Checks:
+    from herma.reflect.tidy_stale import NoChecks
+
+    return NoChecks()
 
 
 def _version(entries: Sequence[str]) -> str:
