@@ -22,6 +22,7 @@ _SAID = (
     ),
     *(("that's ", "that is "), ("wasn't", "was not"), ("can't", "can not"), ("won't", "will not")),
 )
+_MOST_PARTS = 8
 _PARTS = re.compile(
     r"; | [—–-] |: |\b(?:by the way|just so you know|for the record|in the meantime)\b,? ?|,? because |, since "
     r"| and (?=(?:i|we|my|our|the) )|,? but (?=(?:i|we|my|our|the|it) )"
@@ -60,7 +61,7 @@ def english(sentence: str, role: str) -> Iterator[Claim]:
             f"the {passing['thing'].split(' the ')[-1].split(' my ')[-1]} {passing['said']}", role, Manner()
         )
     opened = False
-    for part in _PARTS.split(sentence):
+    for part in _PARTS.split(sentence, maxsplit=_MOST_PARTS):
         manner = Manner(new=opened)
         rest = _opened(part.strip(" -*•\t"), manner)
         if not rest:
