@@ -272,6 +272,10 @@ FILE = st.lists(ENTRY, max_size=9, unique_by=lambda one: one.text)
 MACHINE = st.builds(Machine, st.sampled_from([(), ("/srv/app/x.py",)]), st.sampled_from([{}, {"python": "3.12"}]))
 
 
+def test_a_command_that_goes_over_the_end_of_a_sentence_is_not_cut_apart() -> None:
+    assert merged("tea.", "`make tea. `make") is None
+
+
 @given(FILE, st.integers(20, 900), MACHINE)
 def test_nothing_disappears(file: list[Entry], limit: int, machine: Machine) -> None:
     found = plan(file, limit=limit, now=NOW, checks=machine)

@@ -34,7 +34,8 @@ def merged(one: str, other: str) -> str | None:
     best = min(found, key=len, default=None)
     if best is None or saved((one, other), best) < LEAST:
         return None
-    return best
+    marks = (*landmarks(one), *landmarks(other))  # one that goes over the end of a sentence is in none of its clauses
+    return best if all(mark.text in best for mark in marks) else None
 
 
 def saved(entries: Sequence[str], result: str) -> int:
