@@ -32,7 +32,7 @@ class SkillsGroup(HermaGroup):
 
     ORDER = (
         "list show find fill create edit install scan log diff undo pending approve reject archive restore pin unpin"
-        " trust usage"
+        " trust state record usage"
     )
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)

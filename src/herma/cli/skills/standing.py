@@ -1,4 +1,4 @@
-"""`herma skills archive`, `restore`, `pin`, `unpin`, `trust` and `usage`: how skills stand, and where."""
+"""`herma skills archive`, `restore`, `pin`, `unpin`, `trust`, `state`, `record` and `usage`: how skills stand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from herma.cli.memory.wording import iso, when
 from herma.cli.person import for_people_only
 from herma.cli.skills.desk import Desk, dry_run_option, name_argument, reason_option, skills, with_skills
 from herma.errors import UsageError
-from herma.types import SkillUsage
+from herma.types import SKILL_STATES, SkillState, SkillUsage
 
 
 @skills.command(short_help="Move a skill to the archive")
@@ -109,6 +109,51 @@ def trust(desk: Desk, name: str) -> None:
     """
     for_people_only("Vouching for a skill")
     _say(desk, desk.library.vouch(name), f"{name} is trusted as it is now.")
+
+
+@skills.command(short_help="Say how healthy a skill is")
+@name_argument
+@click.argument("state", type=click.Choice([each for each in SKILL_STATES if each != "archived"]))
+@dry_run_option
+@with_skills
+def state(desk: Desk, name: str, state: SkillState, dry_run: bool) -> None:
+    """Say how healthy a skill is. A deprecated one is found last and named with its state; what you said before is
+    taken back by saying it again.
+
+    \b
+    Examples:
+      herma skills state old-release deprecated
+      herma skills state old-release active
+    """
+    desk.for_people_under_approval("saying how healthy a skill is")
+    before = next(iter(desk.library.usage(name).values())).state
+    if dry_run:
+        if desk.context.json:
+            desk.context.print_json({"ok": True, "dry_run": True, "name": name, "before": before, "state": state})
+        desk.context.line(f"{name} is {before} and would be {state}. Nothing was changed.")
+        return
+    back = desk.command("state", name, before) if before not in (state, "archived") else ""
+    _say(
+        desk, desk.library.set_state(name, state), f"{name} is {state}." + (f" To take it back: {back}" if back else "")
+    )
+
+
+@skills.command(short_help="Say how the work with a skill went")
+@name_argument
+@click.argument("outcome", type=click.Choice(("success", "failure", "unknown")))
+@with_skills
+def record(desk: Desk, name: str, outcome: str) -> None:
+    """Count a use of a skill outside a session, and how it went. Inside sessions that is counted by itself.
+
+    \b
+    Examples:
+      herma skills record release success
+      herma skills record release failure --json
+    """
+    success = {"success": True, "failure": False}.get(outcome)
+    usage = desk.library.record(name, success)
+    counts = f"{usage.uses} uses, {usage.successes} successes, {usage.failures} failures"
+    _say(desk, usage, f"{usage.name}: {counts}.")
 
 
 def _say(desk: Desk, usage: SkillUsage, sentence: str) -> None:
