@@ -483,3 +483,35 @@ def test_signs_that_nobody_sees_are_no_part_of_a_task() -> None:
 
 def test_a_bug_is_one_without_tools_too() -> None:
     assert category_of("Fix the login bug", []) == "debugging"
+
+
+def test_what_was_looked_for_and_is_not_there_is_no_error() -> None:
+    one = episode_of(
+        ("user", "Is foo used anywhere?"),
+        call("bash", command="grep -rn foo src"),
+        result("exit code 1"),
+        ("assistant", "No, foo is used nowhere."),
+    )
+    assert (one.outcome, one.error) == ("successful", "")
+    broken = episode_of(
+        ("user", "Is foo used anywhere?"),
+        call("bash", command="grep -rn foo nowhere"),
+        result("grep: nowhere: No such file or directory\nexit code 2"),
+        ("assistant", "There is no folder of that name."),
+    )
+    assert broken.outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("last", "word"),
+    [
+        ("great, now everything is broken", "not content"),
+        ("thanks, it no longer crashes", "content"),
+        ("perfect, nothing fails any more", "content"),
+        ("thanks, the error is gone", "content"),
+        ("thanks, the problem is gone", "content"),
+        ("it was broken before, great now", "content"),
+    ],
+)
+def test_thanks_may_be_meant_otherwise(last: str, word: str) -> None:
+    assert last_word(talk(("user", "Write the tests"), ("assistant", "Here they are."), ("user", last))) == word

@@ -10,7 +10,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herma.episodes.phrases import GAVE_UP, NEXT, OBJECTION, RESULT, THANKS, TROUBLE, Phrases, folded
+from herma.episodes.phrases import (
+    BROKEN,
+    GAVE_UP,
+    NEXT,
+    NO_LONGER,
+    OBJECTION,
+    RESULT,
+    THANKS,
+    TROUBLE,
+    Phrases,
+    folded,
+)
 from herma.episodes.steps import Step, error_line, text_of
 from herma.episodes.task import cleaned, cut, prose_of, sentences
 from herma.types import Message
@@ -85,6 +96,8 @@ def last_word(messages: Sequence[Message]) -> str:
     if len(said) > _SHORT:
         return ""
     good, bad = THANKS.last(said), OBJECTION.last(said)
+    if good >= 0 and BROKEN.last(said) > good and said not in NO_LONGER:
+        return "not content"
     if bad >= 0 and bad + 12 >= good:
         return "not content"
     return "content" if good >= 0 and not _asks(said) else ""

@@ -81,6 +81,16 @@ OBJECTION = Phrases(
 )
 """A user is not content."""
 
+BROKEN = Phrases(
+    "broken, crashes, crashed, fails, failing, kaputt, stürzt ab, 坏了, 壞了, 崩溃了, 崩潰了, 壊れた, 고장",
+)
+"""After thanks these are a complaint: "great, now everything is broken"."""
+NO_LONGER = Phrases(
+    "no longer, not, never, nothing, no more, without, isn't, doesn't, stopped, anymore",
+    "nicht mehr, kein, 不再, 没有, 沒有, 不会, もう, 더 이상",
+)
+"""… unless it is said that they are over."""
+
 GAVE_UP = Phrases(
     "i couldn't, i could not, i was unable, i'm unable, i am unable, unable to complete, i wasn't able",
     "i can't complete",

@@ -44,6 +44,10 @@ _EXIT = re.compile(
     r"(?:exit|return)(?:ed)?[ _-]?(?:code|status|with)?[ \"':=]{1,4}(?:code )?(-?\d{1,3})(?!\d)", re.IGNORECASE
 )
 _FLAG = re.compile(r'"(?:success|ok)"\s{0,4}:\s{0,4}(true|false)\b')
+_LOOKING = frozenset(
+    ("grep", "egrep", "fgrep", "rg", "ag", "git grep", "git diff", "diff", "cmp", "test", "which", "pgrep")
+)
+"""Programs that say "no" by an exit code of 1."""
 _WRAPPED = re.compile(r"^(?:bash|sh|zsh|/bin/bash|/bin/sh)$")
 _ASSIGNED = re.compile(r"^\w+=\S*$")
 
@@ -82,9 +86,8 @@ def steps_of(messages: Sequence[Message]) -> list[Step]:
             output = text_of(message.content)
             if at is not None:
                 step = found[at]
-                found[at] = Step(
-                    step.tool, step.subject, step.key, step.message, step.arguments, has_failed(output), output
-                )
+                failed = has_failed(output) and not _found_nothing(step.key, output)
+                found[at] = Step(step.tool, step.subject, step.key, step.message, step.arguments, failed, output)
             elif message.tool_name:
                 found.append(Step(message.tool_name, "", message.tool_name, message.id, {}, has_failed(output), output))
     return found
@@ -132,6 +135,15 @@ def has_failed(output: str) -> bool:
         return code.lstrip("-0") != ""
     first, last = _edge_lines(stripped)
     return any(_is_error_line(line) for line in (*first, *last))
+
+
+def _found_nothing(key: str, output: str) -> bool:
+    """Whether a program that looks for something says no more than that it is not there."""
+    if key.rpartition("\0")[2] not in _LOOKING:
+        return False
+    codes = [found[1] for found in _EXIT.finditer(output[-_LOOKED_AT:])]
+    lines = [line for line in _edge_lines(output)[0] if not _EXIT.search(line)]
+    return codes[-1:] == ["1"] and not any(_is_error_line(line) for line in lines)
 
 
 def _said_in_fields(text: str) -> bool | None:
