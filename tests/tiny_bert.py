@@ -69,5 +69,5 @@ def write_folder(folder: Path, *, graph: bool = True, weights: bool = True) -> P
     if weights:
         write_tensors(folder / "model.safetensors", tensors(), {})
     if graph:
-        (folder / "model.onnx").write_bytes(compose(assemble(tensors(), heads=HEADS)))
+        (folder / "model.onnx").write_bytes(compose(assemble(tensors(), heads=HEADS))[0])
     return folder

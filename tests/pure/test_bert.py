@@ -63,9 +63,15 @@ def test_a_text_does_not_depend_on_its_company(texts: list[list[int]]) -> None:
         assert np.allclose(alone, together, atol=1e-5)
 
 
-def test_the_graph_computes_nearly_the_same() -> None:
+@pytest.mark.parametrize("beside", ["", "weights"])
+def test_the_graph_computes_nearly_the_same(beside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    session = onnxruntime.InferenceSession(compose(BERT), providers=["CPUExecutionProvider"])
+    monkeypatch.setattr("herma.models.embedding.onnx_graph._SMALL", 64)
+    graph, weights = compose(BERT, beside)
+    (tmp_path / "graph").write_bytes(graph)
+    (tmp_path / "weights").write_bytes(weights)
+    assert bool(weights) == bool(beside)
+    session = onnxruntime.InferenceSession(str(tmp_path / "graph"), providers=["CPUExecutionProvider"])
     for tokens in ([2, 3], [2, 5, 6, 7, 3], list(range(LONGEST))):
         mean = session.run(None, {"input_ids": np.array([tokens], dtype=np.int64)})[0][0].mean(0)
         exact = plainly(tensors(), tokens).mean(0)

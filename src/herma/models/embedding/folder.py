@@ -18,6 +18,7 @@ Pooling = Literal["mean", "cls"]
 MANIFEST = "herma.json"
 WEIGHTS = "model.safetensors"
 GRAPH = "model.onnx"
+GRAPH_WEIGHTS = "model.onnx.weights"  # of the graph that Herma makes; a graph from elsewhere may name any file
 _SAMPLES, _SAMPLE = 64, 4096  # of a weight file, enough to tell two apart without reading a gigabyte
 
 

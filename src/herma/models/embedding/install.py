@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from herma.errors import EmbedderError, StoreError
 from herma.models.embedding import sources
 from herma.models.embedding.catalogue import RECIPES, Part, Recipe
-from herma.models.embedding.folder import GRAPH, MANIFEST, WEIGHTS
+from herma.models.embedding.folder import GRAPH, GRAPH_WEIGHTS, MANIFEST, WEIGHTS
 from herma.models.embedding.turns import my_turn
 
 if TYPE_CHECKING:
@@ -204,7 +204,9 @@ def _write(recipe: Recipe, parts: dict[str, Path], made: Path) -> None:
     with parts[recipe.weights.name].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         tensors = {name: np.array(tensor) for name, tensor in recipe.tensors(data).items()}
     bert = assemble(tensors, heads=recipe.heads)
-    (made / GRAPH).write_bytes(compose(bert))
+    graph, weights = compose(bert, GRAPH_WEIGHTS)
+    (made / GRAPH).write_bytes(graph)
+    (made / GRAPH_WEIGHTS).write_bytes(weights)
     halves: dict[str, Any] = {name: np.ascontiguousarray(tensor, np.float16) for name, tensor in tensors.items()}
     write_tensors(made / WEIGHTS, halves, {"model": recipe.name, "licence": recipe.weights.licence})
     shutil.copyfile(parts[recipe.vocabulary.name], made / "vocab.txt")
@@ -232,7 +234,7 @@ def _licences(recipe: Recipe) -> str:
     lines = [f"{recipe.name}, as installed by Herma", ""]
     for what, part in (("Weights", recipe.weights), ("Vocabulary", recipe.vocabulary)):
         lines += [f"{what}: {part.source}", f"  licence: {part.licence}", f"  SHA-256 of the original: {part.sha256}"]
-    lines += ["", "The weights were rounded to 16 bits (model.safetensors) and to 8 bits (model.onnx)."]
+    lines += ["", f"The weights were rounded to 16 bits ({WEIGHTS}) and to 8 bits ({GRAPH_WEIGHTS})."]
     return "\n".join(lines) + "\n"
 
 
