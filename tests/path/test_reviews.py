@@ -322,6 +322,22 @@ def test_at_the_cap_it_stops_with_a_notice(home: Path) -> None:
         assert server.requests == []
 
 
+def test_the_cap_is_told_once_a_day(home: Path) -> None:
+    clock = FixedClock()
+    flags = {"spend__daily_tokens": 100, "memory__nudge_interval": 1}
+    with ScriptedModel() as server, opened(home, server, clock, **flags) as h, h.session() as s:
+        for _ in range(3):  # each of them needs other numbers
+            say(s, "hi " * 50)
+            looked(h)
+        assert [review.state for review in looked(h)] == ["refused"] * 3
+        assert len([warning for warning in s.warnings if "does not allow review" in warning]) == 1
+        clock.advance(86_400)
+        say(s, "hi again")
+        looked(h)
+        assert len([warning for warning in s.warnings if "does not allow review" in warning]) == 2
+        assert server.requests == []
+
+
 def test_a_model_that_fails_costs_nothing_and_shows_in_the_doctor(home: Path) -> None:
     with ScriptedModel([Answer.failing(500), Answer.failing(500)]) as server, opened(home, server) as h:
         with h.session() as s:

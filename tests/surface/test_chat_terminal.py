@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import module_from_spec, spec_from_file_location
@@ -532,6 +533,34 @@ def test_leaving_says_what_it_waits_for_and_need_not_wait(
     with Herma.open(home) as h:
         assert h.transcripts.list()[0].ended is not None
         assert h.reviews.log()[0].state in ("running", "due")  # whoever comes next makes up for it
+
+
+def test_the_cap_is_told_between_two_turns_and_once(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then("One.", "Two.", "Three.")
+
+    def refused() -> int:
+        with Herma.open(home) as h:
+            return [review.state for review in h.reviews.log()].count("refused")
+
+    with chat() as t:
+        with (home / "config.yaml").open("a") as file:
+            file.write("memory:\n  nudge_interval: 1\nspend:\n  daily_tokens: 3000\n")
+        t.say("/quit")
+        t.leave()
+    with chat() as t:
+        for number, word in enumerate(("one", "two", "three"), 1):
+            t.say(word)
+            t.wait_for(f"{word.title()}.")
+            t.wait_for(">")
+            until = time.monotonic() + terminal.PATIENCE
+            while number < 3 and refused() < number and time.monotonic() < until:  # nobody types so fast
+                t.drain(0.05)
+        t.press(CTRL_D)
+        assert t.leave() == 0
+    assert t.text.count("does not allow") == 1
+    assert "· Today's limit" in t.text  # as a note, and not as a log writes it into the prompt
 
 
 def test_commands_that_are_used_wrongly_say_so(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:

@@ -27,6 +27,8 @@ class Book:
     gave_up: bool = False
     """The model's answers cannot be used: trying the same again would cost the same, and come to the same."""
 
+    unspent: bool = False
+
     def note(self, action: ReviewAction) -> None:
         self.actions.append(action)
 
@@ -48,6 +50,11 @@ class Book:
         cost = cost_of(used, self.price_of(name))
         if cost is not None:
             self.usd = (self.usd or 0.0) + cost
+
+    def refuse_to_spend(self, why: str) -> None:
+        """The model was not asked, as nothing may be spent on it now. People are told that once a day."""
+        self.unspent = True
+        self.notice = why
 
     def give_up(self, why: str, besides: str = "") -> None:
         """The pass comes to nothing; people are told why, and what follows from it."""

@@ -67,7 +67,7 @@ class Passes:
             except ModelCancelled:
                 pass  # a new turn was quicker: there is another way
             except SpendRefused as exc:
-                book.notice = str(exc)
+                book.refuse_to_spend(str(exc))
             except ModelError as exc:
                 book.notice = f"The model could not be asked: {exc}"
         if not any(one.target in ("memory", "user") and one.result != "refused" for one in book.actions):

@@ -18,6 +18,7 @@ from herma.reflect.book import Book
 from herma.reflect.cadence import Due
 from herma.reflect.needs import Needs, Policy
 from herma.reflect.pauses import at_a_persons_wish
+from herma.reflect.spend import local_day
 from herma.types import Review, ReviewKind, ReviewState, SessionView
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Reviews:
         self.policy = policy
         self._worker = Worker("herma: looking back", failed=needs.failed)
         self._hurries: set[threading.Event] = set()
+        self._told = ""
 
     @part
     def _passes(self) -> Passes:
@@ -224,20 +226,26 @@ class Reviews:
         except ModelCancelled:
             state = "cancelled"
         except SpendRefused as exc:
-            state, book.notice = "refused", f"{exc} {exc.hint}".strip()
+            state = "refused"
+            book.refuse_to_spend(f"{exc} {exc.hint}".strip())
         except HermaError as exc:
             state, error = "failed", exc
             book.notice = book.notice if book.gave_up else str(exc)
         finally:
             ended = _ended(claimed, book, state, needs.clock())
             needs.rows.end(ended)
-        if book.notice and (state != "failed" or book.gave_up):
+        if book.notice and (state != "failed" or book.gave_up) and not (book.unspent and self._said_today()):
             tell(book.notice)
         if error is not None:
             raise error
         if ended.id % _PRUNED_EVERY == 0 and self.policy.keep_days:
             needs.rows.prune(needs.clock() - self.policy.keep_days * _DAY)
         return ended
+
+    def _said_today(self) -> bool:
+        """Whether people were told already that nothing may be spent: the numbers differ, the matter does not."""
+        before, self._told = self._told, local_day(self._needs.clock())
+        return before == self._told
 
     def _make_up(self, review: Review, cancel: threading.Event) -> None:
         view = self._needs.load(review.session_id)

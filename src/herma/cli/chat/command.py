@@ -92,6 +92,8 @@ def start(context: Context, h: Herma, wanted: Wanted, prompt: str | None = None)
     from herma.cli.chat.screen import QuietScreen
     from herma.cli.sessions.desk import Desk
 
+    if not context.debug:
+        _keep_the_log_off_the_screen()
     quiet = prompt is not None and (context.json or not sys.stdout.isatty())
     screen: Screen = QuietScreen() if quiet else screen_for(markdown=h.settings.chat.markdown)
     if prompt is None and (sys.stdin is None or not sys.stdin.isatty()):
@@ -101,6 +103,13 @@ def start(context: Context, h: Herma, wanted: Wanted, prompt: str | None = None)
             answer(context, talk, screen, prompt)
         else:
             Converse(talk, Desk(context, h), screen).run()
+
+
+def _keep_the_log_off_the_screen() -> None:
+    """What people should know is told between two turns; a log would write into the prompt, from another thread."""
+    import logging
+
+    logging.getLogger("herma").addHandler(logging.NullHandler())
 
 
 @contextmanager
