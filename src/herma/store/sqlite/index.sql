@@ -106,6 +106,9 @@ SELECT rowid, bm25(shard_{shard}) FROM shard_{shard} WHERE shard_{shard} MATCH ?
 -- Oldest first, which is how FTS5 keeps its lists: a third faster than from the other end.
 SELECT rowid, weight(shard_{shard}) FROM shard_{shard} WHERE shard_{shard} MATCH ? LIMIT ?
 
+-- newest_weighted --
+SELECT rowid, weight(shard_{shard}) FROM shard_{shard} WHERE shard_{shard} MATCH ? ORDER BY rowid DESC LIMIT ?
+
 -- best --
 -- Of the newest so many, the best so many.
 SELECT rowid, score FROM (

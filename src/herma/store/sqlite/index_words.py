@@ -35,7 +35,8 @@ PHRASE_READ, SHARD_READ = 100_000, 2_500
 """Entries of lists that are read for a phrase that is found often; a shard takes as long as so many, however few."""
 FEW_MATCHES, MANY_COMPARED = 400, 8_000
 """A phrase is mostly in few of the messages that have its words. So many are weighed by `weight`, one by one. FTS5's
-own `bm25` is faster where there are more, but looks for the phrase in the whole shard once more.
+own `bm25` is faster where there are more, but looks for the phrase in the whole shard once more. Of a phrase that is
+alone, so many of a shard are enough.
 """
 _CHEAP = 500
 _STEPS = 180
@@ -239,12 +240,15 @@ class Words:
                 word.whole = word.whole and not any(self.may_be_in(other, word) for other in shards[at:])
                 return
             if shard.id in self._weighed:
-                here = self._visit_weighed(word, shard, ALONE_MOST if enough else FILLING_MOST)
+                here = self._visit_weighed(word, shard, alone=bool(enough))
                 compared, read = compared + here[0], read + here[1] + SHARD_READ
+            elif enough:
+                for match in word.matches:
+                    word.messages += self._weigh_newest(word, shard, match)
             elif len(word.matches) == 1 or self._any(shard, word.matches):
-                word.messages += self._visit(word, shard, word.matches, most=ALONE_MOST if enough else FILLING_MOST)
+                word.messages += self._visit(word, shard, word.matches)
 
-    def _visit_weighed(self, word: Word, shard: Shard, most: int) -> tuple[int, int]:
+    def _visit_weighed(self, word: Word, shard: Shard, *, alone: bool) -> tuple[int, int]:
         """As far as the lists do not tell. → about how many messages FTS5 had to compare, and entries to read."""
         before, left, counts, read = len(word.scored), [], [], 0
         last = shard.id << SHARD_BITS | LAST
@@ -259,7 +263,7 @@ class Words:
                 read += sum(found.messages for found in here)
         for match, count in zip(left, counts, strict=True):
             if count > MANY_COMPARED or not self._weigh(word, shard, match):
-                self._visit(word, shard, (match,), most=most)
+                self._weigh_newest(word, shard, match) if alone else self._visit(word, shard, (match,))
         word.messages += len(word.scored) - before
         return sum(count for count, match in zip(counts, left, strict=True) if match.needs), read
 
@@ -273,30 +277,27 @@ class Words:
         rows = fetch(self._connection, sql, (match.expression, FEW_MATCHES + 1))
         if len(rows) > FEW_MATCHES:
             return False
-        base = shard.id << SHARD_BITS
-        for row, weight in rows:
-            counted = saturated(weight) if word.damped else weight
-            word.scored[base | row] = max(counted, word.scored.get(base | row, 0.0))
+        _take_in(word, shard, rows)
         return True
 
-    def _visit(
-        self,
-        word: Word,
-        shard: Shard,
-        matches: Sequence[Match],
-        count: int = 0,
-        best: int = 0,
-        most: int = FILLING_MOST,
-    ) -> int:
+    def _weigh_newest(self, word: Word, shard: Shard, match: Match) -> int:
+        """Score the newest that match. → how many they are."""
+        sql, before = self._sql["newest_weighted"].format(shard=shard.id), len(word.scored)
+        rows = fetch(self._connection, sql, (match.expression, FEW_MATCHES + 1))
+        word.whole = word.whole and len(rows) <= FEW_MATCHES
+        _take_in(word, shard, rows[:FEW_MATCHES])
+        return len(word.scored) - before
+
+    def _visit(self, word: Word, shard: Shard, matches: Sequence[Match], count: int = 0, best: int = 0) -> int:
         """Score with FTS5, and take its rarity out again, which it knows for this shard only. → how many matched."""
         base, scored, before = shard.id << SHARD_BITS, word.scored, len(word.scored)
         sql = self._sql["best" if best else "scored"].format(shard=shard.id)
         for match in matches:
             asked = match.expression
-            rows = fetch(self._connection, sql, (asked, ALONE_MOST, best) if best else (asked, most))
+            rows = fetch(self._connection, sql, (asked, ALONE_MOST, best) if best else (asked, FILLING_MOST))
             if not rows:
                 continue
-            most = ALONE_MOST if best else most
+            most = ALONE_MOST if best else FILLING_MOST
             matching = count or (self._count(shard, asked) if len(rows) == most else len(rows))
             word.whole = word.whole and matching <= most
             unit = -1 / max(math.log((shard.messages - matching + 0.5) / (matching + 0.5)), 1e-6)
@@ -304,6 +305,14 @@ class Words:
             found.update((message, max(found[message], scored[message])) for message in found.keys() & scored)
             scored.update(found)
         return len(scored) - before
+
+
+def _take_in(word: Word, shard: Shard, rows: Iterable[tuple[int, float]]) -> None:
+    """What was weighed in a shard; of several ways to match, the one that weighs most counts."""
+    base, scored = shard.id << SHARD_BITS, word.scored
+    for row, weight in rows:
+        counted = saturated(weight) if word.damped else weight
+        scored[base | row] = max(counted, scored.get(base | row, 0.0))
 
 
 def is_japanese(words: Iterable[Word]) -> bool:
