@@ -58,7 +58,7 @@ class StoreBusy(StoreError):
 
 
 class StoreChanged(StoreBusy):
-    """Somebody else changed the text between reading and writing; nothing was written."""
+    """Somebody else changed the text, or moved the conversation, since it was read; nothing was written."""
 
 
 class ForeignStore(StoreError):

@@ -309,7 +309,6 @@ class Session:
     # ── steps ──
 
     def _begin_turn(self, clean: Content, recall: str) -> None:
-        self.interrupt()
         self._catch_up()
         self._parts.room.see_to(self, clean)
         self._context = replace(self._context, turn=Turn())
@@ -324,9 +323,10 @@ class Session:
         self._in_turn = True
 
     def _catch_up(self) -> None:
-        """Go on from what another program has said in this session, too."""
+        """Go on from what another program has said in this session, too; an unfinished turn of ours ends before it."""
         stored = self.info if self._stored else self._goes_on_from
         fresh = self._others.look(stored, self._history, branches=not self._stored) if stored else []
+        self.interrupt()
         if fresh:
             self._history += fresh
             self._ear.listen(fresh)

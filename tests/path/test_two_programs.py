@@ -181,8 +181,29 @@ def test_a_conversation_that_goes_on_under_another_id_says_where(home: Path) -> 
         assert b.id != a.id
         turn(a, "two", "2")  # nothing of the other is stored yet
         assert texts(turn(b, "three", "3")) == ["one", "1", "two", "2", "three"]
+        stored = [message.content for message in one.transcripts.messages(a.id)]
         with pytest.raises(StoreChanged, match=f"goes on as session {b.id}"):
             a.before_model("four")
+        assert [message.content for message in one.transcripts.messages(a.id)] == stored
+        a.close()
+        b.close()
+
+
+def test_a_turn_that_was_under_way_ends_before_what_the_other_said(home: Path) -> None:
+    with Herma.open(home) as one, Herma.open(home) as two:
+        a = one.session()
+        turn(a, "one", "1")
+        b = two.session(resume=a.id)
+        a.before_model("two, never answered")
+        turn(b, "three", "3")
+        request = a.before_model("four")
+        assert texts(request)[2:] == ["two, never answered", "[This reply was interrupted.]", "three", "3", "four"]
+        a.after_model("4")
+        b.rewind(2)
+        kept = [message.content for message in one.transcripts.messages(a.id)]
+        with pytest.raises(StoreChanged, match="taken back"):
+            a.before_model("six")
+        assert [message.content for message in one.transcripts.messages(a.id)] == kept, "nothing was written"
         a.close()
         b.close()
 
