@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from herma.errors import StoreError
 from herma.index import coarse
 from herma.index.shelf import Shelf
+from herma.ports import IndexUnusable
 from herma.ports.vectors import MESSAGE, Loaded, Near, VectorReader
 
 if TYPE_CHECKING:
@@ -64,6 +67,11 @@ class Nearness:
             self._read_on()
             shelf = self._shelves.get(MESSAGE)
             return shelf.of_keys(_unit(query), message_ids) if shelf is not None and message_ids else {}
+
+    def read(self) -> None:
+        """Read the vectors now, so that the first question finds them. What is wrong with them is said then."""
+        with self._mutex, suppress(IndexUnusable, StoreError):
+            self._read_on()
 
     @property
     def rows(self) -> int:

@@ -7,6 +7,7 @@ to the stored vectors, they are made again from the transcript.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -309,14 +310,21 @@ class Vectors:
         except (IndexUnusable, StoreError):
             return None, None, "vectors: nothing is embedded yet."
         dimension = guest.dimension()
-        vector = (guest.query(query) if isinstance(query, str) else query) if dimension else None
-        if vector is None:
+        if not dimension:
             return None, None, f"vectors: {guest.note}; words alone were searched."
-        if self._nearness is None or self._nearness.dimension != dimension:
+        nearness, reading = self._nearness, None
+        if nearness is None or nearness.dimension != dimension:
             from herma.index.nearness import Nearness
 
-            self._nearness = Nearness(self._store, guest.name, dimension)
-        return self._nearness, vector, ""
+            nearness = self._nearness = Nearness(self._store, guest.name, dimension)
+            reading = threading.Thread(target=nearness.read, name="herma-vectors", daemon=True)
+            reading.start()
+        vector = guest.query(query) if isinstance(query, str) else query
+        if reading is not None:  # a model takes as long to load at its first question
+            reading.join()
+        if vector is None:
+            return None, None, f"vectors: {guest.note}; words alone were searched."
+        return nearness, vector, ""
 
     def _notes(self, slow: str) -> tuple[str, ...]:
         state = self.state()
