@@ -392,6 +392,25 @@ def test_skills_are_embedded_and_found(home: Path) -> None:
         assert "brew-tea" in hit.key
 
 
+def test_a_skill_is_embedded_sentence_by_sentence_and_found_as_one(home: Path) -> None:
+    folder = home / "skills" / "brew-tea"
+    folder.mkdir(parents=True)
+    text = SKILL.replace("properly.", "properly. Also for iced drinks in summer.")
+    (folder / "SKILL.md").write_text(text)
+    with Herma.open(home, embedder=HashEmbedder()) as h:
+        assert h.index.wait()
+        assert h.index.vectors is not None
+        keys = {hit.key for hit in h.index.vectors.near("iced drinks", 9, kinds=("skill",)).hits}
+        assert keys == {"brew-tea", "brew-tea\n0", "brew-tea\n1"}
+        found = h.skills.find("iced drinks", mode="vectors")
+        assert [match.name for match in (*found.matches, *found.nearest)] == ["brew-tea"]
+        h.skills.edit("brew-tea", text.replace(" Also for iced drinks in summer.", ""))
+    with Herma.open(home, embedder=HashEmbedder()) as h:
+        assert h.index.wait()
+        assert h.index.vectors is not None
+        assert [hit.key for hit in h.index.vectors.near("iced", 9, kinds=("skill",)).hits] == ["brew-tea"]
+
+
 def test_without_an_embedder_nothing_is_made(home: Path) -> None:
     with Herma.open(home) as h:
         say(h, "hello")
