@@ -82,6 +82,8 @@ def test_two_runs_can_be_compared(data: Path, tmp_path: Path, capsys: pytest.Cap
     assert "Saved in" in capsys.readouterr().out
     assert run(["eval", "compare", saved, saved]) == 0
     assert "names and descriptions" in capsys.readouterr().out
+    assert run(["eval", "skills", str(data), "--save", str(tmp_path / "no" / "run.json")]) == 2
+    assert "is no folder" in capsys.readouterr().err
 
 
 def test_the_files_themselves_say_more(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,8 @@ def skills(
     """
     from herma.evals import data as files
 
+    if save is not None and not save.parent.is_dir():  # said before the work, not after it
+        raise UsageError(f"{save.parent} is no folder.", hint="Choose another place for --save.")
     known, questions = files.read_skills(data)
     lines = _lines(others)
     chosen = list(dict.fromkeys(modes)) or _possible(context)
