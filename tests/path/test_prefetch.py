@@ -74,6 +74,17 @@ def test_a_new_home_recalls_what_it_was_told_when_it_is_plainly_asked(home: Path
             assert h.prefetch.look(text).text == "", text
 
 
+def test_what_says_otherwise_later_is_told_first(home: Path) -> None:
+    with patient(home) as h:
+        remembered(h, [{"role": "user", "content": "The staging db of the Quillon service runs on port 5432, always."}])
+        remembered(h, [{"role": "user", "content": "We moved the staging db of the Quillon service to port 5433."}])
+        text = h.prefetch.look("which port does the staging db of the Quillon service use?").text
+    first, second = [line for line in text.splitlines() if line.startswith("- ")]
+    assert "5433" in first
+    assert "5432" in second
+    assert "said otherwise later" in second
+
+
 def test_a_question_about_the_past_is_told_what_was_said(home: Path) -> None:
     with patient(home) as h:
         filled(h)

@@ -18,6 +18,7 @@ from herma.recall.asked import Mode
 from herma.recall.excerpt import LONGEST, excerpt
 from herma.recall.gather import terms_of
 from herma.recall.match import Unit, fold, units
+from herma.recall.outdated import latest_first
 from herma.recall.plainly import Asked, plainly
 from herma.recall.query import HAS_CJK, Query, parse
 from herma.recall.search import Searcher
@@ -175,9 +176,10 @@ def told(found: Prefetched, room: int = CHARACTERS, known: Callable[[], str] = l
     answers: set[int] = set()
     left = room - len(HEADING)
     judged = []
-    for one in sorted(found.weighed, key=lambda one: -one.chance):
+    overtakes = {one.hit.outdated_by for one in found.weighed if _is_worth_it(one)}
+    for one in _in_order(found.weighed):
         why_not = ""
-        if one.chance < model_for(one.evidence).least:
+        if not _is_worth_it(one) and one.hit.message_id not in overtakes:
             why_not = "not relevant enough"
         elif len(lines) == LINES or len(one.line) + 1 > left:
             why_not = "no room"
@@ -194,6 +196,17 @@ def told(found: Prefetched, room: int = CHARACTERS, known: Callable[[], str] = l
         judged.append(replace(one, told=not why_not, why_not=why_not))
     text = "\n".join([HEADING, *lines.values()]) if lines else ""
     return replace(found, text=text, outcome="recalled" if lines else "nothing", weighed=tuple(judged))
+
+
+def _is_worth_it(one: Weighed) -> bool:
+    return one.chance >= model_for(one.evidence).least
+
+
+def _in_order(weighed: Sequence[Weighed]) -> list[Weighed]:
+    """The likeliest to help first, and what says otherwise, later, before what it makes outdated."""
+    by_id = {one.hit.message_id: one for one in sorted(weighed, key=lambda one: -one.chance)}
+    outdated = {id_: one.hit.outdated_by for id_, one in by_id.items() if one.hit.outdated_by is not None}
+    return [by_id[id_] for id_ in latest_first(list(by_id), outdated)]
 
 
 @dataclass(frozen=True, slots=True)

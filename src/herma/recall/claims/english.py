@@ -37,6 +37,16 @@ _CONTRAST = re.compile(
     r"^(?P<head>.{2,80}? (?:is|are|was|were)) (?:not|no longer) (?P<old>[^,]{1,60}?)(?: any ?more| any longer)?"
     r"(?:,? but(?: rather| now)?|,? (?:it|they|that) (?:is|are)(?: now)?|,? instead(?: it is)?) (?P<rest>.{1,80})$"
 )
+_NOT = re.compile(
+    r"^(?P<head>.{2,80}? (?:is|are)) (?P<rest>[^,]{1,60}), not (?P<old>[^,]{1,60}?)(?: any ?more| any longer)?$"
+)
+"""`THING is B, not A`."""
+_IT = re.compile(
+    r"(?:\b(?:i|we) (?:have )?(?:just )?(?:changed|rotated|updated|replaced|renamed|moved|switched|reset|swapped) "
+    r"(?P<thing>(?:the|my|our) [\w' -]{2,40}?)|(?P<too>(?:the|my|our) [\w' -]{2,40}?) (?:has |have )?(?:just )?changed)"
+    r",? (?:and |so )?(?:it|they) (?:is|are) (?P<rest>[^,]{1,60})"
+)
+"""What changed is named, and then what it is."""
 _MAY = re.compile(
     r"(?<!\d )(?<!of )(?<!in )(?<!by )(?<!is )(?<!to )(?<!until )\bmay(?! \d)\b(?= \w)"
     r"|(?<!my )(?<!our )(?<!the )\bplans? (?:to|on)\b|\bplan is to\b"
@@ -60,6 +70,8 @@ def english(sentence: str, role: str) -> Iterator[Claim]:
         yield from _part(
             f"the {passing['thing'].split(' the ')[-1].split(' my ')[-1]} {passing['said']}", role, Manner()
         )
+    if (" it is " in sentence or " they are " in sentence) and (it := _IT.search(sentence)):
+        yield from _part(f"{it['thing'] or it['too']} is {it['rest']}", role, Manner(new=True))
     opened = False
     for part in _PARTS.split(sentence, maxsplit=_MOST_PARTS):
         manner = Manner(new=opened)
@@ -82,7 +94,7 @@ def _opened(part: str, manner: Manner) -> str:
 
 
 def _part(part: str, role: str, manner: Manner) -> Iterator[Claim]:
-    if found := _CONTRAST.match(part):
+    if found := _CONTRAST.match(part) or (", not " in part and _NOT.match(part)):
         manner.new = True
         manner.former = named(found["old"])
         part = f"{found['head']} {found['rest']}"
@@ -96,6 +108,8 @@ def _part(part: str, role: str, manner: Manner) -> Iterator[Claim]:
     if (told := set(words)) & vocabulary.DOUBTS or _MAY.search(part):
         return
     manner.weak = bool(told & (vocabulary.ADDING | vocabulary.FLEETING)) or " as well" in part
+    if words[0] in vocabulary.CHANGED - vocabulary.PLURAL:
+        words = ["we", *words]  # "bumped the timeout to 60"
     if words[0] in ("i", "we"):
         yield from of_us(words, manner)
     else:

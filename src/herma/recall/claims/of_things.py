@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from herma.recall.claims import words as vocabulary
 from herma.recall.claims.claim import NONE, Claim, Relation
-from herma.recall.claims.parts import Manner, claim_of, from_to, named, no_longer, subject_of
+from herma.recall.claims.parts import NUMBER, Manner, claim_of, counted, from_to, named, no_longer, subject_of
 
 
 def of_a_thing(words: list[str], role: str, manner: Manner) -> Iterator[Claim]:
@@ -22,6 +22,9 @@ def of_a_thing(words: list[str], role: str, manner: Manner) -> Iterator[Claim]:
     if verb in ("has", "have", "got"):
         while rest[:1] and rest[0] in ("been", "just", "recently", "since", "meanwhile", "already"):
             rest = rest[1:]
+        if rest[:1] and NUMBER.fullmatch(rest[0]):
+            yield from counted(thing, rest, manner)
+            return
         if rest[:1] and rest[0] in vocabulary.REACHED:
             rest = [rest[0], "to", *rest[1:]]
         if rest[:1] and rest[0] in (vocabulary.CHANGED | vocabulary.GREW | vocabulary.REACHED):

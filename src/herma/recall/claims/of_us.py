@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from herma.recall.claims import words as vocabulary
 from herma.recall.claims.claim import NONE, Claim, key_of
-from herma.recall.claims.parts import Manner, claim_of, cut, for_what, from_to, named, no_longer, subject_of, versioned
-
-_ONLY_NUMBER = re.compile(r"\d[\d.,]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty")
+from herma.recall.claims.parts import (
+    NUMBER,
+    Manner,
+    claim_of,
+    counted,
+    cut,
+    for_what,
+    from_to,
+    named,
+    no_longer,
+    subject_of,
+    versioned,
+)
 
 
 def of_us(words: list[str], manner: Manner) -> Iterator[Claim]:
@@ -18,7 +27,7 @@ def of_us(words: list[str], manner: Manner) -> Iterator[Claim]:
     while (
         at < len(words) - 1
         and words[at] in ("have", "had", "just", "recently", "finally", "since", "already")
-        and not (words[at] == "have" and _ONLY_NUMBER.fullmatch(words[at + 1]))
+        and not (words[at] == "have" and NUMBER.fullmatch(words[at + 1]))
     ):
         at += 1
     verb, rest = words[at], words[at + 1 :]
@@ -50,8 +59,8 @@ def of_us(words: list[str], manner: Manner) -> Iterator[Claim]:
         yield from _we_changed(who, verb, rest, manner)
     elif verb in vocabulary.OURS:
         yield from _we_do(verb, rest, manner)
-    elif (verb in vocabulary.HAVE or verb in vocabulary.DID) and rest[:1] and _ONLY_NUMBER.fullmatch(rest[0]):
-        yield from _we_count(verb, rest, manner)
+    elif (verb in vocabulary.HAVE or verb in vocabulary.DID) and rest[:1] and NUMBER.fullmatch(rest[0]):
+        yield from counted([f"@{verb}"], rest, manner)
 
 
 def _we_are(rest: list[str], manner: Manner) -> Iterator[Claim]:
@@ -70,8 +79,10 @@ def _we_use(rest: list[str], manner: Manner) -> Iterator[Claim]:
     text = " ".join(rest)
     for mark in (" instead of ", " rather than "):
         if mark in text:
-            text, _, old = text.partition(mark)
-            manner.new, manner.former = True, named(old)
+            text, _, rest_of_it = text.partition(mark)
+            old, used_for = for_what(rest_of_it.split())
+            manner.new, manner.former = True, named(" ".join(old))
+            text = f"{text} for {' '.join(used_for)}" if used_for else text
     value, thing = for_what(text.split())
     if thing:
         yield from claim_of(thing, value, manner, "use")
@@ -93,6 +104,9 @@ def _we_prefer(rest: list[str], manner: Manner) -> Iterator[Claim]:
         if word == "for" and at:
             yield from claim_of(rest[at + 1 :], rest[:at], manner, "use")
             return
+    words = [word for word in cut(rest) if word not in vocabulary.ARTICLES]
+    if len(words) == 2:  # "dark mode": of modes, the dark one
+        yield Claim(key_of(words[1:]) | {"@prefer"}, frozenset(words[:1]), new=manner.new, weak=manner.weak)
 
 
 def _we_changed(who: str, verb: str, rest: list[str], manner: Manner) -> Iterator[Claim]:
@@ -122,22 +136,12 @@ def _we_do(verb: str, rest: list[str], manner: Manner) -> Iterator[Claim]:
     """`deploy to B`, `store THING in B`."""
     at = next((at for at, word in enumerate(rest[:6]) if word in vocabulary.LIES), None)
     if at is None:
+        if rest[:1] == ["every"]:
+            yield from claim_of([verb], rest, manner, "is")
         return
     thing = [] if not at else subject_of(rest[:at], "user", manner)
     if thing or not at:
         yield from claim_of([verb, *thing], rest[at + 1 :], manner, "is")
-
-
-def _we_count(verb: str, rest: list[str], manner: Manner) -> Iterator[Claim]:
-    counted = cut(rest)[1:]
-    for end in (["so", "far"], ["in", "total"], ["already"]):
-        if counted[-len(end) :] == end:
-            counted, manner.new = counted[: -len(end)], True
-    if "far" in rest and "so" in rest:
-        manner.new = True
-    if 0 < len(counted) < 5 and not set(counted) & vocabulary.NOBODY:
-        value = frozenset(rest[:1])
-        yield Claim(key_of(counted) | {"@" + verb}, value, "number", new=manner.new, weak=manner.weak)
 
 
 def _instead(verb: str, rest: list[str]) -> Claim | None:

@@ -15,6 +15,9 @@ _STOPS = re.compile(
 )
 
 
+NUMBER = re.compile(r"\d[\d.,]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty")
+
+
 @dataclass(slots=True)
 class Manner:
     """How something is said, as far as single words tell."""
@@ -80,6 +83,20 @@ def no_longer(thing: list[str], old: Words) -> Iterator[Claim]:
     if old:
         key = key_of([*thing, "port"] if "port" in old and "port" not in thing else thing)
         yield Claim(key, NONE, relation="any", new=True, former=old - {"port"})
+
+
+def counted(thing: Sequence[str], rest: list[str], manner: Manner) -> Iterator[Claim]:
+    """`[THING has] 7 engineers`, `[I read] 9 chapters so far`: how many there are."""
+    what = cut(rest)[1:]
+    for end in (["so", "far"], ["in", "total"], ["already"]):
+        if what[-len(end) :] == end:
+            what, manner.new = what[: -len(end)], True
+    if "far" in rest and "so" in rest:
+        manner.new = True
+    if 0 < len(what) < 5 and not set(what) & vocabulary.NOBODY:
+        kept = frozenset(word for word in thing if word.startswith("@"))
+        key = key_of([*(word for word in thing if word not in kept), *what]) | kept
+        yield Claim(key, frozenset(rest[:1]), "number", new=manner.new, weak=manner.weak)
 
 
 def for_what(words: Sequence[str]) -> tuple[list[str], list[str]]:

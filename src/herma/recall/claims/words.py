@@ -84,12 +84,13 @@ LIES: Final = _words("on at in under with to by via")
 PUT: Final = _words(
     """
     hosted deployed located based running stored kept scheduled set planned due called named listening served
-    saved placed booked
+    saved placed booked written built implemented made
     """
 )
 STATES: Final = _words(
     """
-    runs run listens lives live sits resides uses use costs points starts begins opens works work
+    runs run listens lives live sits resides uses use costs points starts begins opens works work leaves departs
+    arrives ends closes
     """
 )
 OURS: Final = _words("deploy ship store keep host meet publish park bank")
