@@ -10,6 +10,7 @@ import pytest
 from herma import Add, Author, Herma, Origin, Remove, Who
 from herma.cli.chat.news import News
 from herma.testing import FixedClock, ScriptedModel
+from herma.types import Scope
 
 
 @pytest.fixture
@@ -29,6 +30,20 @@ def test_what_others_write_is_told_once(h: Herma) -> None:
     assert news.look(None, "mine") == []
     h.memory.apply("memory", Remove("The build"))
     assert news.look(None, "mine") == ["Taken out of MEMORY.md: The build runs on ARM."]
+
+
+def test_what_tidying_did_is_told_as_such(home: Path) -> None:
+    with Herma.open(home, flags={"memory.memory_char_limit": 300}, clock=FixedClock()) as h:
+        for number, name in enumerate(("anvil", "bellows", "crane", "drill")):
+            fact = f"Machine number {number} is the {name}, which stands in hall {number * 7 + 1} of the plant."
+            h.memory.apply("memory", Add(fact), author=Author(Who.TOOL, Origin.AGENT_CONCLUDED))
+        news = News(h)
+        news.look(None)
+        h.tidy.by_itself(Scope())
+        (line,) = news.look(None)
+        assert line.startswith("Tidied MEMORY.md, 1 moved to the long tail (")
+        assert "Machine number" in line
+        assert line.endswith("(/memory undo takes it back)")
 
 
 def test_what_waits_for_a_decision_is_told_when_it_comes(h: Herma) -> None:

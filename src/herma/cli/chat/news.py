@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from herma.cli.sessions.wording import count, one_line
 from herma.curated.entries import parse
+from herma.reflect.tidying import PREFIX
 from herma.types import Scope, Who
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class News:
         for change in sorted(changes, key=lambda one: one.id):
             own = change.author.session == session and change.author.who is Who.TOOL
             if change.id > seen and not own:
-                lines.append(_told(_NAMES[change.target], change.before, change.after))
+                tidied = change.reason.removeprefix(PREFIX) if change.author.who is Who.TIDY else ""
+                lines.append(_told(_NAMES[change.target], change.before, change.after, tidied))
         return lines
 
     def _pending(self) -> list[str]:
@@ -71,11 +73,14 @@ class News:
         return ["Background work has used up what it may spend today (spend.daily_usd, spend.daily_tokens): /cost"]
 
 
-def _told(name: str, before: str, after: str) -> str:
-    """What a change did: the entries that came, else those that went."""
+def _told(name: str, before: str, after: str, tidied: str = "") -> str:
+    """What a change did: the entries that came, else those that went. `tidied` is what tidying says about it."""
     old, new = parse(before), parse(after)
     came = [entry for entry in new if entry not in old]
     gone = [entry for entry in old if entry not in new]
+    if tidied:
+        what = one_line("; ".join(came or gone), 160)
+        return f"Tidied {name}, {tidied.rstrip('.')}: {what} (/memory undo takes it back)"
     if came:
         return f"Saved to {name}: {one_line('; '.join(came), 160)}"
     return f"Taken out of {name}: {one_line('; '.join(gone), 160)}"
