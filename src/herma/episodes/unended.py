@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from herma.ports.episodes import Glimpses
-from herma.types import Scope, SessionState
+from herma.types import Scope, SessionInfo, SessionState
 
 LAST, AT_MOST = 120, 4_500
 """Messages from the end that are read, and characters of each."""
@@ -25,6 +25,8 @@ class Unended:
         self._glimpses = glimpses
         self._clock = clock
         self._here: set[str] = set()
+        self._read: tuple[tuple[str, float, int], SessionState | None] | None = None
+        """What was last made of one, and of what: many sessions may be opened before it goes on."""
 
     def begun(self, conversation: str) -> None:
         self._here.add(conversation)
@@ -46,12 +48,20 @@ class Unended:
         return self._state(sessions[0].conversation) or known
 
     def _state(self, conversation: str) -> SessionState | None:
-        from herma.episodes.state import snapshot  # few are broken off
-
         sessions = self._glimpses.sessions(conversation)
-        messages = self._glimpses.glimpse(conversation, 0, LAST, AT_MOST)
-        if not sessions or not messages:
+        if not sessions:
             return None
         last = max(sessions, key=lambda one: (one.last_active, one.started))
-        made = snapshot(messages, last, at=last.last_active, folder=last.folder, branch=last.branch)
+        stands = (conversation, last.last_active, sum(one.message_count for one in sessions))
+        if self._read is None or self._read[0] != stands:
+            self._read = (stands, self._made(conversation, last))
+        made = self._read[1]
         return None if made is None else replace(made, ended=last.ended is not None)
+
+    def _made(self, conversation: str, last: SessionInfo) -> SessionState | None:
+        from herma.episodes.state import snapshot  # few are broken off
+
+        messages = self._glimpses.glimpse(conversation, 0, LAST, AT_MOST)
+        if not messages:
+            return None
+        return snapshot(messages, last, at=last.last_active, folder=last.folder, branch=last.branch)
