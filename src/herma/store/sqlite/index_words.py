@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import apsw
@@ -31,8 +32,10 @@ PHRASE_WORK, LONE_PHRASE_WORK = 100_000, 400_000
 """Messages in which the words of a phrase are compared, about; then older shards are left out. Where the phrase is not
 all that is asked for, FTS5 goes through these for what must occur.
 """
-PHRASE_READ, SHARD_READ = 100_000, 2_500
-"""Entries of lists that are read for a phrase that is found often; a shard takes as long as so many, however few."""
+PHRASE_READ, SHARD_READ, PLENTY = 100_000, 2_500, 4
+"""Entries of lists that are read for a phrase that is found often enough; a shard takes as long as so many, however
+few. With so many times as many matches as are enough, no more are looked for at all.
+"""
 FEW_MATCHES, MANY_COMPARED = 400, 8_000
 """A phrase is mostly in few of the messages that have its words. So many are weighed by `weight`, one by one. FTS5's
 own `bm25` is faster where there are more, but looks for the phrase in the whole shard once more. Of a phrase that is
@@ -234,9 +237,10 @@ class Words:
 
     def _visit_newest_first(self, word: Word, shards: Sequence[Shard], enough: int) -> None:
         compared = read = 0
-        most_compared, often = (LONE_PHRASE_WORK, enough) if enough else (PHRASE_WORK, VISIT_MOST)
+        most_compared, often = (LONE_PHRASE_WORK, enough) if enough else (PHRASE_WORK, VISIT_MOST // PLENTY)
         for at, shard in enumerate(shards):
-            if (len(word.scored) >= often and (read > PHRASE_READ or not enough)) or compared > most_compared:
+            found = len(word.scored)
+            if found >= PLENTY * often or (found >= often and read > PHRASE_READ) or compared > most_compared:
                 word.whole = word.whole and not any(self.may_be_in(other, word) for other in shards[at:])
                 return
             if shard.id in self._weighed:
@@ -245,12 +249,13 @@ class Words:
             elif enough:
                 for match in word.matches:
                     word.messages += self._weigh_newest(word, shard, match)
+                read += shard.messages
             elif len(word.matches) == 1 or self._any(shard, word.matches):
                 word.messages += self._visit(word, shard, word.matches)
 
     def _visit_weighed(self, word: Word, shard: Shard, *, alone: bool) -> tuple[int, int]:
         """As far as the lists do not tell. → about how many messages FTS5 had to compare, and entries to read."""
-        before, left, counts, read = len(word.scored), [], [], 0
+        before, compared, read = len(word.scored), 0, 0
         last = shard.id << SHARD_BITS | LAST
         for match in word.matches:
             here = [lists[shard.id] for token in match.needs if shard.id in (lists := self._found[token])]
@@ -258,14 +263,13 @@ class Words:
                 for weight, age in here[0].rare:
                     word.scored[last - age] = max(weight, word.scored.get(last - age, 0.0))
             elif len(here) == len(match.needs) and _share(here):
-                left.append(match)
-                counts.append(min((found.messages for found in here), default=shard.messages))
-                read += sum(found.messages for found in here)
-        for match, count in zip(left, counts, strict=True):
-            if count > MANY_COMPARED or not self._weigh(word, shard, match):
-                self._weigh_newest(word, shard, match) if alone else self._visit(word, shard, (match,))
+                counts = [found.messages for found in here]
+                fewest = min(counts) if counts else shard.messages
+                if fewest > MANY_COMPARED or not self._weigh(word, shard, match):
+                    self._weigh_newest(word, shard, match) if alone else self._visit(word, shard, (match,))
+                compared, read = compared + (fewest if counts else 0), read + sum(counts)
         word.messages += len(word.scored) - before
-        return sum(count for count, match in zip(counts, left, strict=True) if match.needs), read
+        return compared, read
 
     def _any(self, shard: Shard, matches: Sequence[Match]) -> bool:
         """Whether any of several occurs: most rare words do not."""
@@ -273,8 +277,7 @@ class Words:
 
     def _weigh(self, word: Word, shard: Shard, match: Match) -> bool:
         """Score all that match, if they are few. → whether they were."""
-        sql = self._sql["weighted"].format(shard=shard.id)
-        rows = fetch(self._connection, sql, (match.expression, FEW_MATCHES + 1))
+        rows = fetch(self._connection, _statement("weighted", shard.id), (match.expression, FEW_MATCHES + 1))
         if len(rows) > FEW_MATCHES:
             return False
         _take_in(word, shard, rows)
@@ -282,7 +285,7 @@ class Words:
 
     def _weigh_newest(self, word: Word, shard: Shard, match: Match) -> int:
         """Score the newest that match. → how many they are."""
-        sql, before = self._sql["newest_weighted"].format(shard=shard.id), len(word.scored)
+        before, sql = len(word.scored), _statement("newest_weighted", shard.id)
         rows = fetch(self._connection, sql, (match.expression, FEW_MATCHES + 1))
         word.whole = word.whole and len(rows) <= FEW_MATCHES
         _take_in(word, shard, rows[:FEW_MATCHES])
@@ -305,6 +308,11 @@ class Words:
             found.update((message, max(found[message], scored[message])) for message in found.keys() & scored)
             scored.update(found)
         return len(scored) - before
+
+
+@lru_cache(maxsize=1_024)
+def _statement(name: str, shard: int) -> str:
+    return queries("index")[name].format(shard=shard)
 
 
 def _take_in(word: Word, shard: Shard, rows: Iterable[tuple[int, float]]) -> None:
@@ -345,7 +353,7 @@ def _sense(term: str) -> float:
 
 def _share(lists: Sequence[List]) -> bool:
     """Whether all of these words can be in one message, as far as that is quickly seen."""
-    short = [found for found in lists if found.whole]
+    short = [found for found in lists if len(found.strong) < BEGINNING]
     return len(short) < 2 or bool(set.intersection(*(found.ages() for found in short)))
 
 
