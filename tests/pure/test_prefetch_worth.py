@@ -166,6 +166,7 @@ def test_proposed_words_are_plain() -> None:
         "role user",
     )
     assert len(usable([f"word{n}" for n in range(50)], "x")) == MOST
+    assert usable(read_words("I cannot help you with that, sorry."), "x") == ()  # an answer to another question
 
 
 def hit(number: int, conversation: str) -> Hit:

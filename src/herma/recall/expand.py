@@ -35,6 +35,7 @@ SCHEMA: Mapping[str, Any] = {
     "required": ["words"],
     "additionalProperties": False,
 }
+_MOST_WORDS = 4
 _WORDS = re.compile(r"[^\w\s.+#/-]")
 _OPERATORS = frozenset(("and", "or", "not"))
 
@@ -104,6 +105,8 @@ def usable(proposed: Iterable[str], text: str) -> tuple[str, ...]:
     for one in proposed:
         plain = _WORDS.sub(" ", one[: 4 * LONGEST]).split()
         words = " ".join(word.lstrip("-") for word in plain if word.casefold() not in _OPERATORS).strip()
+        if len(plain) > _MOST_WORDS:  # a sentence: the model answers something else than it was asked
+            continue
         if 1 < len(words) <= LONGEST and fold(words) not in known:
             kept.setdefault(fold(words), words)
         if len(kept) == MOST:
