@@ -18,6 +18,9 @@ from herma.recall.teller import gains
 LEAST_POOL = 20
 """Of so many, later claims are looked for, and twice as many as are wanted."""
 
+TELLERS = 150
+"""Of so many it is asked who told them: what is further down hardly comes among the first ten by that."""
+
 
 @dataclass(slots=True)
 class Arranged:
@@ -55,8 +58,9 @@ def arrange(
 
 
 def _by_teller(ranked: Sequence[Candidate], query: Query, found: Gathered) -> list[Candidate]:
-    more = gains(query.plain, ranked, {one.id: found.heads[one.id].role for one in ranked})
-    for one in ranked:
+    first = ranked[:TELLERS]
+    more = gains(query.plain, first, {one.id: found.heads[one.id].role for one in first})
+    for one in first:
         if gain := more.get(one.id):
             one.bonus += gain
             one.score += gain
