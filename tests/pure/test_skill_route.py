@@ -58,6 +58,14 @@ def test_a_trigger_that_is_said_weighs_more_than_shared_words() -> None:
     assert reasons(found[1])[0] == "the task says its trigger “cut a release”"
 
 
+def test_a_trigger_of_one_telling_word_needs_its_little_words_too() -> None:
+    index = WordIndex([Skill("copy-up", "Copy a file.", path="x", triggers=("put it on the server",))], TERMS)
+    near, far = index.evidence("put this on the server")[0], index.evidence("is the server down")[0]
+    assert far.trigger < 0.25 < near.trigger
+    assert far.said == ""
+    assert index.evidence("put it on the server")[0].trigger == 0.5
+
+
 def test_one_word_in_common_is_little_however_short_the_task() -> None:
     (alone,) = INDEX.evidence("weather?").values()
     (more,) = INDEX.evidence("sail boat heavy weather").values()

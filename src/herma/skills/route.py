@@ -66,7 +66,10 @@ class WordIndex:
             for term, weight in _weighted(each, average).items():
                 self._weights.setdefault(term, {})[at] = weight
         self._related = related(terms)
-        self._triggers = [[(text, frozenset(terms.of(text))) for text in skill.triggers] for skill in self._skills]
+        self._triggers = [
+            [(text, frozenset(terms.of(text)), frozenset(terms.phrase(text))) for text in skill.triggers]
+            for skill in self._skills
+        ]
         self._names = [terms.phrase(skill.name) for skill in self._skills]
 
     def evidence(self, task: str) -> dict[int, Evidence]:
@@ -118,9 +121,12 @@ class WordIndex:
         return Evidence(covered, trigger, text if trigger >= 0.5 else "", tuple(term for _, term in parts[:4]))
 
     def _triggered(self, at: int, said: set[str], phrase: tuple[str, ...]) -> Iterator[tuple[float, str]]:
-        """How far the task says each trigger. Where a skill names none, its name is one, if said word for word."""
-        for text, terms in self._triggers[at]:
-            yield self._said(terms, said), text
+        """How far the task says each trigger: of one with a single telling word, the little words count too ("put it on
+        the server" is not said by whoever says "server"). Where a skill names none, its name is one, if said word for
+        word."""
+        for text, terms, words in self._triggers[at]:
+            alone = len(words.intersection(phrase)) / len(words) if len(terms) == 1 else 1.0
+            yield self._said(terms, said) * alone, text
         name = self._names[at]
         if not self._triggers[at] and len(name) > 1 and _within(name, phrase):
             yield 1.0, self._skills[at].name
