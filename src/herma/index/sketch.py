@@ -32,7 +32,7 @@ _WIDE = 4.5
 """Short numbers reach so many standard deviations; what is further out is drawn in."""
 _MISSED = 0.3
 """So many of the nearest may be expected among what is left out."""
-_NO_CHANCE = 1.3
+_NO_CHANCE = 1.4
 """How much more the other axes may add than chance would: what is near along some axes tends to be near along all."""
 
 
