@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.facts.attributes import attribute_of, choice_of, key_of
+from herma.facts.attributes import names as names_of_attributes
 from herma.facts.extract import LONGEST_VALUE, statements
 from herma.facts.follow import step_of
 from herma.facts.question import Question, read
@@ -211,6 +212,45 @@ def test_what_is_not_plain_states_nothing_in_other_words_either(entry: str) -> N
 
 
 @pytest.mark.parametrize(
+    "entry",
+    [
+        *("The database is slow", "The deploy target is unclear", "My car is broken", "User's editor is crashing"),
+        *(
+            "My boss is on vacation",
+            "My name is hard to spell",
+            "The staging host is unreachable",
+            "The API port is open",
+        ),
+        *(
+            "Staging is now down",
+            "User's company is hiring",
+            "My job is stressful",
+            "Mein Auto ist kaputt",
+            "我的电脑是新的",
+        ),
+    ],
+)
+def test_how_a_thing_is_does_not_say_which_it_is(entry: str) -> None:
+    assert statements(entry, "home") == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        *(("My job is teaching", "teaching"), ("My shell is fish", "fish"), ("The language is German", "German")),
+        *(
+            ("My diet is vegan", "vegan"),
+            ("My sister is a doctor", "a doctor"),
+            ("My employer is Fast Lane", "Fast Lane"),
+        ),
+        *(("The theme is dark", "dark"), ("My office is in Graz", "in Graz")),
+    ],
+)
+def test_which_it_is_may_be_a_plain_word(entry: str, value: str) -> None:
+    assert [one.value for one in statements(entry, "home")] == [value]
+
+
+@pytest.mark.parametrize(
     ("question", "key"),
     [
         *((text, "port stage") for text in ("which port does staging use?", "what port does staging run on?")),
@@ -266,9 +306,9 @@ def test_whose_the_name_is_nobody_said() -> None:
 
 
 @given(st.text(max_size=120))
-def test_a_key_is_made_once(attribute: str) -> None:
-    key = key_of(attribute)
-    assert key_of(key) == key or not key
+def test_a_key_has_every_word_once_and_in_order(attribute: str) -> None:
+    words = key_of(attribute, stem).split(" ")
+    assert key_of(attribute, stem) in set(names_of_attributes().values()) or words == sorted(set(words))
 
 
 def test_names_of_attributes_meet() -> None:

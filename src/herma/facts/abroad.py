@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from herma.facts.attributes import attribute_of, is_known
+from herma.facts.naming import tells_how
 from herma.facts.stating import USER, Statement, value_of
 
 _ZH_OWNED = re.compile(
@@ -79,7 +80,8 @@ def german(clause: str, subject: str, stem: Callable[[str], str], alone: bool) -
     if found := _DE_RUNS.match(clause):
         return Statement(subject, attribute_of(f"{found['thing']} port", stem), found["value"])
     if found := _DE_OWNED.match(clause) or _DE_OF.match(clause):
-        return Statement(USER, attribute_of(found["attribute"], stem), value_of(found["value"]))
+        value = value_of(found["value"])
+        return None if tells_how(value.split()) else Statement(USER, attribute_of(found["attribute"], stem), value)
     return None
 
 
@@ -95,6 +97,8 @@ def east_asian(clause: str, subject: str, stem: Callable[[str], str], alone: boo
         return Statement(USER, "location" if found["lives"] else "name", value_of(found["value"]))
     if found := _ZH_FAVORITE.match(clause):
         return Statement(USER, attribute_of(found["attribute"]), value_of(found["value"]))
+    if clause.endswith("的"):
+        return None  # 新的, 红色的: how it is
     if (found := _ZH_OWNED.match(clause)) and (found["of"] or is_known(found["attribute"])):
         return Statement(USER, attribute_of(found["attribute"]), value_of(found["value"]))
     if (found := _ZH_THING.match(clause)) and _ZH_NAMING.search(found["value"]):

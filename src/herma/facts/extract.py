@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from herma.facts.abroad import east_asian, german
 from herma.facts.attributes import attribute_of, choice_of, folded, is_known
+from herma.facts.naming import tells_how
 from herma.facts.stating import LONGEST_VALUE, USER, Statement, value_of
 
 __all__ = ["LONGEST_VALUE", "PERSONAL", "USER", "Statement", "statements"]
@@ -205,7 +206,10 @@ def _owned(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | N
     found = _OWNED.match(clause) or _OWNED.match(clause[:1].lower() + clause[1:])
     if found is None:
         return None
-    return Statement(_who(found), attribute_of(found["attribute"], stem), value_of(found["value"]))
+    attribute, value = attribute_of(found["attribute"], stem), value_of(found["value"])
+    if tells_how(value.split(), done=attribute == "job"):
+        return Statement(_who(found), attribute, "")  # "my car is broken" says how it is, not which one
+    return Statement(_who(found), attribute, value)
 
 
 def _labelled(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:
@@ -305,7 +309,7 @@ def _noun(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | No
         return None
     value = value_of(found["value"], plain=True)
     words = value.split()
-    if len(words) > 6 or (len(words) > 1 and not _NAMING.search(words[0])):
+    if len(words) > 6 or (len(words) > 1 and not _NAMING.search(words[0])) or tells_how(words):
         return None  # "the database is read-only on Fridays" says how it is, not which one
     return Statement(subject, attribute_of(found["attribute"], stem), value)
 

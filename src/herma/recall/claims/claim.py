@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from herma.facts.attributes import attribute_of, is_known, names
+from herma.facts.naming import HOW
 from herma.recall.claims import words as vocabulary
 from herma.recall.stem import stem
 
@@ -167,7 +168,7 @@ def _has_versions(name: str) -> bool:
 
 def _tells_how(words: Sequence[str], named: Sequence[str]) -> bool:
     first = named[0]
-    if first in vocabulary.NO_NAMES or (first.endswith("ly") and len(named) > 1):
+    if first in HOW or (first.endswith("ly") and len(named) > 1):
         return True
     given = bool(words) and words[0] in vocabulary.ARTICLES
     return not given and len(first) > 4 and first.endswith(("ing", "ed"))

@@ -146,23 +146,6 @@ SINGLE: Final = _words(
 """Has one value at a time, whoever says it."""
 LIVING: Final = _words("live reside based living work working favorite favourite prefer wohne lebe arbeite")
 """Tell of what a person has one of."""
-NO_NAMES: Final = _words(
-    """
-    a-bit bit lot little mess problem able about above afraid again alive almost alone also always another
-    asleep available away awesome awful back bad based because being best better big blocked boring broken busy
-    cheap clean clear close closed cold complete completed cool correct crazy cute dead different difficult
-    dirty done down dry due early easy empty enough exhausting expensive fair fast fine finished fixed flaky
-    free fresh full fun funny gone good great green-lit happy hard healthy heavy high horrible hot huge ill
-    important impossible in-progress interesting invalid just large late less live long lost loud lovely low
-    lucky mad missing more most much near nearly necessary new nice nearby not nothing off offline ok okay old
-    on online only open out outdated over perfect poor possible pretty private public quiet quite rather ready
-    real red-hot responsible right sad safe same short sick similar simple slow small smart so sold some
-    something sore sorry special stable steady still strong stuck such sure tall terrible that there tight tiny
-    tired to too true ugly unable unavailable unclear under unhappy unknown unstable up useful useless valid
-    very warm weak weird well wet what when where whether who why wide wonderful working worse worth wrong young
-    """
-)
-"""Tell how a thing is, and never which."""
 ONE_NAME: Final = {
     "db": "database",
     "env": "environment",
