@@ -376,6 +376,55 @@ def test_more_than_a_search_indexes_is_reported_and_the_newest_are_read(h: Herma
         assert f"{report.lag:,}" in report.searched
 
 
+def no_index(home: Path) -> None:
+    """Nobody can build one here; that holds for root too."""
+    (home / "index.db.lock").mkdir()
+
+
+@pytest.mark.parametrize("words", ["zeppelin", "zeppelin airship", "zeppelin AND lands", "zeppelin -giraffe"])
+def test_without_an_index_every_one_of_the_newest_messages_is_read(h: Herma, home: Path, words: str) -> None:
+    no_index(home)
+    wanted = said(h, "the zeppelin lands", *["nothing to see"] * 400)
+    report = h.search(words, level="message")
+    assert (report.hits[0].session_id, report.hits[0].message_id) == (wanted, 1)
+    assert report.searched == "All messages and titles of 1 session."
+    assert report.lag == 401
+    assert [note for note in report.notes if "none can be built" in note]
+    assert not [note for note in report.notes if "No message" in note or "near in meaning" in note]
+    nothing = h.search("giraffe")
+    assert not nothing.hits
+    assert "No message contains giraffe." in nothing.notes
+
+
+def test_what_was_not_indexed_and_does_not_match_is_no_match_that_was_left_out(h: Herma, home: Path) -> None:
+    no_index(home)
+    archived = said(h, "the zeppelin lands", "nothing to see", "nothing to see")
+    h.transcripts.archive(archived)
+    assert rules(h.search("zeppelin")) == {"archived": 1}
+
+
+def test_what_was_not_read_may_contain_it(h: Herma, home: Path) -> None:
+    no_index(home)
+    said(h, "the zeppelin lands", *["nothing to see"] * 600)
+    report = h.search("zeppelin")
+    assert not report.hits
+    assert "No message that was searched contains zeppelin." in report.notes
+    assert report.searched.endswith("except that of the newest 601 messages only the last 500 were read.")
+
+
+def test_an_index_that_cannot_be_kept_up_to_date_says_so(home: Path) -> None:
+    with Herma.open(home=home) as h:
+        said(h, "the zeppelin lands")
+        assert h.search("zeppelin").notes == () or h.index.wait(embedding=False)
+    (home / "index.db.lock").unlink()
+    no_index(home)
+    with Herma.open(home=home) as h:
+        newer = said(h, "a second zeppelin")
+        report = h.search("second zeppelin")
+        assert newer in sessions(report)
+        assert [note for note in report.notes if note.startswith("The index cannot be brought up to date:")]
+
+
 def test_the_level_and_the_limit(h: Herma) -> None:
     session = said(h, *[f"zeppelin {number}" for number in range(8)])
     assert sessions(h.search("zeppelin")) == [session]

@@ -100,6 +100,16 @@ def test_nothing_found_says_why_and_is_exit_code_1(full: Path, tmp_path: Path) -
     assert not (tmp_path / "empty").exists()
 
 
+def test_where_no_index_can_be_built_none_is_offered(full: Path) -> None:
+    for file in full.glob("index.db*"):
+        file.unlink()
+    (full / "index.db.lock").mkdir()
+    done = search(full, "zeppelin")
+    assert "none can be built" in done.stdout
+    assert "were read one by one.\n" in done.stdout
+    assert "index rebuild" not in done.stdout
+
+
 def test_what_only_a_wider_search_finds_is_not_what_was_asked_for(full: Path) -> None:
     for words in (("gearbox", "--since", "2020-01", "--before", "2021"), ("gearbix",), ("gearbox AND login",)):
         wider = search(full, *words)

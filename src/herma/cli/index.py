@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from herma.index import IndexStatus
 from herma.index.follow import silent
 from herma.index.sync import SEARCH_INDEXES
 from herma.ports.vectors import VectorState
+from herma.recall.gather import SCANS
 
 _MANY = 50
 """Messages from which on embedding takes a while."""
@@ -69,6 +71,9 @@ def status(desk: Desk) -> None:
     if found.trouble:
         desk.context.line(f"! {found.trouble}")
         desk.context.line(f"To build it anew: {desk.command('index', 'rebuild')}")
+    elif found.lag and not os.access(desk.h.home, os.W_OK):
+        read = f"searches read the newest {SCANS:,} of them one by one instead"
+        desk.context.line(f"This home cannot be written, so they stay without an index: {read}.")
     elif found.lag:
         now = desk.command("index", "rebuild")
         many = found.lag > SEARCH_INDEXES

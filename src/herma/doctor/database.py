@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +112,8 @@ def _index(home: Path, found: Examination) -> Iterator[Check]:
     if not found.seq:
         return
     by_itself = "it is built by itself when you search."
+    if not os.access(home, os.W_OK):
+        by_itself = "none can be built, as the home cannot be written: searches see the newest messages only."
     files = SqliteIndexFiles(home)
     try:
         state = files.current().state()

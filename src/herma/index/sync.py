@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from herma.errors import StoreBusy, StoreError
@@ -85,6 +85,8 @@ class Index:
         if found is None:
             notes = (self._why_none(),) if self._feed.position().seq else ()
             return Found((), 0, exhausted=not notes, notes=notes)
+        if self._trouble:
+            return replace(found, notes=(*found.notes, f"The index cannot be brought up to date: {self._trouble}"))
         return found
 
     def _why_none(self) -> str:

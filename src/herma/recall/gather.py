@@ -49,6 +49,7 @@ class Gathered:
     made: dict[int, Candidate] = field(default_factory=dict)
     sifted: Sifted = field(default_factory=Sifted)
     unindexed: set[int] = field(default_factory=set)
+    """Messages that match and were not in the index when they were read."""
     notes: list[str] = field(default_factory=list)
     matched: int = 0
     near: dict[int, float] = field(default_factory=dict)
@@ -90,24 +91,33 @@ class Gatherer:
             self._newest(found, filters, query.none_of)
             return found
         if lag:
-            missing = list(self._index.missing(SCANS))
-            found.unindexed.update(missing)
-            self._take(found, filters, missing)
+            self._scan(query, found, filters, looked_for)
         depth = _depth(looked_for, limit)
         terms, asked = terms_of(query), 2 * depth if len(looked_for) == 1 else FIRST
         while True:
             answer = self._index.find(terms, asked)
             fresh = {one.message_id: one.score for one in answer.candidates if one.message_id not in found.scores}
             found.scores.update(fresh)
-            found.unindexed.difference_update(fresh)
-            self._take(found, filters, list(fresh), READ if len(fresh) <= depth else 0)
+            new = [id_ for id_ in fresh if id_ not in found.unindexed] if found.unindexed else list(fresh)
+            self._take(found, filters, new, READ if len(fresh) <= depth else 0)
             exhausted = len(answer.candidates) < asked and not answer.more
             if exhausted or asked >= MOST or _enough(found, depth, limit):
                 break
             asked *= 4
-        found.matched = max(answer.matches, len(found.scores))
+        found.matched = max(answer.matches, len(found.scores)) + len(found.unindexed - found.scores.keys())
         found.notes.extend(answer.notes)
         return found
+
+    def _scan(self, query: Query, found: Gathered, filters: Filters, looked_for: Sequence[Unit]) -> None:
+        """Read what is not indexed yet, and take what the index would find: nothing else may fill the places of
+        candidates, or count as a match that some rule left out.
+        """
+        missing = list(self._index.missing(SCANS))
+        texts = self._reader.texts(missing, READ)
+        matching = [id_ for id_ in missing if id_ in texts and _selected(query, fold(texts[id_]), looked_for)]
+        found.unindexed.update(matching)
+        found.texts.update((id_, texts[id_]) for id_ in matching)
+        self._take(found, filters, matching)
 
     def read_ahead(self, query: Query, found: Gathered, looked_for: Sequence[Unit], limit: int) -> None:
         """Read what `candidates` will need of what words have found, and find the words in it, while it is not known
@@ -152,9 +162,6 @@ class Gatherer:
         made = _made(found, list(chosen), self._texts(found, chosen))
         if query.all_of or query.none_of:
             made = [one for one in made if one.id not in found.near or _selected(query, one.folded, looked_for)]
-        if found.unindexed:
-            made = [one for one in made if one.id not in found.unindexed or _selected(query, one.folded, looked_for)]
-            found.matched += sum(one.id in found.unindexed for one in made)
         flanks: list[Candidate] = []
         if query.any_of and len(looked_for) != 1:
             flanks = self._flanks(query, filters, found, made)

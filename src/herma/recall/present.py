@@ -16,7 +16,7 @@ def searched(sessions: int, lag: int) -> str:
     if not sessions:
         return "Nothing is stored yet."
     where = f"All messages and titles of {sessions:,} session{'s' if sessions != 1 else ''}"
-    if lag:
+    if lag > SCANS:
         where += f", except that of the newest {lag:,} messages only the last {SCANS:,} were read"
     return where + "."
 

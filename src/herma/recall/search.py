@@ -15,7 +15,7 @@ from herma.ports.vectors import VectorIndex
 from herma.recall.arrange import Arranged, arrange
 from herma.recall.asked import MOST_HITS, Level, Mode, Sort, Wanted, check, edges, several, unread
 from herma.recall.fuse import STANDS_OUT, by_cosine, fuse, stands_out
-from herma.recall.gather import INDEXES, Gathered, Gatherer
+from herma.recall.gather import INDEXES, SCANS, Gathered, Gatherer
 from herma.recall.match import Unit, fold, units
 from herma.recall.meaning import Asker, Meaning, Pending
 from herma.recall.present import hit, searched, why
@@ -270,7 +270,7 @@ class Searcher:
         pending: Pending,
     ) -> _Answer:
         """`empty` has no hits, or only such as are near in meaning: those stay when words alike find nothing."""
-        empty.notes.append(explanation(query, empty.dropped, empty.matched, sessions))
+        empty.notes.append(explanation(query, empty.dropped, empty.matched, sessions, partly=lag > SCANS))
         if not sessions:
             return empty
         if empty.hits:

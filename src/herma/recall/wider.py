@@ -26,8 +26,8 @@ class Attempt:
     note: str
 
 
-def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions: int) -> str:
-    """Why there is nothing to show, in one sentence."""
+def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions: int, *, partly: bool = False) -> str:
+    """Why there is nothing to show, in one sentence. `partly`: some messages were neither indexed nor read."""
     if not sessions:
         return "Nothing is stored yet, so there is nothing to find."
     if dropped:
@@ -36,9 +36,10 @@ def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions
     if not query.any_of:
         return "There is nothing to look for in this query, and nothing recent passes its filters."
     words = ", ".join(str(term) for term in query.any_of[:8])
+    none = "No message that was searched" if partly else "No message"
     if query.all_of and not matched:
-        return f"No message contains all that is asked for ({words})."
-    return f"No message contains {words}." if len(query.any_of) == 1 else f"No message contains any of {words}."
+        return f"{none} contains all that is asked for ({words})."
+    return f"{none} contains {words}." if len(query.any_of) == 1 else f"{none} contains any of {words}."
 
 
 def wider(query: Query, filters: Filters, dropped: Sequence[Dropped], vocabulary: Vocabulary) -> Iterator[Attempt]:

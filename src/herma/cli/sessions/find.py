@@ -14,6 +14,7 @@ from herma.cli.frame import HermaCommand
 from herma.cli.sessions.desk import Desk, sessions, with_sessions
 from herma.cli.sessions.wording import Json, count, iso, name_of, session_json, when
 from herma.recall.asked import Mode
+from herma.recall.gather import SCANS
 from herma.types import Dropped, Hit, SearchReport
 
 _DASHED = "\ue000"
@@ -218,10 +219,14 @@ def _write_account(desk: Desk, report: SearchReport, notes: list[str]) -> None:
             matches = count(one.count, "match", "matches")
             desk.context.line(f"Left out by the rule “{one.rule}”: {matches}. {_remedy(one)}".rstrip())
     if report.lag:
-        desk.context.line(
-            f"{count(report.lag, 'message')} not indexed yet, so this search saw only a part of them. "
-            f"To index them now: {desk.command('index', 'rebuild')}"
+        seen = (
+            "were read one by one"
+            if report.lag <= SCANS
+            else "are not indexed yet: this search saw only a part of them"
         )
+        possible = not desk.h.index.status().trouble
+        now = f" To index them now: {desk.command('index', 'rebuild')}" if possible else ""
+        desk.context.line(f"{count(report.lag, 'message')} {seen}.{now}")
 
 
 def _notes(report: SearchReport) -> list[str]:
