@@ -6,61 +6,60 @@ import re
 from collections.abc import Callable
 
 from herma.facts.attributes import attribute_of, is_known
+from herma.facts.late import Late
 from herma.facts.naming import tells_how
 from herma.facts.stating import USER, Statement, value_of
 
-_ZH_OWNED = re.compile(
+_ZH_OWNED = Late(
     r"^(?:用户|使用者|我[们們]?)(?P<of>的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?(?:是|为|為|："
     r"|:)\s*(?P<value>\S.*)$"
 )
-_ZH_DOES = re.compile(
+_ZH_DOES = Late(
     r"^(?:用户|使用者|我)?(?:现在|現在|目前)?(?:(?P<lives>住在|居住在|搬到了?|定居在?)|(?P<named>名叫|叫做|叫)"
     r"|(?P<prefers>偏好使用|常用|使用|用)(?=\S{1,30}(?:作为|作為|做|当)))"
     r"\s*(?P<value>[^\s，,。]\S*.*)$"
 )
-_ZH_WORKS = re.compile(
-    r"^(?:用户|使用者|我)?(?:现在|現在|目前)?在\s*(?P<value>[^，,。\s]{1,30}?)\s*(?:工作|上班|任职|任職)$"
-)
-_ZH_AS = re.compile(r"^(?P<value>\S{1,30}?)\s*(?:作为|作為|做|当)\s*(?P<attribute>\S{1,15})$")
-_JA = re.compile(
+_ZH_WORKS = Late(r"^(?:用户|使用者|我)?(?:现在|現在|目前)?在\s*(?P<value>[^，,。\s]{1,30}?)\s*(?:工作|上班|任职|任職)$")
+_ZH_AS = Late(r"^(?P<value>\S{1,30}?)\s*(?:作为|作為|做|当)\s*(?P<attribute>\S{1,15})$")
+_JA = Late(
     r"^(?:ユーザー|ユーザ|私|わたし|僕)(?:の(?P<attribute>[^\sはが、]{1,15})は\s*(?P<value>[^\s、]\S*.*?)"
     r"|は\s*(?P<place>[^\s、]{1,30}?)\s*に(?:住んでいる|住んでいます|在住)"
     r"|は\s*(?P<firm>[^\s、]{1,30}?)\s*(?:に勤めている|で働いている|で働いています|勤務))"
     r"(?:です|だ|である)?$"
 )
-_KO = re.compile(
+_KO = Late(
     r"^(?:사용자|나|저|내|제)(?:의|는|은|가)?\s*(?:(?P<attribute>[^\s]{1,12}?)(?:은|는|이"
     r"|가)\s+(?P<value>\S.*?)(?:입니다|이다|이에요|예요)?"
     r"|(?P<place>\S{1,20})에\s*(?:산다|삽니다|살고 있다|거주))$"
 )
-_ZH_FAVORITE = re.compile(
+_ZH_FAVORITE = Late(
     r"^(?:用户|使用者|我)(?P<attribute>最喜[欢歡]的[^\s是为：:，,]{1,10})(?:现在|現在)?(?:是|为|為)\s*(?P<value>\S.*)$"
 )
-_ZH_THING = re.compile(
+_ZH_THING = Late(
     r"^(?P<attribute>[^\s是为：:，,我你他她它这那這]{2,14}的[^\s是为：:，,]{1,8}?)(?:现在|現在)?(?:是|为|為)\s*(?P<value>\S{1,40})$"
 )
-_ZH_NAMING = re.compile(r"[0-9A-Za-z]")
-_DE_HEDGED = re.compile(
+_ZH_NAMING = Late(r"[0-9A-Za-z]")
+_DE_HEDGED = Late(
     r"(?<!\w)(?:nicht|kein|keine|noch|bald|früher|ehemals|damals|wenn|falls|ob|soll|sollte|könnte|würde)(?!\w)",
     re.IGNORECASE,
 )
 _DE_WHO = r"(?:ich|(?:der |die )?(?:nutzer|nutzerin|benutzer|benutzerin|anwender)|er|sie)"
-_DE_DOES = re.compile(
+_DE_DOES = Late(
     rf"^(?:{_DE_WHO}\s+)(?:jetzt\s+)?(?:(?P<lives>(?:wohnt?|wohne|lebt?|lebe)\s+(?:jetzt\s+)?in)|(?P<works>arbeitet?\s+(?:jetzt\s+)?(?:bei|für))"
     rf"|(?P<job>arbeitet?\s+(?:jetzt\s+)?als)|(?P<named>heiße|heißt))\s+(?P<value>\S.*)$",
     re.IGNORECASE,
 )
-_DE_MOVED = re.compile(rf"^{_DE_WHO}\s+(?:bin|ist)\s+nach\s+(?P<value>\S.{{0,40}}?)\s+(?:um)?gezogen$", re.IGNORECASE)
-_DE_OWNED = re.compile(
+_DE_MOVED = Late(rf"^{_DE_WHO}\s+(?:bin|ist)\s+nach\s+(?P<value>\S.{{0,40}}?)\s+(?:um)?gezogen$", re.IGNORECASE)
+_DE_OWNED = Late(
     r"^(?P<own>mein|meine|unser|unsere)\s+(?P<attribute>[\wäöüß.-]{2,30}(?:\s+[\wäöüß.-]{2,30}){0,2}?)\s+(?:ist|lautet|heißt|sind)\s+"
     r"(?:jetzt\s+)?(?:der\s+(?=\d)|am\s+)?(?P<value>\S.*)$",
     re.IGNORECASE,
 )
-_DE_OF = re.compile(
+_DE_OF = Late(
     r"^(?:der|die|das)\s+(?P<attribute>[\wäöüß-]{2,30})\s+(?:des|der)\s+(?:nutzers|nutzerin|benutzers)\s+(?:ist|lautet)\s+(?P<value>\S.*)$",
     re.IGNORECASE,
 )
-_DE_RUNS = re.compile(
+_DE_RUNS = Late(
     r"^(?:der |die |das )?(?P<thing>[\wäöüß./-]{2,30}(?:\s+[\wäöüß./-]{2,30})?)\s+"
     r"(?:läuft|lauscht|hört|nutzt|verwendet|ist)\s+(?:jetzt\s+)?(?:auf\s+)?port\s+(?P<value>\d{1,5})$",
     re.IGNORECASE,

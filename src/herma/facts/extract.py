@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from herma.facts.abroad import east_asian, german
 from herma.facts.attributes import attribute_of, choice_of, folded, is_known
+from herma.facts.late import Late
 from herma.facts.naming import tells_how
 from herma.facts.stating import LONGEST_VALUE, USER, Statement, value_of
 
@@ -18,7 +19,7 @@ __all__ = ["LONGEST_VALUE", "PERSONAL", "USER", "Statement", "statements"]
 
 _MOST = 40
 """Statements that one entry may make."""
-_CLAUSE = re.compile(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
+_CLAUSE = Late(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
 _TITLES = frozenset(["dr", "mr", "mrs", "ms", "mx", "prof", "rev", "capt", "sgt", "hr"])
 """A full stop after these ends nothing: a name follows."""
 _SHORTENED = frozenset(
@@ -63,7 +64,7 @@ _MONTHS = frozenset(
         "dezember",
     ]
 )
-_HEDGED = re.compile(
+_HEDGED = Late(
     r"(?<!\w)(?:maybe|perhaps|probably|possibly|might|may be|could be|unsure|not sure|unknown|not known|used to"
     r"|formerly|previously|was(?! born)|were|had|if|when|unless|should|would|whether|asked|wants? to|vielleicht"
     r"|wahrscheinlich)(?!\w)"
@@ -107,28 +108,28 @@ _NO_LABELS = frozenset(
 """What stands before a colon and names no attribute."""
 _OWNER = r"(?:(?:the )?user(?:'s)?|my|(?P<who>[A-Z][\w.-]{1,30})'s)"
 
-_OWNED = re.compile(
+_OWNED = Late(
     rf"^(?P<owner>{_OWNER})\s+(?P<attribute>[^\s,:][^,:\n]{{0,58}}?)\s+(?:is|are)\s+(?:now\s+)?(?P<value>\S.*)$"
 )
-_LABEL = re.compile(
+_LABEL = Late(
     r"^(?P<owner>(?:[Tt]he )?[Uu]ser(?:'s)?\s+|[Mm]y\s+)?(?P<attribute>[^\s:：][^:：\n]{0,38}?)"
     r"\s*[:：]\s*(?P<value>\S.*)$"
 )
-_DOES = re.compile(
+_DOES = Late(
     r"^(?:(?:the )?user|i|he|she|they|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
     r"(?:(?P<lives>(?:now\s+)?(?:lives?|resides?|is based|is located|am based|live) in|(?:has |have )?moved to)"
     r"|(?P<works>works? (?:at|for))|(?P<job>works? as|is employed as)|(?P<born>was born on|is born on|born on)"
     r"|(?P<speaks>(?:is a )?native speaker of))\s+(?P<value>\S.*)$",
     re.IGNORECASE,
 )
-_PREFERS = re.compile(
+_PREFERS = Late(
     r"^(?:(?:the )?user|i|he|she|they|we|(?P<who>[A-Z][\w.-]{1,30}))?\s*(?:now\s+)?(?:strongly\s+)?prefers?\s+"
     r"(?P<value>[^\n]{1,60}?)\s+(?:(?P<over>over|to|rather than|instead of)\s+(?P<other>[^\n,.;]{1,40})"
     r"|for\s+(?P<for>[^\n,.;]{1,50}))"
     r"(?:\s*[,;(].*)?$",
     re.IGNORECASE,
 )
-_USES = re.compile(
+_USES = Late(
     r"^(?:(?:the )?(?P<whose>user|project|team|repo|repository|app|code ?base)|i|we|he|she|they"
     r"|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
     r"(?:now\s+)?(?:uses?|runs?|switched(?: from [^\n]{1,40}?)? to)\s+(?P<value>[^\n]{1,60}?)\s+(?P<how>for|as)\s+"
@@ -141,17 +142,17 @@ _NOUNS = (
     "currency|format|encoding|editor|shell|theme|size|code name|codename|name|owner|maintainer|lead|manager|target|"
     "provider|linter|formatter|registry|vendor|supplier|carrier|channel|venue|supervisor|browser|ip"
 )
-_RUNS = re.compile(
+_RUNS = Late(
     r"^(?:the |our |my )?(?P<thing>[\w.+#/-]{2,30}(?:\s+[\w.+#/-]{1,30}){0,3}?)\s+(?:now\s+)?"
     r"(?:uses?|runs? on|listens? on|is (?:served |running )?on|are on|is reachable on)\s+port\s+(?P<value>\d{1,5})$",
     re.IGNORECASE,
 )
-_THE = re.compile(
+_THE = Late(
     rf"^(?:[Tt]he|[Oo]ur)\s+(?P<attribute>(?:[\w.+#/-]{{1,30}}\s+){{0,4}}?(?:{_NOUNS})"
     r"(?:\s+(?:of|for)\s+(?:the\s+|our\s+)?[\w.-]{2,30}(?:\s+[\w.-]{2,30})?)?)\s+is\s+(?:now\s+)?(?P<value>\S.*)$"
 )
-_NAMING = re.compile(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
-_IS_NOW = re.compile(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
+_NAMING = Late(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
+_IS_NOW = Late(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
 
 
 def statements(entry: str, subject: str, stem: Callable[[str], str] = str) -> tuple[Statement, ...]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from herma.facts.late import Late
+
 USER = "user"
 LONGEST_VALUE = 120
-_NEGATED = re.compile(
+_NEGATED = Late(
     r"^(?:not|no|never|n/a|none|unknown|tbd|\?|undecided|still|being|going|about|for|to|that|because|"
     r"不|没|沒|未|无|無)(?!\w)|^(?:不|没|沒|未)",
     re.IGNORECASE,
 )
-_GOES_ON = re.compile(
+_GOES_ON = Late(
     r"\s*(?:,?\s+(?:but|because|since|so that|although|though|while)\s|,?\s+and\s+(?:i|he|she|they|we|it|his|her"
     r"|their|the|also|"
     r"is|has|lives|works|prefers|likes|uses|wants|speaks|would)\s|,\s+(?:an?|who|which|where|so|not)\s|\s\(|，|；"

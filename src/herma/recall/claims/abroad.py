@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator
 
 from herma.facts.attributes import is_known
+from herma.facts.late import Late
 from herma.recall.claims import words as vocabulary
 from herma.recall.claims.claim import NONE, Claim, Relation, Words, is_single, key_of, value_of
 
-_EAST = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-_NOT_SO = re.compile(
+_EAST = Late(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_NOT_SO = Late(
     r"\b(?:vielleicht|wahrscheinlich|eventuell|konnten?|sollten?|soll|wenn|falls|ob|mochten?|wollen|will|bald|plane[n]?|angenommen"
     r"|sagte|sagt|meinte|schrieb|stell dir vor)\b"
 )
-_NOW = re.compile(r"\b(?:jetzt|nun|inzwischen|mittlerweile|ab sofort|neuerdings|seit kurzem)\b ?")
+_NOW = Late(r"\b(?:jetzt|nun|inzwischen|mittlerweile|ab sofort|neuerdings|seit kurzem)\b ?")
 _THE = (
     r"(?:(?P<own>mein|meine|meinen|unser|unsere|unseren)|der|die|das|den|dem) (?P<fresh>neue[rsn]? )?"
     r"(?P<thing>[\w./-]+(?: [\w./-]+){0,3}?)"
@@ -22,24 +23,24 @@ _THE = (
 _THE_TOO = re.sub(r"P<(\w+)>", r"P<\g<1>2>", _THE)
 """The same where a pattern has it twice."""
 _MOVED = f"(?:{'|'.join(sorted(vocabulary.MOVED_ABROAD))})"
-_GERMAN_IS = re.compile(
+_GERMAN_IS = Late(
     rf"^(?:{_THE}|(?P<bare>[\w./-]{{3,30}})) (?:ist|sind|lauft|laufen|steht|liegt|betragt|heißt|heisst|lautet)"
     r"(?P<gone> nicht mehr (?P<old>[^,]{1,40}),? sondern)?(?P<never> nicht mehr)?"
     r"(?P<at> (?:am|auf|in|im|bei|um|an))?(?: der| dem| den)? (?P<value>[^,;]{1,60})$"
 )
-_GERMAN_MADE = re.compile(
+_GERMAN_MADE = Late(
     rf"^(?:(?:wir haben|ich habe) {_THE}|{_THE_TOO} wurden?) (?:vo[nm] (?P<old>[^,]{{1,40}}?) )?"
     rf"(?:auf|nach|zu|in|zum|ins) (?:den |die |das )?(?P<value>[^,;]{{1,60}}?) {_MOVED}$"
 )
-_GERMAN_FROM = re.compile(
+_GERMAN_FROM = Late(
     r"^(?:wir sind|ich bin) von (?P<old>[^,]{1,40}?) (?:auf|zu) (?P<value>[^,;]{1,40}?)"
     r" (?:umgestiegen|gewechselt|umgezogen)$"
 )
-_GERMAN_LIVES = re.compile(
+_GERMAN_LIVES = Late(
     r"^ich (?:wohne|lebe) in (?P<value>[^,;]{1,40})|^ich bin nach (?P<moved>[^,;]{1,40}?) (?:um)?gezogen$"
 )
-_GERMAN_WORKS = re.compile(r"^ich arbeite (?P<how>bei|fur|als) (?P<value>[^,;]{1,40})$")
-_GERMAN_USES = re.compile(
+_GERMAN_WORKS = Late(r"^ich arbeite (?P<how>bei|fur|als) (?P<value>[^,;]{1,40})$")
+_GERMAN_USES = Late(
     r"^(?:wir|ich) (?:nutzen?|verwenden?|benutzen?) (?P<value>[^,;]{1,40}?)"
     r" (?:fur|als) (?P<thing>[^,;]{1,40}?)(?: statt (?P<old>[^,;]{1,40}))?$"
 )
@@ -50,42 +51,40 @@ _MADE = r"(?:改成|改為|改为|換成|换成|換到|换到|變成|变成|調�
 _ONCE = r"(?:原本|原来|原來|一开始|一開始|之前|目前|現在|现在)"
 _SET = r"(?:定在|定为|定為|是|為|为|設在|设在|選在|选在)"
 _ZH_VALUE = r"(?P<value>[^，。,；;]{1,40})"
-_ZH_DOUBT = re.compile(
+_ZH_DOUBT = Late(
     r"可能|也许|也許|打算|如果|是否|要不要|会不会|會不會|应该|應該|想要|也是|也用|假如|他说|她说|他說|她說|吗$|嗎$|[什怎哪]|かもしれ|つもり|아마|もし|만약"
 )
-_ZH_HOME = re.compile(rf"^我(?P<now>现在|現在|目前|已经|已經|刚|剛)?(?:住在|定居在?){_ZH_VALUE}")
-_ZH_MOVED = re.compile(rf"^我(?:现在|現在|已经|已經|刚|剛)?(?:搬到|搬去){_ZH_VALUE}")
-_ZH_WORK = re.compile(r"^我(?P<now>现在|現在|目前|已经|已經)?在(?P<value>[^，。,；;]{1,20}?)(?:工作|上班)了?$")
-_ZH_NOT = re.compile(
+_ZH_HOME = Late(rf"^我(?P<now>现在|現在|目前|已经|已經|刚|剛)?(?:住在|定居在?){_ZH_VALUE}")
+_ZH_MOVED = Late(rf"^我(?:现在|現在|已经|已經|刚|剛)?(?:搬到|搬去){_ZH_VALUE}")
+_ZH_WORK = Late(r"^我(?P<now>现在|現在|目前|已经|已經)?在(?P<value>[^，。,；;]{1,20}?)(?:工作|上班)了?$")
+_ZH_NOT = Late(
     rf"^(?:我[們们]?的)?{_HAN}(?:已经|已經)?不(?:再)?是(?P<old>[^，。,；;]{{1,20}}?)了?[，,]?(?:而是|现在是|現在是|改成){_ZH_VALUE}"
 )
 _ZH_CHANGED = (
-    re.compile(rf"{_HAN}(?:[从從由](?P<old>[^，。,]{{1,30}}?))?{_MADE}{_ZH_VALUE}"),
-    re.compile(rf"(?:目前|現在|现在)的?{_HAN}(?:是|為|为){_ZH_VALUE}"),
-    re.compile(rf"^(?:我[們们]?的?)?{_HAN}(?:目前|現在|现在)(?:是|為|为){_ZH_VALUE}"),
+    Late(rf"{_HAN}(?:[从從由](?P<old>[^，。,]{{1,30}}?))?{_MADE}{_ZH_VALUE}"),
+    Late(rf"(?:目前|現在|现在)的?{_HAN}(?:是|為|为){_ZH_VALUE}"),
+    Late(rf"^(?:我[們们]?的?)?{_HAN}(?:目前|現在|现在)(?:是|為|为){_ZH_VALUE}"),
 )
 _ZH_IS = (
-    re.compile(rf"我[們们]?{_ONCE}?的?{_HAN}(?:想先|先|想|就|原本|本来|本來)?{_SET}{_ZH_VALUE}"),
-    re.compile(rf"^{_HAN}(?:是|为|為){_ZH_VALUE}"),
+    Late(rf"我[們们]?{_ONCE}?的?{_HAN}(?:想先|先|想|就|原本|本来|本來)?{_SET}{_ZH_VALUE}"),
+    Late(rf"^{_HAN}(?:是|为|為){_ZH_VALUE}"),
 )
-_JA_MADE = re.compile(
-    rf"{_KANA}を(?:(?P<old>[^、。]{{1,30}}?)から)?(?P<value>[^、。]{{1,30}}?)に(?:変更|変え|移し|切り替え)"
-)
-_JA_IS = re.compile(
+_JA_MADE = Late(rf"{_KANA}を(?:(?P<old>[^、。]{{1,30}}?)から)?(?P<value>[^、。]{{1,30}}?)に(?:変更|変え|移し|切り替え)")
+_JA_IS = Late(
     rf"(?:私|僕|わたし)の{_KANA}は(?P<now>今は|今|現在は?)?、?(?P<value>[^、。]{{1,30}}?)(?:です|だ|でした)(?:$|[、。])"
 )
-_KO_MADE = re.compile(
+_KO_MADE = Late(
     r"(?:(?:내|제|나의|우리) )?(?P<thing>\S{2,12}?)(?:을|를) (?:(?P<old>[^,.]{1,20}?)에서 )?"
     r"(?P<value>[^,.]{1,40}?)(?:으로|로) (?:바꿨|바꾸었|변경|옮겼)"
 )
-_KO_IS = re.compile(
+_KO_IS = Late(
     r"(?:내|제|나의) (?P<thing>\S{2,12}?)(?:은|는) (?P<now>이제 )?(?P<value>[^,.]{1,40}?)(?:이다|입니다|예요|이에요)"
 )
-TELLS_ABROAD = re.compile(
+TELLS_ABROAD = Late(
     r"[改換换變变調调移搬升降現现再变変切]|目前|喜[欢歡]|好き|住|工作|上班|的|바꿨|바꾸|변경|옮겼|이제|今|私の|제 |내 "
 )
 """Without any of these nothing is told here that makes anything outdated."""
-_LEAD = re.compile(
+_LEAD = Late(
     r"^(?:我[們们]?)?(?:後來|后来|已經|已经|又|再|就|先|也|都|決定|决定)*(?:把|將|将)?(?:我[們们]?的|原本的|目前的|现在|現在|目前)?的?"
 )
 

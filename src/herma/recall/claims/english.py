@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from herma.facts.late import Late
 from herma.recall.claims import words as vocabulary
 from herma.recall.claims.claim import Claim
 from herma.recall.claims.of_things import of_a_thing
@@ -23,35 +23,35 @@ _SAID = (
     *(("that's ", "that is "), ("wasn't", "was not"), ("can't", "can not"), ("won't", "will not")),
 )
 _MOST_PARTS = 8
-_PARTS = re.compile(
+_PARTS = Late(
     r"; | [—–-] |: |\b(?:by the way|just so you know|for the record|in the meantime)\b,? ?|,? because |, since "
     r"| and (?=(?:i|we|my|our|the) )|,? but (?=(?:i|we|my|our|the|it) )"
     r"|,? so (?:that )?(?=(?:i|we|my|our|the|it) )|, (?=(?:i|we|my|our|the|so|then) )"
     r"|\b(?:know|note|remember|mind|realised|realized|decided) that "
 )
-_WHICH = re.compile(
+_WHICH = Late(
     r"\b(?:my|our|the) (?P<thing>[\w/ -]{2,40}?), which (?P<said>(?:has|is|was|now|moved|changed|went) [^,]{3,80})"
 )
 """What is told in passing of a thing that is named last."""
-_CONTRAST = re.compile(
+_CONTRAST = Late(
     r"^(?P<head>.{2,80}? (?:is|are|was|were)) (?:not|no longer) (?P<old>[^,]{1,60}?)(?: any ?more| any longer)?"
     r"(?:,? but(?: rather| now)?|,? (?:it|they|that) (?:is|are)(?: now)?|,? instead(?: it is)?) (?P<rest>.{1,80})$"
 )
-_NOT = re.compile(
+_NOT = Late(
     r"^(?P<head>.{2,80}? (?:is|are)) (?P<rest>[^,]{1,60}), not (?P<old>[^,]{1,60}?)(?: any ?more| any longer)?$"
 )
 """`THING is B, not A`."""
-_IT = re.compile(
+_IT = Late(
     r"(?:\b(?:i|we) (?:have )?(?:just )?(?:changed|rotated|updated|replaced|renamed|moved|switched|reset|swapped) "
     r"(?P<thing>(?:the|my|our) [\w' -]{2,40}?)|(?P<too>(?:the|my|our) [\w' -]{2,40}?) (?:has |have )?(?:just )?changed)"
     r",? (?:and |so )?(?:it|they) (?:is|are) (?P<rest>[^,]{1,60})"
 )
 """What changed is named, and then what it is."""
-_MAY = re.compile(
+_MAY = Late(
     r"(?<!\d )(?<!of )(?<!in )(?<!by )(?<!is )(?<!to )(?<!until )\bmay(?! \d)\b(?= \w)"
     r"|(?<!my )(?<!our )(?<!the )\bplans? (?:to|on)\b|\bplan is to\b"
 )
-_LATER = re.compile(
+_LATER = Late(
     r",? ?\b(?<!right )(?:from now on|as of (?:today|now|this \w+)|these days|since then|by now|nowadays|now"
     r"|any ?more|any longer)\b"
 )

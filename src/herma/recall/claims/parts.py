@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from herma.facts.late import Late
 from herma.recall.claims import words as vocabulary
 from herma.recall.claims.claim import NONE, Claim, Relation, Words, is_single, key_of, value_of
 
-_STOPS = re.compile(
+_STOPS = Late(
     r",(?! but\b)|;|\(| (?:because|since|so|and (?:i|we|it|the|my|our|that|also|will)|after|when|while|until|which|who"
     r"|where|as of|due to|last|this|yesterday|today|recently|instead|again|if)\b"
 )
 
 
-NUMBER = re.compile(r"\d[\d.,]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty")
+NUMBER = Late(r"\d[\d.,]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty")
 
 
 @dataclass(slots=True)
