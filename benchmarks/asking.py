@@ -17,6 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
+BY_WORDS = {**os.environ, "HERMA_EMBEDDING_MODEL": "none"}
+"""Vectors have benchmarks of their own."""
+
+
 class Took(NamedTuple):
     """One answer: milliseconds by clock and processor, how many results, and the most memory so far in MB."""
 
@@ -30,9 +34,8 @@ class Side:
     """A process that answers. It has said what it knows of itself (`facts`) when this returns."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        quiet = {**os.environ, "HERMA_EMBEDDING_MODEL": "none"}  # by words alone: vectors have a benchmark of their own
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=quiet
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=BY_WORDS
         )
         self.facts: dict[str, Any] = self._read()
 

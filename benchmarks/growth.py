@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from asking import Side, in_turns, peak, serve  # type: ignore[import-not-found,unused-ignore]
+from asking import BY_WORDS, Side, in_turns, peak, serve  # type: ignore[import-not-found,unused-ignore]
 from herma import Herma
 from index import Corpus  # type: ignore[import-not-found,unused-ignore]
 
@@ -116,7 +116,7 @@ def compare(sizes: Sequence[int], place: Path, rounds: int) -> dict[str, Any]:
     command = [sys.executable, __file__]
     for size, folder in zip(sizes, homes.values(), strict=True):
         if not (folder / BUILT).exists():
-            subprocess.run([*command, "--build", str(size), "--folder", str(folder)], check=True)
+            subprocess.run([*command, "--build", str(size), "--folder", str(folder)], check=True, env=BY_WORDS)
     sides = {name: Side([*command, "--search", str(folder)]) for name, folder in homes.items()}
     asked = {name: chosen(side, size) for size, (name, side) in zip(sizes, sides.items(), strict=True)}
     times = {kind: in_turns(sides, {name: asked[name][kind] for name in sides}, rounds) for kind in KINDS}
