@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-
 BY_WORDS = {**os.environ, "HERMA_EMBEDDING_MODEL": "none"}
 """Vectors have benchmarks of their own."""
 
