@@ -29,6 +29,8 @@ def configure(home: Path, url: str, more: str = "") -> None:
 
 
 def able(asked: Asked) -> Answer:
+    if "response_format" in asked.body:
+        return Answer('{"colours": ["red", "blue"]}')
     return Answer.calling("current_time") if asked.tools else Answer("one two three four")
 
 
@@ -45,20 +47,33 @@ def test_a_model_that_answers(typed: Type, home: Path) -> None:
         configure(home, server.url)
         done = typed()
         assert done.exit_code == 0, done.stderr
-        for said in ("The main model is m at 127.0.0.1", "It answers", "It streams: ", "It calls tools.", "not known"):
+        for said in (
+            "The main model is m at 127.0.0.1",
+            "It answers",
+            "It streams: ",
+            "It calls tools.",
+            "It keeps to a form",
+            "not known",
+        ):
             assert said in done.stdout
         configure(home, server.url, "prices:\n  by_model: m=1/2\n")
         found = json.loads(typed("--json", "--role", "auxiliary").stdout)
     assert (found["ok"], found["reachable"], found["streams"], found["calls_tools"]) == (True, True, True, True)
+    assert found["keeps_to_a_form"] is True
     assert (found["price_known"], found["key_set"], found["key_variable"]) == (True, True, "MY_KEY")
     assert KEY not in done.stdout + done.stderr + json.dumps(found)
 
 
 def test_a_model_that_can_less(typed: Type, home: Path) -> None:
-    with ScriptedModel([Answer("one", says_usage=False), "I cannot."]) as server:
+    with ScriptedModel([Answer("one", says_usage=False), "I cannot.", "Red and blue."]) as server:
         configure(home, server.url)
         done = typed()
-    for said in ("in one piece", "asked to and did not", "does not say how many tokens"):
+    for said in (
+        "it was asked for JSON and gave none",
+        "in one piece",
+        "asked to and did not",
+        "does not say how many tokens",
+    ):
         assert said in done.stdout
 
 

@@ -29,11 +29,11 @@ EXIT_FAILED = 6
     type=click.FloatRange(1, 3600),
     default=60.0,
     show_default=True,
-    help="Seconds that each of its two answers may take.",
+    help="Seconds that each of its three answers may take.",
 )
 @pass_context
 def check(context: Context, role: Role, timeout: float) -> None:
-    """Ask the language model two tiny questions: does it answer, how fast, in pieces, and does it call tools?
+    """Ask the language model three tiny questions: does it answer, call tools, and keep to a form?
 
     This takes a few hundred tokens. The key is taken from the environment or the home's .env file, and never shown.
 
@@ -85,6 +85,12 @@ def _write(context: Context, role: str, where: Endpoint, found: Probe, priced: b
     else:
         why = f": {found.tools_error}" if found.tools_error else "; it was asked to and did not."
         context.line(f"It calls no tools{why}")
+    if found.form:
+        context.line("It keeps to a form (JSON), as background work wants it.")
+    else:
+        why = f": {found.form_error}" if found.form_error else "; it was asked for JSON and gave none."
+        context.line(f"It keeps to no form{why}")
+        context.line("  What is learnt in the background comes from such answers: a more capable auxiliary.name helps.")
     if found.usage is None:
         context.line("It does not say how many tokens it took, so what it takes is estimated.")
     if not priced:
@@ -108,6 +114,7 @@ def _as_json(role: str, where: Endpoint, found: Probe, priced: bool) -> dict[str
         "first_text_seconds": found.first_text,
         "streams": found.streams,
         "calls_tools": found.tools,
+        "keeps_to_a_form": found.form,
         "usage": found.usage,
         "price_known": priced,
         "error": found.error or None,
