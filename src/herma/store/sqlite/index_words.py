@@ -150,7 +150,8 @@ class Words:
             if len(lists) < len(self._weighed):
                 bucket, name = place(term)
                 places[bucket].append((name, lists))
-        for bucket, shard, row in fetch(self._connection, self._sql["rare"], (_json(places),)) if places else ():
+        buckets = f"[{','.join(map(str, places))}]"
+        for bucket, shard, row in fetch(self._connection, self._sql["rare"], (buckets,)) if places else ():
             for name, lists in places[bucket]:
                 if shard not in lists and (rare := look_up(row, name)):
                     lists[shard] = List(len(rare), rare=rare)
