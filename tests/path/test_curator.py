@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,17 +25,6 @@ DAY = 86_400.0
 def document(name: str, description: str = "", body: str = "1. Do it.\n2. Check it.", more: str = "") -> str:
     said = description or f"How to {name} properly."
     return f"---\nname: {name}\ndescription: {said}\n{more}---\n\n# {name}\n\n{body}\n"
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
-def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
-    with Herma.open(home, clock=clock) as opened:
-        yield opened
 
 
 def make(h: Herma, *names: str, author: Author = AGENT, category: str = "") -> None:

@@ -29,17 +29,6 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
-def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
-    with Herma.open(home, clock=clock) as opened:
-        yield opened
-
-
-@pytest.fixture
 def rows(home: Path) -> Iterator[SqliteEpisodes]:
     with closing(Database(home / "herma.db")) as database:
         yield SqliteEpisodes(database)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,17 +13,6 @@ from herma.errors import UsageError
 from herma.ports.curated import Place
 from herma.store.sqlite.facts import SqliteFacts
 from herma.testing import FixedClock
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
-def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
-    with Herma.open(home, clock=clock) as opened:
-        yield opened
 
 
 def value(h: Herma, question: str, scope: Scope | None = None) -> str | None:

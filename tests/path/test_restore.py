@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -14,17 +13,6 @@ from herma.testing import FixedClock
 from herma.types import Restored, Skill, SkillMatch, SkillMatches
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
-def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
-    with Herma.open(home, clock=clock) as opened:
-        yield opened
 
 
 def found(*names: str) -> Callable[[str, int], SkillMatches]:

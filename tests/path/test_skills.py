@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,17 +26,6 @@ REVIEW = Author(Who.REVIEW, Origin.AGENT_CONCLUDED)
 
 def document(name: str, description: str = "", body: str = "1. Do it.\n2. Check it.") -> str:
     return f"---\nname: {name}\ndescription: {description or f'How to {name} properly.'}\n---\n\n# {name}\n\n{body}\n"
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
-def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
-    with Herma.open(home, clock=clock) as opened:
-        yield opened
 
 
 def refused(outcome: SkillOutcome, kind: str) -> SkillRefused:

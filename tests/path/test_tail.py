@@ -26,11 +26,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
 def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
     with Herma.open(home, clock=clock, flags={"memory.tidy": "off"}) as opened:
         yield opened

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,17 +31,6 @@ REST = (
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test fails because a machine is busy."""
     monkeypatch.setattr(CuratedWatcher, "deadline", 30.0)
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
-def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
-    with Herma.open(home, clock=clock) as opened:
-        yield opened
 
 
 def fill(h: Herma, *texts: str, scope: Scope | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,6 @@ from herma.transcript import Transcripts, lineage
 from herma.types import Message, Scope, SessionFilter, SessionInfo, Usage
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
-def h(home: Path, clock: FixedClock) -> Iterator[Herma]:
-    with Herma.open(home, clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture
