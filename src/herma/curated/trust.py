@@ -42,17 +42,12 @@ class Heard:
         return None
 
 
-def repeats(content: str, sources: Iterable[str]) -> bool:
-    """Whether `content` says again a run of some seven words of a source, whatever the spacing, case and punctuation.
-
-    Every 12th window of 24 letters of a source is looked for: a repeated run of 36 letters cannot slip between them.
-    A content shorter than that must be in the source whole.
-    """
-    said = _letters(content)
-    return any(_repeats(said, heard) for heard in map(_letters, sources))
-
-
 def _repeats(said: str, heard: str) -> bool:
+    """Whether letters say again a run of some seven words that were heard: spacing, case and punctuation are gone.
+
+    Every 12th window of 24 letters of what was heard is looked for: a repeated run of 36 letters cannot slip between
+    them. What is shorter than that must be in there whole.
+    """
     if not said:
         return False
     windows = {said[start : start + _RUN] for start in range(max(1, len(said) - _RUN + 1))}

@@ -11,7 +11,6 @@ from statistics import fmean
 
 DEPTH = 10
 """How far down an answer is looked at."""
-CUTS = (1, 5, 10)
 RESAMPLES = 2_000
 FEW_GROUPS = 5
 """With fewer groups than this, single questions are drawn instead."""
