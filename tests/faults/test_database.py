@@ -12,8 +12,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from herma import Add, Herma
+from herma.cli.main import cli
 from herma.errors import ForeignStore, StoreBusy, StoreError
 from herma.store.sqlite.opening import APPLICATION_ID, VERSION
 
@@ -59,6 +61,16 @@ def test_a_foreign_database_is_refused_and_left_as_it_is(home: Path, foreign: ob
     assert (after.st_mode, after.st_mtime_ns, after.st_ino) == (status.st_mode, status.st_mtime_ns, status.st_ino)
     assert {each.name for each in home.iterdir()} == {"herma.db", "memories"}
     assert (home / "memories" / "MEMORY.md").read_text() == "one"
+
+
+@pytest.mark.parametrize("foreign", [random_bytes, other_sqlite, newer_format])
+@pytest.mark.parametrize("words", ["memory add x", "backup create", "curator run", "index rebuild", "episodes rebuild"])
+def test_nothing_is_made_beside_a_foreign_database(home: Path, foreign: object, words: str) -> None:
+    foreign(home / "herma.db")  # type: ignore[operator]
+    done = CliRunner().invoke(cli, ["--home", str(home), *words.split()])
+    assert done.exit_code == 3
+    assert "left as it is" in done.stderr
+    assert [each.name for each in home.iterdir()] == ["herma.db"]
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herma.recall import query
 from herma.recall.query import MOST_TERMS, Query, describe, parse, strip
 
 NOW = time.mktime((2026, 11, 18, 15, 30, 0, 0, 0, -1))  # a Wednesday
@@ -202,3 +203,17 @@ def test_a_date_takes_no_words_that_are_not_its_own() -> None:
     query = read("since:yesterday week plan")
     assert [str(term) for term in query.any_of] == ["week", "plan"]
     assert [str(term) for term in read('since:last "week plan"').any_of] == ["since:last", "“week plan”"]
+
+
+def test_many_parts_cost_what_their_text_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frame of the question is looked for once, not once for each part; a part said twice is asked for once."""
+    read_whole: list[str] = []
+
+    def unframed(text: str) -> str:
+        read_whole.append(text)
+        return text
+
+    monkeypatch.setattr(query, "unframed", unframed)
+    found = read("alpha AND beta AND " * 1_000)
+    assert len(read_whole) == 1
+    assert [[str(term) for term in group] for group in found.all_of] == [["alpha"], ["beta"]]

@@ -231,8 +231,8 @@ def strip(word: str) -> str:
 def _finish(text: str, reading: _Reading, now: float) -> Query:
     plain = " ".join(reading.plain)
     spoken, spent = _spoken(plain, now, filtered=bool(reading.dates))
-    ignored: list[str] = []
-    groups = [_content(group, spent | _framing(plain), ignored) for group in reading.groups]
+    framed, ignored = spent | _framing(plain), list[str]()
+    groups = [_content(group, framed, ignored) for group in reading.groups]
     if not any(groups):  # there is nothing but a frame
         ignored = []
         groups = [_content(group, spent, ignored) for group in reading.groups]
@@ -268,7 +268,7 @@ def _required(groups: Sequence[Sequence[Term]], kept: Sequence[Term], *, joined:
             required.append(alternatives)
         elif phrases:
             required.append(phrases)
-    return tuple(group for group in required if group)
+    return tuple(dict.fromkeys(group for group in required if group))
 
 
 def _spoken(plain: str, now: float, *, filtered: bool) -> tuple[list[Span], set[str]]:

@@ -38,6 +38,7 @@ from herma.store.backup_archive import (
 from herma.store.backup_copy import copy_database, copy_folder, database_facts, failing, staged
 from herma.store.locks import exclusive
 from herma.store.sqlite.checkup import state_of
+from herma.store.sqlite.opening import refuse_foreign
 
 _LOCK_WAIT = 10.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -82,6 +83,8 @@ def create(
             f"{home / DATABASE} is damaged, and so would be its copy.",
             hint="Repair it first: herma doctor --repair",
         )
+    if not without_database:
+        refuse_foreign(home / DATABASE)
     now = clock()
     path = _free_path(home, target, name, now)
     with failing(path), staged(path.parent, f".{path.name}.tmp") as stage:

@@ -71,8 +71,10 @@ class CuratedFiles:
     @contextmanager
     def hold(self, place: Place) -> Iterator[Document]:
         path = _where_it_lies(path_of(self._home, place))
-        _make_folder(path.parent)
         lock = path.with_name(path.name + ".lock")
+        if not lock.exists():  # nothing is made in a home whose database is not ours
+            self._rows.refuse_foreign()
+            _make_folder(path.parent)
         with self._one_thread(place, lock), exclusive(lock, self._lock_timeout) as alone:
             document = self._settle(place, path, alone=alone)
             self._held[place] = (path, alone)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from herma.errors import StoreBusy, StoreError
 from herma.store.locks import exclusive
+from herma.store.sqlite.opening import refuse_foreign
 
 FOLDER = "locks"
 _GATE = 5.0
@@ -23,6 +24,8 @@ def alone(home: Path, name: str) -> Iterator[bool]:
     dying process leaves behind is empty and does no harm.
     """
     folder = home / FOLDER
+    if not folder.exists():  # nothing is made in a home whose database is not ours
+        refuse_foreign(home / "herma.db")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:

@@ -12,6 +12,7 @@ import apsw
 
 from herma.ports import NewChange, Place
 from herma.store.sqlite.database import Database, insert_returning_id
+from herma.store.sqlite.opening import refuse_foreign
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.tail import follow_change, follow_void
 from herma.types import Author, Change, Entry, Origin, Scope, Who
@@ -45,6 +46,10 @@ class CuratedRows:
     def identity(self) -> object:
         """Which database this is: another file may get the same name."""
         return self._db.identity()
+
+    def refuse_foreign(self) -> None:
+        """Raise when the database is not one of ours, before anything is made beside it."""
+        refuse_foreign(self._db.path)
 
     def last(self, place: Place) -> LastChange | None:
         for change_id, before_hash, after_hash, after, state in self._db.rows(self._sql["last_change"], _key(place)):
