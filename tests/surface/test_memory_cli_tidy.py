@@ -104,6 +104,7 @@ def test_the_tail_is_listed_and_searched(tailed: Person) -> None:
     (hit,) = tailed("tail", "search", "staging database", "--json").json["entries"]
     assert hit["id"] == 1
     assert hit["found_by"]
+    assert "shares staging, database" in tailed("tail", "search", "staged", "databases").out  # as the entry has them
     assert "Nothing in the long tail" in tailed("tail", "search", "zebra").out
     assert tailed("tail", "search", "-- -n").code == 0
 

@@ -6,6 +6,7 @@ where it helps, and can be put back. Nothing comes here that a person deleted.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ KIND = "tail"
 """What entries of the long tail are called in the vector index."""
 TERMS = 60
 """Words of a text that are looked at."""
+_WORD = re.compile(r"\w+")
 _POSTINGS = 500
 _CANDIDATES = 60
 _ENOUGH = 4
@@ -95,8 +97,8 @@ class Tail:
         """What has anything to do with a text, the nearest first: by words and, with an embedder, by meaning."""
         self._alive()
         weighed = self._weighed(text, self._shown(scope), meaning=True)
-        hits = [TailHit(entry, evidence.score, evidence.why) for entry, evidence in weighed if evidence.score > 0]
-        return hits[: max(limit, 0)]
+        found = [(entry, evidence) for entry, evidence in weighed if evidence.score > 0][: max(limit, 0)]
+        return [TailHit(entry, evidence.score, self._why(entry, evidence)) for entry, evidence in found]
 
     def recall(
         self, text: str, *, scope: Scope | None = None, known: str = "", limit: int = 3, meaning: bool = True
@@ -115,7 +117,7 @@ class Tail:
             if not entry.holds or entry.text in known or scan(entry.text):
                 continue
             if helps(evidence, question, counts, total):
-                found.append(TailHit(entry, evidence.score, evidence.why))
+                found.append(TailHit(entry, evidence.score, self._why(entry, evidence)))
         return found[: min(limit, best_of([hit.score for hit in found]))] if found else []
 
     def is_empty(self, scope: Scope | None = None) -> bool:
@@ -174,6 +176,11 @@ class Tail:
                 f"There is no entry {number} in the long tail.", hint="`herma memory tail list` shows what is there."
             )
         return found
+
+    def _why(self, entry: TailEntry, evidence: Evidence) -> tuple[str, ...]:
+        """For people: the words as they stand in the entry, not what they come down to."""
+        words = {term: word for word in reversed(_WORD.findall(entry.text)) for term in self._terms(word)}
+        return replace(evidence, shared=tuple(words.get(term, term) for term in evidence.shared)).why
 
     def _question(self, text: str) -> Sequence[str]:
         return list(self._terms(text))[:TERMS]
