@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from herma.recall import characters, teller
 from herma.recall.asked import Wanted
 from herma.recall.fuse import spread_out
 from herma.recall.gather import Gathered
@@ -13,13 +14,13 @@ from herma.recall.query import Query
 from herma.recall.rank import Candidate
 from herma.recall.rerank import RERANKED, Reranker, opinion
 from herma.recall.rules import DEMOTED_SOURCES
-from herma.recall.teller import gains
 
 LEAST_POOL = 20
 """Of so many, later claims are looked for, and twice as many as are wanted."""
 
-TELLERS = 150
-"""Of so many it is asked who told them: what is further down hardly comes among the first ten by that."""
+LOOKED_AT, READ_CLOSELY = 150, 100
+"""Of so many it is asked who told them, and of so many which characters they have: what is further down hardly comes
+among the first ten by that."""
 
 
 @dataclass(slots=True)
@@ -41,8 +42,8 @@ def arrange(
 ) -> Arranged:
     result = Arranged(list(ranked))
     if query.any_of and not wanted.sort:
-        if wanted.mode != "vectors" and query.ignored:
-            result.chosen = _by_teller(ranked, query, found)
+        if wanted.mode != "vectors":
+            result.chosen = _by_more(ranked, query, found)
         if reranker is not None:
             _rerank(result, query, reranker, deadline)
         elif wanted.level == "message" and wanted.mode != "vectors":
@@ -57,13 +58,16 @@ def arrange(
     return result
 
 
-def _by_teller(ranked: Sequence[Candidate], query: Query, found: Gathered) -> list[Candidate]:
-    first = ranked[:TELLERS]
-    more = gains(query.plain, first, {one.id: found.heads[one.id].role for one in first})
+def _by_more(ranked: Sequence[Candidate], query: Query, found: Gathered) -> list[Candidate]:
+    """With what speaks for a message beside its words: who told it, and single characters."""
+    first = ranked[:LOOKED_AT]
+    more = [characters.gains(characters.sought(query), first[:READ_CLOSELY])]
+    if query.ignored:  # a sentence, no bare words
+        more.append(teller.gains(query.plain, first, {one.id: found.heads[one.id].role for one in first}))
     for one in first:
-        if gain := more.get(one.id):
-            one.bonus += gain
-            one.score += gain
+        gain = sum(gains.get(one.id, 0.0) for gains in more)
+        one.bonus += gain
+        one.score += gain
     return sorted(ranked, key=lambda one: (-one.score, -one.timestamp, -one.id))
 
 
