@@ -22,6 +22,7 @@ from herma.errors import HermaWarning, StoreBusy, StoreError
 
 _TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+_LONGEST_PAUSE = 0.02
 _told: set[str] = set()
 
 
@@ -65,8 +66,13 @@ def windows_locking(msvcrt: ModuleType) -> Locking:
 
 
 @contextmanager
-def exclusive(path: Path, timeout: float, locking: Locking | None = None) -> Iterator[bool]:
-    """Hold the lock file `path` while the block runs; yields whether a lock is really held."""
+def exclusive(
+    path: Path, timeout: float, locking: Locking | None = None, *, longest_pause: float = _LONGEST_PAUSE
+) -> Iterator[bool]:
+    """Hold the lock file `path` while the block runs; yields whether a lock is really held.
+
+    `longest_pause` is for a lock that its holder lets go of for moments only: whoever pauses longer misses them.
+    """
     locking = locking or platform_locking()
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -78,7 +84,7 @@ def exclusive(path: Path, timeout: float, locking: Locking | None = None) -> Ite
     try:
         if locking is None:
             _warn_once(path)
-        held = locking is not None and _wait(handle, path, timeout, locking)
+        held = locking is not None and _wait(handle, path, timeout, locking, longest_pause)
         try:
             yield held
         finally:
@@ -89,7 +95,7 @@ def exclusive(path: Path, timeout: float, locking: Locking | None = None) -> Ite
         os.close(handle)
 
 
-def _wait(handle: int, path: Path, timeout: float, locking: Locking) -> bool:
+def _wait(handle: int, path: Path, timeout: float, locking: Locking, longest_pause: float) -> bool:
     """Try until it works (True), the file system turns out to have no locks (False), or time is up (`StoreBusy`)."""
     deadline = time.monotonic() + timeout
     pause = 0.0005
@@ -110,7 +116,7 @@ def _wait(handle: int, path: Path, timeout: float, locking: Locking) -> bool:
         else:
             return True
         time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  spreads waiters, guards nothing
-        pause = min(pause * 1.5, 0.02)
+        pause = min(pause * 1.5, longest_pause)
 
 
 def _warn_once(path: Path) -> None:

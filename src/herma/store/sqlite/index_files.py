@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from herma.errors import StoreBusy, StoreError
+from herma.errors import StoreError
 from herma.ports import IndexUnusable
 from herma.store.locks import exclusive
 from herma.store.sqlite.index_connection import create
@@ -45,20 +43,9 @@ class SqliteIndexFiles:
                 self._identity = identity
             return self._current
 
-    @contextmanager
-    def hold(self, timeout: float) -> Iterator[bool]:
+    def hold(self, timeout: float) -> AbstractContextManager[bool]:
         """Asks often: whoever builds an index lets go of it for two milliseconds now and then."""
-        deadline = time.monotonic() + timeout
-        with ExitStack() as stack:
-            while True:
-                try:
-                    really = stack.enter_context(exclusive(self._lock, 0))
-                    break
-                except StoreBusy:
-                    if time.monotonic() >= deadline:
-                        raise
-                time.sleep(_ASK_AGAIN)
-            yield really
+        return exclusive(self._lock, timeout, longest_pause=_ASK_AGAIN)
 
     def building(self, *, anew: bool) -> SqliteIndexTables:
         with self._mutex:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from herma.errors import StoreBusy, StoreError
+from herma.errors import StoreError
 from herma.ports import IndexUnusable, Position
 from herma.ports.vectors import EmbedderTrouble, Loaded, ModelRow, Reach, Step, VectorFile, VectorRow
 from herma.store.locks import exclusive
@@ -50,19 +49,8 @@ class SqliteVectors:
 
     # ── for whoever embeds ──
 
-    @contextmanager
-    def hold(self, timeout: float) -> Iterator[bool]:
-        deadline = time.monotonic() + timeout
-        with ExitStack() as stack:
-            while True:
-                try:
-                    really = stack.enter_context(exclusive(self._lock, 0))
-                    break
-                except StoreBusy:
-                    if time.monotonic() >= deadline:
-                        raise
-                time.sleep(_ASK_AGAIN)
-            yield really
+    def hold(self, timeout: float) -> AbstractContextManager[bool]:
+        return exclusive(self._lock, timeout, longest_pause=_ASK_AGAIN)
 
     def file(self) -> VectorFile:
         """Read again only after a change: every search asks for it, several times."""
