@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from herma.cli.frame import HermaCommand
+from herma.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -95,3 +99,15 @@ def test_every_command_named_exists(page: Path) -> None:
     for named in re.findall(r"(?:^|`)(?:HERMA_HOME=\S+ )?(herma(?: [a-z]+)+)", text, re.MULTILINE):
         words = named.split()
         assert any(" ".join(words[:n]) in known for n in range(len(words), 1, -1)), f"{name_of(page)}: {named}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
+def test_every_option_named_exists(page: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command line is taken in whole, without being carried out. The ids and files in it are examples."""
+    monkeypatch.setattr(HermaCommand, "invoke", lambda *_: None)
+    for command in commands(page):
+        words = shlex.split(command, comments=True)[1:]
+        done = CliRunner().invoke(cli, ["--home", str(home), *words])
+        assert not re.search("has no (command|option)|unexpected extra argument", done.stderr), (
+            f"{command}\n{done.stderr}"
+        )

@@ -124,9 +124,10 @@ def cli() -> None:
 
     \b
     Examples:
-      herma config show
-      herma --home ./memory config set memory.memory_char_limit 3000
-      herma config show --json
+      herma tour
+      herma memory add "The staging database listens on port 5433."
+      herma search staging database --json
+      herma --home ./memory serve
 
     \b
     Completion of commands and options by the Tab key:
