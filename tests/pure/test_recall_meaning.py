@@ -11,7 +11,7 @@ import pytest
 from herma.errors import StoreError
 from herma.ports.vectors import MESSAGE, Near, Nearest, VectorState
 from herma.recall.fuse import FOREIGN, KEYWORDS, NEAREST, ONE_THING
-from herma.recall.meaning import FILTERED, Asker
+from herma.recall.meaning import AT_ONCE, FILTERED, Asker
 from herma.recall.query import parse
 from herma.recall.rules import Filters
 
@@ -113,6 +113,20 @@ def test_a_late_answer_is_not_waited_for_and_no_second_question_is_asked_meanwhi
     assert "did not answer within 0.01 s" in first.result().notes[0]
     assert "did not answer" in asker.begin(parse("the tractor", 0.0), Filters()).result().notes[0]
     vectors.go.set()
+
+
+def test_searches_at_the_same_moment_do_not_push_each_other_out() -> None:
+    vectors = Scripted()
+    vectors.go.clear()
+    asker = Asker(vectors, deadline=30.0)
+    pending = [asker.begin(parse(f"the boiler {number}", 0.0), Filters()) for number in range(AT_ONCE)]
+    crowded = asker.begin(parse("the tractor", 0.0), Filters())
+    vectors.go.set()
+    assert [len(one.result().near) for one in pending] == [1] * AT_ONCE
+    assert crowded.result().notes == (
+        f"vectors: {AT_ONCE} other searches are asking the embedder just now; words alone were searched.",
+    )
+    assert len(asker.begin(parse("the tractor", 0.0), Filters()).result().near) == 1
 
 
 def test_what_breaks_in_the_index_is_told() -> None:

@@ -23,6 +23,8 @@ _UNRELATED = {"e5-small": 0.8}
 e5-small: of a stranger's messages 98 in 100 are below it, of messages that answer the question 3 in 100."""
 FILTERED = 600
 """The nearest that are asked for where rules leave out most of them."""
+AT_ONCE = 16
+"""Questions of as many searches that an embedder is given at a time; a thread waits for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,14 @@ class Asker:
     """Asks one index of vectors, beside whatever else a search does.
 
     An embedder that is too slow goes on by itself; meanwhile searches are by words, and its answer serves the next one.
+    That other searches ask at the same moment is no reason to call it slow: only a question that is overdue is.
     """
 
     def __init__(self, vectors: VectorIndex, *, deadline: float) -> None:
         self._vectors = vectors
         self._deadline = deadline
         self._mutex = threading.Lock()
-        self._last: _Question | None = None
+        self._open: list[_Question] = []
 
     def begin(self, query: Query, filters: Filters) -> Pending:
         """Nothing is asked where there is no embedder, or nothing in plain language to embed, or nothing that the model
@@ -60,22 +63,27 @@ class Asker:
         if not state.is_multilingual and _is_unreadable(text):
             return Pending(Meaning())
         with self._mutex:
-            if self._last is not None and not self._last.done.is_set():
+            now = time.monotonic()
+            self._open = [asked for asked in self._open if not asked.done.is_set()]
+            if any(asked.until <= now for asked in self._open):
                 return Pending(_late(self._deadline))
+            if len(self._open) >= AT_ONCE:
+                return Pending(Meaning(notes=(_CROWDED,)))
             trust = _trust(query, multilingual=state.is_multilingual)
             least = next((floor for name, floor in _UNRELATED.items() if state.model.startswith(name)), 0.0)
-            self._last = _Question(self._vectors, text, FILTERED if filters.narrow else NEAREST, trust, least)
-            self._last.start()
-            return Pending(_late(self._deadline), self._last, time.monotonic() + self._deadline)
+            question = _Question(self._vectors, text, FILTERED if filters.narrow else NEAREST, trust, least)
+            question.until = now + self._deadline
+            self._open.append(question)
+            question.start()
+            return Pending(_late(self._deadline), question)
 
 
 class Pending:
     """An answer that may still be on its way."""
 
-    def __init__(self, otherwise: Meaning, question: _Question | None = None, until: float = 0.0) -> None:
+    def __init__(self, otherwise: Meaning, question: _Question | None = None) -> None:
         self._answer = otherwise
         self._question = question
-        self._until = until
 
     @property
     def waiting(self) -> bool:
@@ -85,7 +93,7 @@ class Pending:
     def result(self) -> Meaning:
         """What is near; waits for it until the deadline, then no more."""
         if self._question is not None:
-            if self._question.done.wait(max(0.0, self._until - time.monotonic())):
+            if self._question.done.wait(max(0.0, self._question.until - time.monotonic())):
                 self._answer = self._question.answer
             self._question = None
         return self._answer
@@ -99,6 +107,7 @@ class _Question:
     def __init__(self, vectors: VectorIndex, text: str, nearest: int, trust: float, least: float) -> None:
         self._vectors, self._text, self._nearest, self._trust, self._least = vectors, text, nearest, trust, least
         self.answer = Meaning()
+        self.until = 0.0
         self.done = threading.Event()
 
     def start(self) -> None:
@@ -120,6 +129,9 @@ class _Question:
             self.answer = Meaning(near, self._trust, round(took, 2), found.notes, self._least)
         except HermaError as error:  # the home was closed meanwhile, or cannot be read: words may still be found
             self.answer = Meaning(notes=(f"vectors: {error}",))
+
+
+_CROWDED = f"vectors: {AT_ONCE} other searches are asking the embedder just now; words alone were searched."
 
 
 def _late(deadline: float) -> Meaning:
