@@ -63,8 +63,20 @@ mode_option = click.option(
     multiple=True,
     help="Search by words, by vectors, or by both; may be given several times. Default: the mode that is set.",
 )
+
+
+def _place(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """Where a run is to be saved, looked at before the work and not after it."""
+    if path is not None and not path.parent.is_dir():
+        raise UsageError(f"{path.parent} is no folder.", hint="Choose another place for --save.")
+    return path
+
+
 save_option = click.option(
-    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep the run in this file, to be compared later."
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_place,
+    help="Keep the run in this file, to be compared later.",
 )
 types_option = click.option("--types", is_flag=True, help="Show every type of question on its own.")
 

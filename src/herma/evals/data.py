@@ -261,4 +261,6 @@ def _wrong(path: Path, line: int, what: str) -> UsageError:
 
 
 def _counted(left_out: Mapping[str, int]) -> str:
+    if not left_out:
+        return "queries.jsonl is empty: each line is one JSON object with qid, query and gold_doc_ids."
     return "Left out: " + ", ".join(f"{count} ({reason})" for reason, count in left_out.items()) + "."
