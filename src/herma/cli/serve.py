@@ -33,7 +33,7 @@ PORT = 8765
 @click.option("--new-token", is_flag=True, help="Make a new token: links and browsers of before are not let in.")
 @pass_context
 def serve(context: Context, host: str, port: int, open_it: bool, names: tuple[str, ...], new_token: bool) -> None:
-    """Show the dashboard: what is kept, what it costs, whether all is well. Ctrl-C ends it.
+    """Show the dashboard in a browser: what is kept, what it costs, whether all is well. Ctrl-C ends it.
 
     It prints a link with the home's token in it; whoever has the link can look, and a browser that came in with it
     stays in for a week. Only this machine can reach the server unless you give another --host. Nothing can be changed
