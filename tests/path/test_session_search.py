@@ -282,6 +282,19 @@ def test_a_query_of_the_wrong_type_is_read_as_text(h: Herma, query: Any) -> None
     assert call(h, query=query)["success"] is True
 
 
+def test_what_the_model_wrote_is_said_back_in_brief(h: Herma) -> None:
+    said(h, "hello")
+    long = "x" * 100_000
+    for arguments in (
+        {"query": long},
+        {"query": f"{long} hello"},
+        {"session_id": long},
+        {"query": f'"{long} y" AND z'},
+    ):
+        assert len(h.tools.call("session_search", arguments)) < 8_000
+    assert call(h, query=f"hello {long}")["count"] == 1
+
+
 def test_the_schema_names_every_argument(h: Herma) -> None:
     (schema,) = [one for one in h.tools.schemas() if one["function"]["name"] == "session_search"]
     names = {"query", "limit", "sort", "session_id", "around_message_id", "window", "role_filter", "explain"}

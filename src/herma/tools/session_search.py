@@ -23,7 +23,7 @@ from herma.recall.summaries import LARGEST as MOST_SUMMARIES
 from herma.recall.summaries import USUAL as USUAL_SUMMARIES
 from herma.recall.window import BRIEF, FULL, Context, View, around, fit, lines
 from herma.tools.registry import Json, Tool, ToolContext
-from herma.tools.session_answers import NOTE, call, error, meta, shape, story, summary, summed_up, unknown, when
+from herma.tools.session_answers import NOTE, call, echoed, error, meta, shape, story, summary, summed_up, unknown, when
 from herma.tools.shown import MOST_RESULTS, USUAL_RESULTS, USUAL_WINDOW, WIDEST, session_search_shown
 from herma.tools.whole_result import whole_result
 from herma.transcript import Transcripts
@@ -114,7 +114,7 @@ class _Desk:
         return {
             "success": True,
             "mode": "discover",
-            "query": query,
+            "query": echoed(query),
             "results": results,
             "count": len(results),
             "sessions_searched": report.sessions,
