@@ -283,16 +283,16 @@ def test_a_query_of_the_wrong_type_is_read_as_text(h: Herma, query: Any) -> None
 
 
 def test_what_the_model_wrote_is_said_back_in_brief(h: Herma) -> None:
-    said(h, "hello")
+    said(h, "zeppelin")
     long = "x" * 100_000
     for arguments in (
         {"query": long},
-        {"query": f"{long} hello"},
+        {"query": f"{long} zeppelin"},
         {"session_id": long},
         {"query": f'"{long} y" AND z'},
     ):
         assert len(h.tools.call("session_search", arguments)) < 8_000
-    assert call(h, query=f"hello {long}")["count"] == 1
+    assert call(h, query=f"zeppelin {long}")["count"] == 1
 
 
 def test_the_schema_names_every_argument(h: Herma) -> None:
