@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.faults.crashing import NEEDS_FORK, after, die, forked
 
 from herma import Add, Change, Herma, Replace
 from herma.store import files
@@ -17,23 +18,9 @@ from herma.store.places import FILES
 from herma.store.sqlite.curated import CuratedRows
 from herma.types import TARGETS
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and kill"),
-    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),  # the runner's threads, not ours
-]
+pytestmark = NEEDS_FORK
 
 BIG = {"memory.memory_char_limit": 1_000_000, "memory.user_char_limit": 1_000_000}
-
-
-def forked(work: Callable[[], None]) -> int:
-    """Run `work` in a child that never returns into the suite. → its process id."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(99)
-    return pid
 
 
 def assert_whole(h: Herma, home: Path) -> list[Change]:
@@ -97,20 +84,6 @@ def test_kill_at_random_points_loses_nothing_acknowledged(home: Path, seed: int)
 
 
 # ── crash points, one by one ──
-
-
-def die(*_: object, **__: object) -> None:
-    os._exit(7)
-
-
-def after(module: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = getattr(module, name)
-
-    def then_die(*args: object, **kwargs: object) -> object:
-        real(*args, **kwargs)
-        os._exit(7)
-
-    monkeypatch.setattr(module, name, then_die)
 
 
 POINTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], bool]] = {

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.faults.crashing import forked
 
 from herma import Herma
 from herma.errors import StoreError
@@ -139,14 +140,9 @@ def test_a_folder_renamed_by_hand_is_a_move_and_undo_does_not_bring_a_second_one
 # ── killed half-way ──
 
 
-def forked(work: Callable[[], None]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(99)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def killed(work: Callable[[], None]) -> int:
+    """Run `work` in a child. → how that ended."""
+    return os.waitstatus_to_exitcode(os.waitpid(forked(work), 0)[1])
 
 
 class Killed:
@@ -186,7 +182,7 @@ def test_a_killed_write_happened_whole_or_not_at_all(
             Killed(monkeypatch, owner, name, after=after)
             h.skills.patch("bake", "1. Do it.", "1. Heat.")
 
-    assert forked(work) == 1
+    assert killed(work) == 1
     with Herma.open(home) as h:
         text = (home / "skills/bake/SKILL.md").read_text()
         assert text == document("bake", "1. Heat." if happened else "1. Do it.")
@@ -208,7 +204,7 @@ def test_a_killed_move_to_the_archive_is_settled(home: Path, monkeypatch: pytest
             Killed(monkeypatch, Path, "rename", after=after)
             h.skills.archive("bake")
 
-    assert forked(work) == 1
+    assert killed(work) == 1
     with Herma.open(home) as h:
         actions = [change.action for change in h.skills.history("bake")]
         assert actions == (["archive", "create"] if after else ["create"])
@@ -225,7 +221,7 @@ def test_a_killed_creation_leaves_no_half_skill(home: Path, monkeypatch: pytest.
             Killed(monkeypatch, skill_writing, "install", after=False)
             h.skills.create("bake", document("bake"), category="kitchen")
 
-    assert forked(work) == 1
+    assert killed(work) == 1
     with Herma.open(home) as h:
         assert h.skills.list() == []
         assert h.skills.create("bake", document("bake"), category="kitchen").ok

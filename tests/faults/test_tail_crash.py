@@ -12,42 +12,16 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.faults.crashing import NEEDS_FORK, after, die, forked
 
 from herma import Add, Herma, Remove
 from herma.store import files
 from herma.store.sqlite.curated import CuratedRows
 from herma.store.sqlite.salvage import salvage
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and kill"),
-    pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning"),  # the runner's threads, not ours
-]
+pytestmark = NEEDS_FORK
 BIG = {"memory.memory_char_limit": 100_000, "memory.tidy": "off"}
 ENTRIES = [f"Entry number {n} about the harbour." for n in range(400)]
-
-
-def forked(work: Callable[[], None]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(99)
-    return pid
-
-
-def die(*_: object, **__: object) -> None:
-    os._exit(7)
-
-
-def after(module: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = getattr(module, name)
-
-    def then_die(*args: object, **kwargs: object) -> object:
-        real(*args, **kwargs)
-        os._exit(7)
-
-    monkeypatch.setattr(module, name, then_die)
 
 
 POINTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], bool]] = {

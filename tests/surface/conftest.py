@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from tests.surface.ran import Ran
 
 from herma import Add, Author, Herma, Origin, Who
 from herma.cli.main import cli
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
     from herma.types import Target
 
 SESSION = "20260101_000000_abcdef01"
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command line came to."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)

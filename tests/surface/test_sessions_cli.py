@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
@@ -11,10 +10,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.surface.ran import Ran
 
 from herma import Herma, Scope
 from herma.cli.main import cli
@@ -23,17 +22,6 @@ from herma.cli.sessions.desk import SessionsGroup
 DAY = 86_400.0
 TOPICS = ("login bug", "deploy pipeline", "数据库迁移", "キャッシュ", "invoice export")
 HOSTILE = "red \x1b[31malert\x1b[0m \u202ereversed \x07 ｗｉｄｅ"
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.surface.ran import Ran
 
 from herma import Herma
 from herma.cli.main import cli
@@ -17,17 +16,6 @@ from herma.reflect.compress.extract import plain_text
 from herma.reflect.compress.summary import is_summary, parse
 
 LONG = "More was said about the garden and the weir. " * 12
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)
