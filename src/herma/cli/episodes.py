@@ -10,7 +10,7 @@ import click
 
 from herma.cli.frame import HermaGroup, yes_option
 from herma.cli.sessions.desk import Desk, dry_run_option, limit_option, with_sessions
-from herma.cli.sessions.lines import write_lines
+from herma.cli.sessions.lines import write_fields, write_lines
 from herma.cli.sessions.wording import Json, count, iso, one_line, short_when, when
 from herma.episodes.shown import label
 from herma.errors import UsageError
@@ -123,9 +123,7 @@ def show(desk: Desk, episode: str) -> None:
         ("replaced by", str(one.superseded_by) if one.superseded_by else ""),
         ("put away", when(one.archived) if one.archived else ""),
     ]
-    for name, text in facts:
-        if text:
-            desk.context.line(f"{name:12}{text}")
+    write_fields(desk.context, facts, 12)
     for step in one.steps:
         desk.context.line(f"{'':12}· {step}")
     if state is not None:

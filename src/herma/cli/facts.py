@@ -8,7 +8,7 @@ import click
 
 from herma.cli.frame import HermaGroup
 from herma.cli.sessions.desk import Desk, dry_run_option, with_sessions
-from herma.cli.sessions.lines import write_lines
+from herma.cli.sessions.lines import write_fields, write_lines
 from herma.cli.sessions.wording import Json, count, iso, short_when, when
 from herma.errors import UsageError
 from herma.types import Fact, Scope
@@ -116,9 +116,7 @@ def show(desk: Desk, fact: int) -> None:
         ("project", one.scope.project),
         ("user", one.scope.user),
     ]
-    for name, text in lines:
-        if text:
-            desk.context.line(f"{name:12}{text}")
+    write_fields(desk.context, lines, 12)
 
 
 @facts.command(short_help="Every value that it had")

@@ -8,7 +8,7 @@ import click
 
 from herma.cli.frame import HermaGroup
 from herma.cli.sessions.desk import Desk, dry_run_option, with_sessions
-from herma.cli.sessions.lines import write_lines
+from herma.cli.sessions.lines import write_fields, write_lines
 from herma.cli.sessions.wording import Json, count, iso, short_when, when
 from herma.errors import UsageError
 from herma.reflect.reviews import ReviewStatus
@@ -70,9 +70,7 @@ def status(desk: Desk) -> None:
         ("today", f"{today:,} tokens" if today else ""),
         ("last", f"{_line(found.last)}" if found.last else "never"),
     ]
-    for name, text in lines:
-        if text:
-            desk.context.line(f"{name:14}{text}")
+    write_fields(desk.context, lines, 14)
     if found.without:
         desk.context.line(f"\n{found.without}")
         desk.context.line("What you ask to be remembered is kept all the same, in your own words.")
@@ -136,9 +134,7 @@ def show(desk: Desk, number: int) -> None:
         ),
         ("notice", one.notice),
     ]
-    for name, text in lines:
-        if text:
-            desk.context.line(f"{name:10}{text}")
+    write_fields(desk.context, lines, 10)
     for action in one.actions:
         desk.context.line()
         desk.context.line(f"{action.result}: {action.what}" + (f" ({action.target})" if action.target else ""))

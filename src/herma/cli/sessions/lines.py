@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from herma.cli import output
 from herma.cli.frame import Context
@@ -30,6 +30,13 @@ def write_lines(context: Context, columns: Sequence[str], rows: Sequence[Sequenc
         line = "  ".join([*padded, cut(row[-1], room)]).rstrip()
         bold = number == 0 and output.colours(sys.stdout)
         sys.stdout.write(f"\x1b[1m{line}\x1b[0m\n" if bold else f"{line}\n")
+
+
+def write_fields(context: Context, fields: Iterable[tuple[str, str]], width: int) -> None:
+    """A line for each field that says something, its name in a column of this width."""
+    for name, text in fields:
+        if text:
+            context.line(f"{name:{width}}{text}")
 
 
 def cut(text: str, room: int) -> str:
