@@ -236,6 +236,18 @@ def test_a_broken_index_is_a_note(home: Path, damage: str) -> None:
         assert h.search("message").hits
 
 
+def test_an_embedder_that_is_asked_for_and_not_there_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not [check for check in diagnose(home).checks if check.name == "embedder"]
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(f"embedding:\n  model: {home / 'no-model'}\n", "utf-8")
+    check = found(diagnose(home), "embedder")
+    assert (check.state, check.next) == ("warning", "herma models list")
+    assert "it is no folder; words alone are searched." in check.sentence
+    (home / "config.yaml").write_text("embedding:\n  model: e5-small\n", "utf-8")
+    monkeypatch.setenv("HERMA_MODELS", str(home / "models"))
+    assert found(diagnose(home), "embedder").sentence.startswith("e5-small is not installed")
+
+
 def test_the_inbox(home: Path) -> None:
     now = [1_800_000_000.0]
     with Herma.open(home, clock=lambda: now[0]) as h:

@@ -173,7 +173,7 @@ def test_an_endpoint_is_chosen() -> None:
     made = make_embedder(keyed, {"A_KEY": "k"}).embedder
     assert isinstance(made, EndpointEmbedder)
     assert made.endpoint.api_key == "k"
-    assert make_embedder(keyed, {}).reason == "the variable A_KEY of embedding.api_key_env is not set"
+    assert make_embedder(keyed, {}).reason == "The variable A_KEY of embedding.api_key_env is not set"
     assert "embedding.url" in make_embedder(EmbeddingSettings(model="endpoint"), {}).reason
     assert "embedding.url" in make_embedder(EmbeddingSettings(**settings | {"url": "file:///etc"}), {}).reason
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from herma.config import Settings
 from herma.doctor.check import Check, size
 from herma.errors import StoreError
 from herma.ports import IndexUnusable
@@ -14,6 +15,15 @@ from herma.store.sqlite.index_vectors import SqliteVectors
 
 _NAME = "index.db.vectors"
 _EMBED = "herma index embed"
+
+
+def check_embedder(settings: Settings) -> Iterator[Check]:
+    """Nothing is said where none was asked for, and nobody is asked: what fails when asked is in the file."""
+    from herma.models.embedding.choose import make_embedder
+
+    choice = make_embedder(settings.embedding)
+    if choice.embedder is None and choice.wanted:
+        yield Check("embedder", "warning", f"{choice.reason}; words alone are searched.", "herma models list")
 
 
 def check_vectors(home: Path, found: Examination, now: float) -> Iterator[Check]:

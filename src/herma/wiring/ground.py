@@ -58,7 +58,7 @@ class Ground:
 
         choice = make_embedder(self.settings.embedding)
         if choice.embedder is None and choice.wanted:
-            raise EmbedderError(f"{choice.reason[:1].upper()}{choice.reason[1:]}.")
+            raise EmbedderError(f"{choice.reason}.")
         return choice.embedder
 
     def close(self) -> None:

@@ -65,7 +65,7 @@ def _endpoint(settings: EmbeddingSettings, environ: Mapping[str, str]) -> Endpoi
         raise EmbedderError("embedding.model is endpoint, which needs embedding.url and embedding.endpoint_model")
     key = environ.get(settings.api_key_env, "") if settings.api_key_env else ""
     if settings.api_key_env and not key:
-        raise EmbedderError(f"the variable {settings.api_key_env} of embedding.api_key_env is not set")
+        raise EmbedderError(f"The variable {settings.api_key_env} of embedding.api_key_env is not set")
     return Endpoint(
         url=settings.url,
         model=settings.endpoint_model,
