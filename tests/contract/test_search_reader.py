@@ -50,3 +50,29 @@ def test_a_standing_is_part_of_the_session(tmp_path: Path) -> None:
         }
         assert len(standings) == 2
         database.close()
+
+
+def test_what_is_read_steadily_is_of_one_moment(tmp_path: Path) -> None:
+    with Herma.open(home=tmp_path) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, [{"role": "user", "content": "First."}])
+        database = Database(tmp_path / "herma.db")
+        reader = SqliteReader(database)
+        with reader.steady(), reader.steady():
+            before = reader.newest(10)
+            h.transcripts.append(session, [{"role": "user", "content": "Second."}])
+            h.transcripts.start("cli")
+            assert reader.newest(10) == before
+            assert reader.size() == 1
+        assert len(reader.newest(10)) == len(before) + 1
+        assert reader.size() == 2
+        database.close()
+
+
+def test_steady_reading_creates_nothing(tmp_path: Path) -> None:
+    database = Database(tmp_path / "herma.db")
+    reader = SqliteReader(database)
+    with reader.steady():
+        assert reader.newest(10) == []
+    assert not (tmp_path / "herma.db").exists()
+    database.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -76,6 +77,10 @@ class TranscriptReader(Protocol):
 
     Deleted sessions and their messages are still there, so that search can say what it leaves out.
     """
+
+    def steady(self) -> AbstractContextManager[None]:
+        """What is read in the block, by the thread that is in it, is of one moment."""
+        ...
 
     def texts(self, message_ids: Sequence[int], at_most: int) -> Mapping[int, str]:
         """What is searchable of these messages, each cut to so many characters."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from herma.ports import Head, TextIndex, TranscriptReader
@@ -108,7 +109,8 @@ class Searcher:
         if sessions:
             lag = self._index.catch_up(INDEXES)
             pending = self._asked_of_vectors(query, filters, mode)
-            answer = self._answer(query, filters, wanted, lag, pending)
+            with self._steady(pending):
+                answer = self._answer(query, filters, wanted, lag, pending)
         meaning = pending.result()
         if not answer.hits or not (answer.matched or mode == "vectors"):
             answer = self._try_wider(query, filters, wanted, answer, lag, sessions, pending)
@@ -138,6 +140,10 @@ class Searcher:
         self._alive()
         last, members = self._shown
         return in_context(self._reader, hits, members if last is hits else {}) if hits else []
+
+    def _steady(self, pending: Pending) -> AbstractContextManager[None]:
+        """All that is read for an answer is of one moment, unless it waits for a model: then nobody waits for it."""
+        return nullcontext() if pending.waiting or self._reranker() is not None else self._reader.steady()
 
     def _asked_of_vectors(self, query: Query, filters: Filters, mode: Mode) -> Pending:
         return self._asker.begin(query, filters) if self._asker and mode != "words" else Pending(Meaning())

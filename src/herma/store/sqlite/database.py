@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,6 +35,7 @@ class Database:
         self._writing: _Handle | None = None  # used by whoever leads a commit, nobody else
         self._mutex = threading.Lock()  # guards the next line
         self._idle: list[_Handle] = []
+        self._pinned = _Pinned()
 
     def write(self, work: Work[T]) -> T:
         """Run `work` in a transaction that is durable when this returns.
@@ -47,13 +48,37 @@ class Database:
 
     def read(self, work: Work[T], otherwise: T) -> T:
         """Run `work` on one consistent state of what is committed; `otherwise` when there is no database yet."""
+        if self._pinned.connection is not None:
+            return self.glance(work, otherwise)
         return self.glance(lambda connection: _at_one_time(connection, work), otherwise)
+
+    @contextmanager
+    def steady(self) -> Iterator[None]:
+        """What this thread reads in the block is one consistent state; a connection is found once for all of it."""
+        self._check()
+        handle = self._take() if self._pinned.connection is None else None
+        if handle is None:  # there is no database yet, or it is steady already
+            yield
+            return
+        try:
+            handle.connection.execute("BEGIN")
+            self._pinned.connection = handle.connection
+            yield
+        except apsw.Error as exc:
+            raise translation(self.path, exc) from exc
+        finally:
+            self._pinned.connection = None
+            if handle.connection.in_transaction:
+                handle.connection.execute("COMMIT")
+            self._give_back(handle)
 
     def glance(self, work: Work[T], otherwise: T) -> T:
         """The same without a transaction: for one statement, or where a change in between does no harm."""
-        self._check()
-        handle = None
+        pinned, handle = self._pinned.connection, None
         try:  # written out, without context managers: a search comes here some ten times
+            if pinned is not None:
+                return work(pinned)
+            self._check()
             handle = self._take()
             return otherwise if handle is None else work(handle.connection)
         except apsw.Error as exc:
@@ -152,6 +177,12 @@ class Database:
             f"{self.path} was deleted while it was in use; nothing was written.",
             hint="Restore it from a backup; the next write begins a new one.",
         )
+
+
+class _Pinned(threading.local):
+    """The connection that a thread reads from while it wants one consistent state."""
+
+    connection: apsw.Connection | None = None
 
 
 class _Handle(NamedTuple):

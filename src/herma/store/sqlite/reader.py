@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,9 @@ class SqliteReader:
         self._sql = queries("reader")
         self._counted: WeakKeyDictionary[apsw.Connection, tuple[int, int]] = WeakKeyDictionary()
         self._asked = {name: f"{self._sql['shown']} {self._sql[name]}" for name in _SHOWN}
+
+    def steady(self) -> AbstractContextManager[None]:
+        return self._db.steady()
 
     def texts(self, message_ids: Sequence[int], at_most: int) -> dict[int, str]:
         rows = self._stored("texts", message_ids, 1)
