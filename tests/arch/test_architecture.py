@@ -42,7 +42,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"configfile", "settings"}),
     frozenset({"configkey", "parts"}),
     frozenset({"types"}),
-    frozenset({"errors"}),
+    frozenset({"errors", "late"}),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 SURFACES = LAYERS[0] | LAYERS[1] | LAYERS[2]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from herma.episodes.phrases import FAILED_OUTPUT, folded
+from herma.late import Late
 from herma.types import Content, Message
 
 COMMANDS = ("command", "cmd", "script", "shell_command", "code", "bash")
@@ -40,16 +41,16 @@ SUBJECTS = (
 )
 _LOOKED_AT = 600
 """Characters at each end of an output that tell whether it went well."""
-_EXIT = re.compile(
+_EXIT = Late(
     r"(?:exit|return)(?:ed)?[ _-]?(?:code|status|with)?[ \"':=]{1,4}(?:code )?(-?\d{1,3})(?!\d)", re.IGNORECASE
 )
-_FLAG = re.compile(r'"(?:success|ok)"\s{0,4}:\s{0,4}(true|false)\b')
+_FLAG = Late(r'"(?:success|ok)"\s{0,4}:\s{0,4}(true|false)\b')
 _LOOKING = frozenset(
     ("grep", "egrep", "fgrep", "rg", "ag", "git grep", "git diff", "diff", "cmp", "test", "which", "pgrep")
 )
 """Programs that say "no" by an exit code of 1."""
-_WRAPPED = re.compile(r"^(?:bash|sh|zsh|/bin/bash|/bin/sh)$")
-_ASSIGNED = re.compile(r"^\w+=\S*$")
+_WRAPPED = Late(r"^(?:bash|sh|zsh|/bin/bash|/bin/sh)$")
+_ASSIGNED = Late(r"^\w+=\S*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def _edge_lines(text: str) -> tuple[list[str], list[str]]:
     return first, last
 
 
-_ERROR_LINE = re.compile(
+_ERROR_LINE = Late(
     r"^(?:\[?(?:error|fatal|panic|exception|failed|failure)(?:\s*[:：!\]]|\s*$| (?:while|when|executing|running|reading"
     r"|writing|calling|opening|code|status|\d)\b)|(?:failed|unable) to |(?:错误|錯誤|エラー|오류)(?:\s*[:：!！\]]|\s*$)"
     r"|traceback \(most recent"
@@ -283,7 +284,7 @@ def paths_of(step: Step) -> Iterator[str]:
             yield found[1].strip()
 
 
-_WRITES = re.compile(r"write|edit|patch|create|replace|insert|save|append|rename|move|delete|notebook", re.IGNORECASE)
+_WRITES = Late(r"write|edit|patch|create|replace|insert|save|append|rename|move|delete|notebook", re.IGNORECASE)
 
 
 def is_writing(step: Step) -> bool:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 
 from herma.facts.attributes import attribute_of, is_known
-from herma.facts.late import Late
 from herma.facts.naming import tells_how
 from herma.facts.stating import USER, Statement, value_of
+from herma.late import Late
 
 _ZH_OWNED = Late(
     r"^(?:用户|使用者|我[们們]?)(?P<of>的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?(?:是|为|為|："

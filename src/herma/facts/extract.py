@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 from herma.facts.abroad import east_asian, german
 from herma.facts.attributes import attribute_of, choice_of, folded, is_known
-from herma.facts.late import Late
 from herma.facts.naming import tells_how
 from herma.facts.stating import LONGEST_VALUE, USER, Statement, value_of
+from herma.late import Late
 
 __all__ = ["LONGEST_VALUE", "PERSONAL", "USER", "Statement", "statements"]
 

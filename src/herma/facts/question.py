@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from herma.facts.attributes import attribute_of, choice_of, folded, is_known
 from herma.facts.extract import PERSONAL, USER
-from herma.facts.late import Late
+from herma.late import Late
 
 LONGEST = 200
 _AFTER = (

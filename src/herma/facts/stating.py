@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from herma.facts.late import Late
+from herma.late import Late
 
 USER = "user"
 LONGEST_VALUE = 120

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_ASKS = re.compile(
+from herma.late import Late
+
+_ASKS = Late(
     r"^(?:(?:ok(?:ay)?|hey|hi|also|and|please|pls|so|yes|no|by the way|btw|for (?:the )?(?:future|next time)"
     r"|from now on)[,:;!.\s]+){0,3}"
     r"(?:(?:can|could|will|would) you (?:please )?)?"
@@ -20,18 +22,18 @@ _ASKS = re.compile(
     r"\b[\s:,–—-]*(?P<what>.*)$",
     re.IGNORECASE,
 )
-_ASIAN = re.compile(
+_ASIAN = Late(
     r"^(?:请|麻烦|帮我|另外|还有|以后)?[，,\s]{0,3}(?:你要|你|要)?(?:记住|记一下|记下来?|记得|别忘了|不要忘记)[：:，,\s]{0,3}(?P<what>.*)$"
     r"|^(?P<ja>.{2,300}?)(?:を|って|と)?(?:覚えておいて|覚えて|記憶して|忘れないで)(?:ください|ね|下さい)?[。.!！]?$"
     r"|^(?P<ko>.{2,300}?)(?:을|를|라고)? ?(?:기억해|잊지 마)[^\s]{0,4}[.!]?$"
 )
-_NOT_ASKING = re.compile(
+_NOT_ASKING = Late(
     r"^(?:do|did|don't|didn't|what|when|who|where|why|how|if|whether)\b[^?]{0,80}\bremember(?:ed)?\b"
     r"|\bremember(?:s|ed|ing)? (?:when|how|why|the (?:time|day)|if|whether|me)\b"
     r"|\bi (?:can'?t |don'?t |do )?remember\b",
     re.IGNORECASE,
 )
-_ABBREVIATED = re.compile(
+_ABBREVIATED = Late(
     r"(?:^|[\s(])(?:\w|\w\.\w|dr|mr|mrs|ms|prof|st|vs|etc|e\.g|i\.e|approx|no|nr|tel|inc|ltd|bzw|ca)\.$", re.IGNORECASE
 )
 _SHORTEST, _LONGEST = 6, 600

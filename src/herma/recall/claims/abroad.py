@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from herma.facts.attributes import is_known
-from herma.facts.late import Late
+from herma.late import Late
 from herma.recall.claims import words as vocabulary
 from herma.recall.claims.claim import NONE, Claim, Relation, Words, is_single, key_of, value_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from herma.facts.late import Late
+from herma.late import Late
 from herma.recall.claims import words as vocabulary
 from herma.recall.claims.claim import Claim
 from herma.recall.claims.of_things import of_a_thing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from herma.facts.late import Late
+from herma.late import Late
 from herma.recall.claims import words as vocabulary
 from herma.recall.claims.claim import NONE, Claim, Relation, Words, is_single, key_of, value_of
 

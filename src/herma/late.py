@@ -1,4 +1,4 @@
-"""A pattern that is compiled when it is first needed: most programs that load these modules read little of it."""
+"""A pattern that is compiled when it is first needed: most programs that load a module use few of its patterns."""
 
 from __future__ import annotations
 
