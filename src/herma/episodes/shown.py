@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from herma.prompt.fence import neutralize
 from herma.safety.scan import scan
-from herma.types import Digest, Episode, EpisodeHit, SessionState
+from herma.types import Digest, Episode, SessionState
 
 _DIGEST_LINES = 40
 
@@ -119,7 +119,3 @@ def digest(month: str, episodes: Sequence[Episode]) -> Digest:
     if len(tasks) > _DIGEST_LINES:
         lines.append(f"- and {len(tasks) - _DIGEST_LINES} other tasks")
     return Digest(month, len(episodes), "\n".join(lines), tuple(one.id for one in episodes))
-
-
-def hit_lines(hits: Sequence[EpisodeHit]) -> list[str]:
-    return [line for hit in hits if (line := line_of(hit.episode))]

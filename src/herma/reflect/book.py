@@ -60,7 +60,3 @@ class Book:
         """The pass comes to nothing; people are told why, and what follows from it."""
         self.gave_up = True
         self.notice = " ".join(filter(None, [why, besides]))
-
-    def wrote(self) -> bool:
-        """Whether something is on disk, waits for a person, or was there already."""
-        return any(action.result != "refused" for action in self.actions)

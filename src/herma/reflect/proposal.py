@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -165,10 +165,3 @@ def _object_in(text: str) -> Mapping[str, Any] | None:
             return value
         at = text.find("{", at + 1)
     return None
-
-
-def by_target(changes: Sequence[Proposed]) -> dict[Target, list[Proposed]]:
-    found: dict[Target, list[Proposed]] = {}
-    for change in changes:
-        found.setdefault(change.target, []).append(change)
-    return found
