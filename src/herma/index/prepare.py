@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from herma.late import Late
+
 LONGEST_WORD = 128
 """Of a longer run of letters and digits only the beginning is kept: nobody types it, and it is not language."""
 LONGEST_NAME = 48
@@ -31,10 +33,10 @@ _PAIRED = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese
     "\u3105-\u312f\u31a0-\u31bf\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese
 )
-_RUN = re.compile(f"[{_PAIRED}]+")
-_RUN_AT_END = re.compile(f"[{_PAIRED}]+\\Z")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_TOO_LONG = re.compile(rf"(\w{{{LONGEST_WORD}}})\w+")
+_RUN = Late(f"[{_PAIRED}]+")
+_RUN_AT_END = Late(f"[{_PAIRED}]+\\Z")
+_UNSTORABLE = Late("[\x00\ud800-\udfff]")
+_TOO_LONG = Late(rf"(\w{{{LONGEST_WORD}}})\w+")
 _SEAM = re.compile(  # where an identifier can be taken apart; begins with a set of characters, which is searched fast
     r"[0-9A-Z_-](?:"
     r"(?<=[a-z][A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"  # getTip, HTTPServer
@@ -47,7 +49,7 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TURN = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _JOINT = re.compile(r"[_-]+")
-_SIGNED = re.compile(r"(?<![A-Za-z0-9_])(?:([A-Za-z])(#|\+\+)(?![#+])|(\.)net(?![A-Za-z0-9_]))", re.IGNORECASE)
+_SIGNED = Late(r"(?<![A-Za-z0-9_])(?:([A-Za-z])(#|\+\+)(?![#+])|(\.)net(?![A-Za-z0-9_]))", re.IGNORECASE)
 _SIGNS = {"#": "sharp", "++": "plusplus"}
 
 

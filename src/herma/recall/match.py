@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from herma.late import Late
 from herma.recall.query import Query, Term
 from herma.recall.stem import stem
 
@@ -21,7 +22,7 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3105-\u318e\u31a0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_FOLDABLE = re.compile(f"[^\x00-\x7f{_UNSPACED}、。，！？；：「」『』【】《》（）…—]")
+_FOLDABLE = Late(f"[^\x00-\x7f{_UNSPACED}、。，！？；：「」『』【】《》（）…—]")
 """Characters that lower case alone may not do justice to; Chinese, Japanese and Korean text has none as a rule."""
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _PIECE = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
