@@ -116,7 +116,9 @@ class EmbeddingSettings:
     threads: int = option(0, "Processors that a local model may use; 0: all, up to 8.", low=0, high=1024)
     url: str = option("", "For endpoint: the base of its address, as in https://host/v1.")
     endpoint_model: str = option("", "For endpoint: the name of its model.")
-    api_key_env: str = option("", "For endpoint: the environment variable that holds the key; empty: no key is sent.")
+    api_key_env: str = option(
+        "", "For endpoint: the variable that holds the key, as model.api_key_env; empty: no key is sent."
+    )
     dimensions: int = option(0, "For endpoint: numbers per vector to ask for; 0: the model's own.", low=0, high=65_536)
     batch: int = option(64, "For endpoint: texts per request.", low=1, high=2048)
     timeout: float = option(

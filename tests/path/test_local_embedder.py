@@ -166,6 +166,20 @@ def test_a_folder_is_chosen_by_its_path(tmp_path: Path) -> None:
     assert "gone" in missing.reason
 
 
+def test_the_key_of_an_endpoint_may_be_in_the_homes_env_file(tmp_path: Path) -> None:
+    settings = EmbeddingSettings(
+        model="endpoint", url="http://localhost:1/v1", endpoint_model="m", api_key_env="A_HOMELY_KEY"
+    )
+    assert make_embedder(settings, {}, home=tmp_path).embedder is None
+    file = tmp_path / ".env"
+    file.write_text("A_HOMELY_KEY='from the file'\n", "utf-8")
+    file.chmod(0o600)
+    for environ, key in (({}, "from the file"), ({"A_HOMELY_KEY": "from outside"}, "from outside")):
+        made = make_embedder(settings, environ, home=tmp_path).embedder
+        assert isinstance(made, EndpointEmbedder)
+        assert made.endpoint.api_key == key
+
+
 def test_an_endpoint_is_chosen() -> None:
     settings: dict[str, Any] = {"model": "endpoint", "url": "http://localhost:1/v1", "endpoint_model": "m"}
     assert isinstance(make_embedder(EmbeddingSettings(**settings), {}).embedder, EndpointEmbedder)

@@ -203,7 +203,8 @@ def _modes(context: Context, chosen: Sequence[Mode]) -> list[Mode]:
     from herma.wiring.search import read_mode
 
     settings = context.settings()
-    return [read_mode(settings.search.mode) if make_embedder(settings.embedding).embedder is not None else "words"]
+    there = make_embedder(settings.embedding, home=settings.home).embedder is not None
+    return [read_mode(settings.search.mode) if there else "words"]
 
 
 def _flags(context: Context) -> dict[str, object]:

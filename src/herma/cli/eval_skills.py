@@ -92,7 +92,8 @@ def skills(
 def _possible(context: Context) -> list[FindMode]:
     from herma.models.embedding.choose import make_embedder
 
-    return list(_ALL) if make_embedder(context.settings().embedding).embedder is not None else ["words"]
+    settings = context.settings()
+    return list(_ALL) if make_embedder(settings.embedding, home=settings.home).embedder is not None else ["words"]
 
 
 def _lines(path: Path | None) -> list[str]:

@@ -58,7 +58,8 @@ def list_models(context: Context) -> None:
 
     folder = models_folder()
     there = {model.name: model for model in installed(folder)}
-    choice = make_embedder(context.settings().embedding)
+    settings = context.settings()
+    choice = make_embedder(settings.embedding, home=settings.home)
     used = choice.embedder.name if choice.embedder else None
     rows = [_row(name, there.get(name), RECIPES.get(name)) for name in dict.fromkeys([*RECIPES, *there])]
     if context.json:
@@ -257,7 +258,8 @@ def test(context: Context, query: str, texts: tuple[str, ...]) -> None:
     """
     from herma.models.embedding.choose import make_embedder
 
-    choice = make_embedder(context.settings().embedding)
+    settings = context.settings()
+    choice = make_embedder(settings.embedding, home=settings.home)
     if choice.embedder is None:
         raise EmbedderError(f"There is no model to test: {choice.reason}.", hint="herma models install e5-small")
     embedder = choice.embedder

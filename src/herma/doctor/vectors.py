@@ -21,7 +21,7 @@ def check_embedder(settings: Settings) -> Iterator[Check]:
     """Nothing is said where none was asked for, and nobody is asked: what fails when asked is in the file."""
     from herma.models.embedding.choose import make_embedder
 
-    choice = make_embedder(settings.embedding)
+    choice = make_embedder(settings.embedding, home=settings.home)
     if choice.embedder is None and choice.wanted:
         yield Check("embedder", "warning", f"{choice.reason}; words alone are searched.", "herma models list")
 

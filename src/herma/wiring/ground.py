@@ -56,7 +56,7 @@ class Ground:
         from herma.errors import EmbedderError
         from herma.models.embedding.choose import make_embedder
 
-        choice = make_embedder(self.settings.embedding)
+        choice = make_embedder(self.settings.embedding, home=self.home)
         if choice.embedder is None and choice.wanted:
             raise EmbedderError(f"{choice.reason}.")
         return choice.embedder

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from herma.errors import EmbedderError
+from herma.errors import ConfigError, EmbedderError
 from herma.models.embedding.catalogue import RECIPES, models_folder
 from herma.models.embedding.endpoint import Endpoint, EndpointEmbedder
 from herma.models.embedding.folder import read_folder
@@ -33,8 +33,12 @@ class Choice:
     wanted: bool = False
 
 
-def make_embedder(settings: EmbeddingSettings, environ: Mapping[str, str] = os.environ) -> Choice:
-    """What `embedding.model` stands for on this machine. Loads nothing yet, asks nobody; never raises."""
+def make_embedder(
+    settings: EmbeddingSettings, environ: Mapping[str, str] = os.environ, *, home: Path | None = None
+) -> Choice:
+    """What `embedding.model` stands for on this machine. Loads nothing yet, asks nobody; never raises. The key of an
+    endpoint may be in the `.env` of `home`, as those of language models may.
+    """
     model = settings.model.strip()
     if model == "none":
         return Choice(None, "embedding.model is none")
@@ -42,11 +46,11 @@ def make_embedder(settings: EmbeddingSettings, environ: Mapping[str, str] = os.e
         return Choice(None, "numpy is not installed (pip install 'herma[local]')", wanted=model != "auto")
     try:
         if model == "endpoint":
-            return Choice(EndpointEmbedder(_endpoint(settings, environ)))
+            return Choice(EndpointEmbedder(_endpoint(settings, environ, home)))
         if model in ("auto", *RECIPES):
             return _installed(model, settings, environ)
         return Choice(LocalEmbedder(read_folder(Path(model).expanduser()), threads=settings.threads))
-    except EmbedderError as exc:
+    except (EmbedderError, ConfigError) as exc:
         return Choice(None, str(exc).rstrip("."), wanted=True)
 
 
@@ -60,10 +64,14 @@ def _installed(model: str, settings: EmbeddingSettings, environ: Mapping[str, st
     return Choice(LocalEmbedder(read_folder(there.folder), threads=settings.threads))
 
 
-def _endpoint(settings: EmbeddingSettings, environ: Mapping[str, str]) -> Endpoint:
+def _endpoint(settings: EmbeddingSettings, environ: Mapping[str, str], home: Path | None) -> Endpoint:
     if not settings.url.startswith(("https://", "http://")) or not settings.endpoint_model:
         raise EmbedderError("embedding.model is endpoint, which needs embedding.url and embedding.endpoint_model")
     key = environ.get(settings.api_key_env, "") if settings.api_key_env else ""
+    if settings.api_key_env and not key and home is not None:
+        from herma.models.chat.keys import read_key
+
+        key = read_key(settings.api_key_env, home, environ)
     if settings.api_key_env and not key:
         raise EmbedderError(f"The variable {settings.api_key_env} of embedding.api_key_env is not set")
     return Endpoint(
