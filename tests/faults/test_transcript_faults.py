@@ -16,7 +16,9 @@ import pytest
 from herma import Herma, HermaWarning
 from herma.errors import StoreError
 from herma.store.sqlite import journal
+from herma.store.sqlite.checkup import state_of
 from herma.store.sqlite.database import Database
+from herma.store.sqlite.opening import PAGE_SIZE
 
 WORDS = [{"role": "user", "content": "words"}]
 
@@ -45,6 +47,66 @@ def test_a_full_disk_is_said_and_what_was_there_stays(home: Path) -> None:
         assert [one.id for one in h.transcripts.messages(session)] == kept
     with closing(sqlite3.connect(home / "herma.db")) as checked:
         assert checked.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_file_into_which_the_log_was_moved_half_way_is_still_ours(home: Path) -> None:
+    """A kill or a full disk in between: the head of the file knows of pages that only the log has."""
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli")
+        for number in range(60):
+            h.transcripts.append(session, [{"role": "user", "content": f"{number} {incompressible(2_000)}"}])
+        before, log = (home / "herma.db").read_bytes(), (home / "herma.db-wal").read_bytes()
+    after = (home / "herma.db").read_bytes()
+    assert len(after) > len(before)
+    (home / "herma.db").write_bytes(after[:PAGE_SIZE] + before[PAGE_SIZE:])
+    (home / "herma.db-wal").write_bytes(log)
+    assert state_of(home / "herma.db") == ("ours", "")
+    with Herma.open(home) as h:
+        assert len(h.transcripts.messages(session)) == 60
+        h.transcripts.append(session, WORDS)
+    with closing(sqlite3.connect(home / "herma.db")) as checked:
+        assert checked.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+FILL = """
+set -e
+mount -t tmpfs -o size=6m tmpfs "$1"
+exec "$2" -c "$3" "$1/home"
+"""
+UNTIL_FULL = """
+import os, sys
+from herma import Add, Herma
+from herma.errors import StoreError
+told = []
+with Herma.open(sys.argv[1]) as h:
+    session = h.transcripts.start("cli", session_id="s")
+    try:
+        while True:
+            told += h.transcripts.append(session, [{"role": "user", "content": os.urandom(3000).hex()}])
+    except StoreError as exc:
+        assert "disk is full" in str(exc), exc
+    for _ in range(3):
+        try:
+            h.transcripts.append(session, [{"role": "user", "content": os.urandom(9000).hex()}])
+        except StoreError as exc:
+            assert "disk is full" in str(exc), exc
+with Herma.open(sys.argv[1]) as h:
+    assert [one.id for one in h.transcripts.messages("s")][: len(told)] == told
+    assert any(check.name == "disk" and check.state == "problem" for check in h.doctor().checks)
+    assert not [check for check in h.doctor().checks if check.name == "herma.db" and check.state == "problem"]
+print(len(told))
+"""
+
+
+def test_a_disk_that_is_really_full(home: Path) -> None:
+    """In a mount namespace of its own."""
+    allowed = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if os.name != "nt" else None
+    if allowed is None or allowed.returncode:
+        pytest.skip("needs a mount namespace")
+    command = ["unshare", "-rm", "sh", "-c", FILL, "sh", str(home), sys.executable, UNTIL_FULL]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 100
 
 
 def test_a_full_disk_fails_all_who_share_the_commit_and_nobody_hangs(home: Path) -> None:

@@ -69,7 +69,7 @@ class Database:
         finally:
             self._pinned.connection = None
             if handle.connection.in_transaction:
-                handle.connection.execute("COMMIT")
+                handle.connection.execute("ROLLBACK")  # nothing was written; committing fails where a page is damaged
             self._give_back(handle)
 
     def glance(self, work: Work[T], otherwise: T) -> T:

@@ -93,6 +93,9 @@ def _judge(path: Path) -> tuple[bool, int]:
     try:
         connection = apsw.Connection(_frozen(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         try:
+            # Moving the write-ahead log into the file may have been cut off, by a kill or a full disk: then the head
+            # names more pages than are there yet, which SQLite takes for damage unless it is told not to mind.
+            connection.pragma("writable_schema", True)
             ours = connection.pragma("application_id") == APPLICATION_ID
             empty = not ours and connection.pragma("page_count") == 0
             return ours or empty, user_version(connection)
