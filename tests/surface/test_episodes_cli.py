@@ -181,6 +181,9 @@ def test_questions_without_a_certain_answer(typed: Type, known: None) -> None:
 def test_facts_are_stated_and_forgotten(typed: Type, known: None) -> None:
     assert "shoe size = 42" in typed("facts", "set", "shoe size", "42").stdout
     assert typed("facts", "ask", "what is my shoe size?").stdout.startswith("42\n")
+    assert typed("facts", "ask", "shoe", "size?").stdout.startswith("42\n")
+    assert typed("facts", "ask", "size").exit_code == 1
+    assert typed("facts", "ask", " ").exit_code == 2
     number = str(json.loads(typed("facts", "history", "shoe size", "--json").stdout)["facts"][0]["id"])
     assert "Would be forgotten" in typed("facts", "forget", number, "--dry-run").stdout
     assert "unforget" in typed("facts", "forget", number).stdout

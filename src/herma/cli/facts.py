@@ -72,15 +72,20 @@ def list_(desk: Desk, project: str | None, user: str | None) -> None:
 @_user
 @with_sessions
 def ask(desk: Desk, question: tuple[str, ...], project: str | None, user: str | None) -> None:
-    """Answer an exact question, or say that there is no certain answer (exit code 1).
+    """Answer an exact question, or the bare name of what is asked for; or say that there is no certain answer (exit
+    code 1).
 
     \b
     Examples:
       herma facts ask what is my time zone
+      herma facts ask time zone
       herma facts ask "我的时区是什么？" --json
     """
-    text = " ".join(question)
-    fact = desk.h.facts.answer(text, _scope(project, user))
+    text = " ".join(question).strip()
+    if not text:
+        raise UsageError("What is the question?", hint="For example: herma facts ask what is my time zone")
+    scope = _scope(project, user)
+    fact = desk.h.facts.answer(text, scope) or desk.h.facts.get(text.rstrip("?？ "), scope=scope)
     if desk.context.json:
         desk.context.print_json({"ok": fact is not None, "fact": None if fact is None else _as_json(fact)})
     elif fact is None:
