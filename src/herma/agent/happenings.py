@@ -75,15 +75,3 @@ class TurnReport:
     model: str = ""
     """The model that answered last, as its server calls it."""
     notes: tuple[str, ...] = ()
-
-
-def together(first: Usage, second: Usage) -> Usage:
-    """Both."""
-    return Usage(
-        first.input + second.input,
-        first.output + second.output,
-        first.cache_read + second.cache_read,
-        first.cache_write + second.cache_write,
-        first.reasoning + second.reasoning,
-        first.cost_usd + second.cost_usd,
-    )

@@ -25,7 +25,6 @@ from herma.agent.happenings import (
     Said,
     Shortened,
     TurnReport,
-    together,
 )
 from herma.errors import ModelCancelled, ModelError, ModelOverflow, UsageError
 from herma.ports import ChatModel
@@ -236,7 +235,7 @@ class _Run:
         self.show(Noted(text))
 
     def count(self, reply: Reply) -> None:
-        self.usage, self.measured = together(self.usage, reply.usage), self.measured and reply.measured
+        self.usage, self.measured = self.usage + reply.usage, self.measured and reply.measured
         self.model = reply.model
 
     def report(self) -> TurnReport:

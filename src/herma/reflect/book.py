@@ -37,17 +37,10 @@ class Book:
 
     def answered(self, reply: Reply, name: str) -> None:
         """Count one answer of a model."""
-        used, total = reply.usage, self.usage
         self.steps += 1
         self.model = name
-        self.usage = Usage(
-            total.input + used.input,
-            total.output + used.output,
-            total.cache_read + used.cache_read,
-            total.cache_write + used.cache_write,
-            total.reasoning + used.reasoning,
-        )
-        cost = cost_of(used, self.price_of(name))
+        self.usage += reply.usage
+        cost = cost_of(reply.usage, self.price_of(name))
         if cost is not None:
             self.usd = (self.usd or 0.0) + cost
 

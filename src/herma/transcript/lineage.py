@@ -7,7 +7,7 @@ else with a parent begins a conversation of its own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from herma.types import Reason, SessionInfo, Usage
@@ -84,20 +84,7 @@ def one_line(conversation: Sequence[SessionInfo]) -> SessionInfo:
         last_active=by_age[0].last_active,
         message_count=sum(session.message_count for session in conversation),
         tool_call_count=sum(session.tool_call_count for session in conversation),
-        usage=total(session.usage for session in conversation),
-    )
-
-
-def total(usages: Iterable[Usage]) -> Usage:
-    """What they cost together."""
-    everything = list(usages)
-    return Usage(
-        input=sum(usage.input for usage in everything),
-        output=sum(usage.output for usage in everything),
-        cache_read=sum(usage.cache_read for usage in everything),
-        cache_write=sum(usage.cache_write for usage in everything),
-        reasoning=sum(usage.reasoning for usage in everything),
-        cost_usd=sum(usage.cost_usd for usage in everything),
+        usage=sum((session.usage for session in conversation), Usage()),
     )
 
 

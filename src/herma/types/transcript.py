@@ -48,6 +48,16 @@ class Usage:
     reasoning: int = 0
     cost_usd: float = 0.0
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
+            self.cost_usd + other.cost_usd,
+        )
+
 
 class Whereabouts(TypedDict, total=False):
     """Where a session takes place: who runs the model, what kind of chat, in which folder, on which git branch."""
