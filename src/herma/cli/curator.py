@@ -256,10 +256,7 @@ def archive(desk: Desk, made: Curator, name: str, reason: str, dry_run: bool) ->
       herma curator archive old-release
     """
     if dry_run:
-        skill = desk.library.get(name)
-        if desk.context.json:
-            desk.context.print_json({"ok": True, "dry_run": True, "name": skill.name, "path": skill.path})
-        desk.context.line(f"{skill.name} ({skill.path}) would go to the archive. Nothing was changed.")
+        desk.would_archive(name)
         return
     desk.for_people_under_approval("archiving skills")
     desk.report(made.archive(name, author=desk.author, reason=reason))

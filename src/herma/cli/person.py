@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from herma.errors import UsageError
+from herma.types import Author, Origin, Who
 
 AGENT_MARKERS = ("HERMA_SESSION", "CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "AI_AGENT")
 """Variables that agents set for the programs they start."""
@@ -13,6 +14,13 @@ AGENT_MARKERS = ("HERMA_SESSION", "CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT",
 def agent_marker() -> str | None:
     """The variable that says an agent started this program, if there is one."""
     return next((name for name in AGENT_MARKERS if os.environ.get(name)), None)
+
+
+def author() -> Author:
+    """Who makes a change: a person at a terminal, or the agent that started this program."""
+    if agent_marker() is None:
+        return Author()
+    return Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=os.environ.get("HERMA_SESSION") or None)
 
 
 def for_people_only(what: str) -> None:

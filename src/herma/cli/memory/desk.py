@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
+from herma.cli import person
 from herma.cli.frame import Context, HermaCommand, HermaGroup, pass_context
-from herma.cli.person import agent_marker, for_people_only
+from herma.cli.person import for_people_only
 from herma.errors import UsageError
-from herma.types import TARGETS, Author, Origin, Scope, StoreStatus, Target, Who
+from herma.types import TARGETS, Author, Scope, StoreStatus, Target
 
 if TYPE_CHECKING:
     from herma.app import Herma
@@ -100,10 +100,7 @@ class Desk:
 
     @property
     def author(self) -> Author:
-        """Who makes a change: a person at a terminal, or the agent that started this program."""
-        if agent_marker() is None:
-            return Author()
-        return Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=os.environ.get("HERMA_SESSION") or None)
+        return person.author()
 
     def for_people_under_approval(self, what: str) -> None:
         """With write approval on, an agent may not go round the inbox either."""

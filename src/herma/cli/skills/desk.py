@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
 
 import click
 
-from herma.cli import output
+from herma.cli import output, person
 from herma.cli.frame import Context, HermaGroup, pass_context
-from herma.cli.person import agent_marker, for_people_only
+from herma.cli.person import for_people_only
 from herma.errors import UsageError
-from herma.types import Author, Origin, SkillOutcome, SkillRefused, SkillStaged, SkillWritten, Who
+from herma.types import Author, SkillOutcome, SkillRefused, SkillStaged, SkillWritten
 
 if TYPE_CHECKING:
     from herma.config import Settings
@@ -71,15 +70,19 @@ class Desk:
 
     @property
     def author(self) -> Author:
-        """Who makes a change: a person at a terminal, or the agent that started this program."""
-        if agent_marker() is None:
-            return Author()
-        return Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=os.environ.get("HERMA_SESSION") or None)
+        return person.author()
 
     def for_people_under_approval(self, what: str) -> None:
         """With write approval on, an agent may not go round the inbox either."""
         if self.settings.skills.write_approval:
             for_people_only(f"With skills.write_approval on, {what}")
+
+    def would_archive(self, name: str) -> None:
+        """Say what moving a skill to the archive would do."""
+        skill = self.library.get(name)
+        if self.context.json:
+            self.context.print_json({"ok": True, "dry_run": True, "name": skill.name, "path": skill.path})
+        self.context.line(f"{skill.name} ({skill.path}) would go to the archive. Nothing was changed.")
 
     def command(self, *words: str) -> str:
         """A command line to type next, on the same home."""

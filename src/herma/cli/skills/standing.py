@@ -44,10 +44,7 @@ def archive(desk: Desk, name: str | None, listing: bool, reason: str, dry_run: b
         raise UsageError("Which skill?", hint="`herma skills list` shows them; --list shows the archive.")
     desk.for_people_under_approval("archiving skills")
     if dry_run:
-        skill = desk.library.get(name)
-        if desk.context.json:
-            desk.context.print_json({"ok": True, "dry_run": True, "name": skill.name, "path": skill.path})
-        desk.context.line(f"{skill.name} ({skill.path}) would go to the archive. Nothing was changed.")
+        desk.would_archive(name)
         return
     desk.report(desk.library.archive(name, author=desk.author, reason=reason))
 
