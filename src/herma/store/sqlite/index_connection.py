@@ -140,12 +140,21 @@ def fetch(
     return connection.execute(sql, bindings).fetchall()
 
 
-def meta(connection: apsw.Connection) -> dict[str, str]:
+def meta(connection: apsw.Connection, wanted: int = FORMAT) -> dict[str, str]:
     """Facts about this index. Raises when it is of another format."""
     facts = {str(key): str(value) for key, value in fetch(connection, "SELECT key, value FROM meta")}
-    if facts.get("format") != str(FORMAT):
-        raise ValueError(f"format {facts.get('format')} instead of {FORMAT}")
+    if facts.get("format") != str(wanted):
+        raise ValueError(f"format {facts.get('format')} instead of {wanted}")
     return facts
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file stands at `path` now: another one, once a new index took its place."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _connect(path: Path, flags: int) -> apsw.Connection:

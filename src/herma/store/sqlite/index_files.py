@@ -10,7 +10,7 @@ from pathlib import Path
 from herma.errors import StoreError
 from herma.ports import IndexUnusable
 from herma.store.locks import exclusive
-from herma.store.sqlite.index_connection import create
+from herma.store.sqlite.index_connection import create, identity
 from herma.store.sqlite.index_tables import SqliteIndexTables
 
 _ASK_AGAIN = 0.001
@@ -33,14 +33,14 @@ class SqliteIndexFiles:
 
     def current(self) -> SqliteIndexTables:
         with self._mutex:
-            identity = _identity(self._path)
-            if identity is None:
+            found = identity(self._path)
+            if found is None:
                 raise IndexUnusable(f"{self._path} is not there")
-            if self._current is None or identity != self._identity:
+            if self._current is None or found != self._identity:
                 if self._current is not None:
                     self._current.close()
                 self._current = SqliteIndexTables(self._path, common_cap=self._common_cap)
-                self._identity = identity
+                self._identity = found
             return self._current
 
     def hold(self, timeout: float) -> AbstractContextManager[bool]:
@@ -49,15 +49,15 @@ class SqliteIndexFiles:
 
     def building(self, *, anew: bool) -> SqliteIndexTables:
         with self._mutex:
-            if anew or _identity(self._new) is None:
+            if anew or identity(self._new) is None:
                 _remove(self._new)
                 create(self._new)
-            identity = _identity(self._new)
-            if self._building is None or identity != self._new_identity:
+            found = identity(self._new)
+            if self._building is None or found != self._new_identity:
                 if self._building is not None:
                     self._building.close()
                 self._building = SqliteIndexTables(self._new, common_cap=self._common_cap)
-                self._new_identity = identity
+                self._new_identity = found
             return self._building
 
     def publish(self) -> None:
@@ -84,14 +84,6 @@ class SqliteIndexFiles:
                 if tables is not None:
                     tables.close()
             self._current = self._building = self._identity = None
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _remove(path: Path, *, beside: bool = True) -> None:

@@ -22,7 +22,7 @@ from herma.errors import StoreError
 from herma.ports import IndexUnusable, Position
 from herma.ports.vectors import EmbedderTrouble, Loaded, ModelRow, Reach, Step, VectorFile, VectorRow
 from herma.store.locks import exclusive
-from herma.store.sqlite.index_connection import Connections, fetch, guarded
+from herma.store.sqlite.index_connection import Connections, fetch, guarded, identity, meta
 from herma.store.sqlite.queries import queries
 
 APPLICATION_ID = 0x48524D56  # "HRMV"
@@ -61,7 +61,7 @@ class SqliteVectors:
 
     def _file(self) -> VectorFile:
         with self._connections().reading() as connection:
-            facts = _meta(connection)
+            facts = meta(connection, FORMAT)
             models = tuple(_model(row) for row in fetch(connection, self._sql["models"]))
         told = (facts.get("trouble_of", ""), facts.get("trouble", ""))
         trouble = EmbedderTrouble(*told, int(facts.get("failures", 0)), float(facts.get("retry_at", 0.0)))
@@ -69,10 +69,10 @@ class SqliteVectors:
         return VectorFile(noticed, int(facts["appended"]), models, trouble, self.path.stat().st_size)
 
     def notice(self, since: int, position: Position, appended: int, gone: Sequence[int]) -> None:
-        if _identity(self.path) is None:
+        if identity(self.path) is None:
             _create(self.path, position)
         with self._connections().writing() as connection:
-            facts = _meta(connection)
+            facts = meta(connection, FORMAT)
             if (facts["store_id"], facts["epoch"]) != (position.store_id, position.epoch):
                 connection.execute(self._sql["walk_again"], (position.seq,))
                 facts |= {"appended": "0", "noticed": "0"}
@@ -95,7 +95,7 @@ class SqliteVectors:
                 if (found.name, found.dimension) == (name, dimension) and at - found.used < _SAY_AGAIN:
                     return found
         with self._connections().writing() as connection:
-            noticed = int(_meta(connection)["noticed"])
+            noticed = int(meta(connection, FORMAT)["noticed"])
             connection.execute(self._sql["add_model"], (name, dimension, at, noticed))
             rows = fetch(connection, self._sql["models"])
         return next(row for row in map(_model, rows) if (row.name, row.dimension) == (name, dimension))
@@ -153,11 +153,11 @@ class SqliteVectors:
 
     def check(self) -> str:
         with self._connections().reading(afresh=True) as connection:
-            _meta(connection)
+            meta(connection, FORMAT)
             if fetch(connection, "PRAGMA quick_check(1)") != [("ok",)]:
                 return "damaged"
         with self._connections().writing() as connection:
-            connection.execute(self._sql["walk_again"], (int(_meta(connection)["noticed"]),))
+            connection.execute(self._sql["walk_again"], (int(meta(connection, FORMAT)["noticed"]),))
         return ""
 
     def sweep(self, model: ModelRow, kinds: Sequence[str], unused_since: float) -> bool:
@@ -204,7 +204,7 @@ class SqliteVectors:
 
     def find(self, name: str, dimension: int) -> tuple[str, int, int]:
         with self._connections().reading() as connection:
-            file = _meta(connection)["file"]
+            file = meta(connection, FORMAT)["file"]
             sql = "SELECT id, vectors FROM models WHERE name = ? AND dimension = ?"
             rows = fetch(connection, sql, (name, dimension))
         return (file, *rows[0]) if rows else (file, 0, 0)
@@ -236,7 +236,7 @@ class SqliteVectors:
 
     def _connections(self) -> Connections:
         with self._mutex:
-            found = _identity(self.path)
+            found = identity(self.path)
             if found is None:
                 raise IndexUnusable(f"{self.path} is not there")
             if self._open is None or found != self._identity:
@@ -326,21 +326,6 @@ def _create(path: Path, position: Position) -> None:
 
 def _remember(connection: apsw.Connection, **facts: str | float) -> None:
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [(key, str(facts[key])) for key in facts])
-
-
-def _meta(connection: apsw.Connection) -> dict[str, str]:
-    facts = {str(key): str(value) for key, value in fetch(connection, "SELECT key, value FROM meta")}
-    if facts.get("format") != str(FORMAT):
-        raise ValueError(f"format {facts.get('format')} instead of {FORMAT}")
-    return facts
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _remove(path: Path) -> None:
