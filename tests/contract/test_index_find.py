@@ -151,9 +151,11 @@ def test_more_and_rarer_words_rank_higher_and_equals_by_age(index: Index) -> Non
 
 
 def test_the_vocabulary_has_parts_of_words(index: Index) -> None:
-    assert index.vocabulary("ompress", 5) == ["compress", "getcompressiontip"]
-    assert not index.vocabulary("", 5)
-    assert not index.vocabulary("nowhere", 5)
+    assert index.vocabulary(["ompress"]) == ["compress", "getcompressiontip"]
+    assert index.vocabulary(["ompress", "nowhere"], limit=1) == ["compress"]
+    assert index.vocabulary([], ["compr"]) == ["compress"]
+    assert not index.vocabulary([""], [""])
+    assert not index.vocabulary(["nowhere"], ["ompress"])
 
 
 # ── many messages ──

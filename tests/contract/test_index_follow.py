@@ -110,7 +110,7 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
 def test_nothing_is_created_for_an_empty_transcript(index: Index, home: Path) -> None:
     assert index.catch_up() == 0
     assert index.find(Terms(any_of=(("word",),)), 5) == Found((), 0, exhausted=True)
-    assert index.vocabulary("word", 5) == ()
+    assert index.vocabulary(["word"]) == ()
     assert index.status().messages == 0
     assert not (home / "index.db").exists()
 
@@ -442,7 +442,7 @@ def test_any_text_is_indexed_as_it_is_checked(tmp_path_factory: pytest.TempPathF
     for text in given_texts:
         index.find(Terms(any_of=((text,),), prefix=frozenset({text})), 5)
         index.find(Terms(any_of=((text,),), all_of=(((text, text),),), none_of=((text,),)), 5)
-        index.vocabulary(text, 5)
+        index.vocabulary([text], [text])
     index.close()
 
 

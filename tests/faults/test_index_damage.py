@@ -139,7 +139,7 @@ def test_flipped_bits_are_found_and_healed(home: Path, tmp_path: Path, seed: int
     for word in ("alpha", "get", "absent"):
         index.find(Terms(any_of=((word,),)), 5)
     index.find(Terms(any_of=(("alpha",),), all_of=((("beta",),),), none_of=(("gamma",),)), 5)
-    index.vocabulary("lph", 5)
+    index.vocabulary(["lph"])
     index.verify()
     assert_right(index, feed)
     assert index.verify().trouble == ""

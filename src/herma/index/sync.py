@@ -93,13 +93,17 @@ class Index:
         trouble = self._trouble or self._background.trouble
         return f"There is no index, and none can be built: {trouble}" if trouble else "The index is being built."
 
-    def vocabulary(self, part: str, limit: int = 20) -> Sequence[str]:
-        """Words (stems) that contain `part`, commonest first; only the newest part of the index is looked at."""
+    def vocabulary(self, parts: Sequence[str], beginnings: Sequence[str] = (), limit: int = 20) -> Sequence[str]:
+        """Words (stems) with one of `parts` in them or one of `beginnings` at the front, commonest first; only the
+        newest part of the index is looked at.
+        """
         self._alive()
-        part = clean(part).strip().lower()
-        if not part:
+        inside, first = (
+            [part for raw in given if (part := clean(raw).strip().lower())] for given in (parts, beginnings)
+        )
+        if not inside and not first:
             return ()
-        return self._asking(lambda: self._files.current().vocabulary(part, limit)) or ()
+        return self._asking(lambda: self._files.current().vocabulary(inside, first, limit)) or ()
 
     def catch_up(self, at_most: int = SEARCH_INDEXES) -> int:
         """Index what is new if that is at most so many messages. → how many messages are still missing."""

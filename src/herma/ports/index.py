@@ -61,8 +61,10 @@ class TextIndex(Protocol):
         """The newest messages that are not indexed yet, newest first."""
         ...
 
-    def vocabulary(self, part: str, limit: int) -> Sequence[str]:
-        """Words (stems) that contain `part`, commonest first; only the newest part of the index is looked at."""
+    def vocabulary(self, parts: Sequence[str], beginnings: Sequence[str], limit: int) -> Sequence[str]:
+        """Words (stems) with one of `parts` in them or one of `beginnings` at the front, commonest first; only the
+        newest part of the index is looked at.
+        """
         ...
 
     def suspect(self) -> None:
@@ -133,7 +135,7 @@ class IndexTables(Protocol):
 
     def find(self, sieve: Sieve, limit: int) -> Found: ...
 
-    def vocabulary(self, part: str, limit: int) -> Sequence[str]: ...
+    def vocabulary(self, parts: Sequence[str], beginnings: Sequence[str], limit: int) -> Sequence[str]: ...
 
     def digests(self, message_ids: Sequence[int]) -> Mapping[int, int]: ...
 

@@ -11,10 +11,11 @@ from herma.recall.rules import CHOSEN, Filters
 from herma.recall.stem import stem
 from herma.types import Dropped
 
-Vocabulary = Callable[[str, int], Sequence[str]]
+Vocabulary = Callable[[Sequence[str], Sequence[str], int], Sequence[str]]
+"""Parts of words, beginnings of words and a number to that many known words, commonest first."""
 ALIKE = 72.0
 """How alike (of 100) a known word must be to be taken for the one that was meant."""
-_WORDS = 300
+_WORDS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,17 @@ def _loose(query: Query) -> tuple[Term, ...]:
 
 def _alike(query: Query, vocabulary: Vocabulary) -> dict[Term, Term]:
     """For each word a known one that contains it, or that is spelled nearly like it."""
+    words = {term: fold(term.text) for term in query.any_of[:8] if term.kind != "phrase"}
+    words = {term: word for term, word in words.items() if len(word) > 2 and word.isalnum()}
+    if not words:
+        return {}
+    # A slip is seldom in the first letters and the last ones at once.
+    parts = dict.fromkeys(piece for word in words.values() for piece in (word[:3], word[-3:]))
+    known = vocabulary([*parts], [*dict.fromkeys(word[:2] for word in words.values())], _WORDS)
     found = {}
-    for term in query.any_of[:8]:
-        word = fold(term.text)
-        if term.kind == "phrase" or len(word) < 3 or not word.isalnum():
-            continue
-        inside = [known for known in vocabulary(word, 5) if known not in (word, stem(word)) and _grew(word, known)]
-        near = inside[0] if inside else _nearest(word, vocabulary)
-        if near:
+    for term, word in words.items():
+        inside = (one for one in known if word in one and one not in (word, stem(word)) and _grew(word, one))
+        if near := next(inside, "") or _nearest(word, known):
             found[term] = Term(near, "prefix")
     return found
 
@@ -90,12 +94,10 @@ def _grew(word: str, known: str) -> bool:
     return len(word) > 3 or not word.isascii() or known.startswith(word)
 
 
-def _nearest(word: str, vocabulary: Vocabulary) -> str:
-    """The known word most alike; a slip is seldom in the first letters and the last ones at once."""
+def _nearest(word: str, known: Sequence[str]) -> str:
+    """The known word most alike."""
     from rapidfuzz import fuzz
 
-    pieces = dict.fromkeys((word[:3], word[-3:], word[:2]))
-    known = dict.fromkeys(one for piece in pieces for one in vocabulary(piece, _WORDS))
     best, likeness = "", ALIKE
     for one in known:
         score = fuzz.ratio(one, stem(word))
