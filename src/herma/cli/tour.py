@@ -17,7 +17,8 @@ from herma.cli.frame import Context, HermaCommand, pass_context
 from herma.cli.person import AGENT_MARKERS
 from herma.cli.tour_guide import SHOWN_HOME, Facts, Guide, Surprise, opened
 from herma.cli.tour_steps import STEPS
-from herma.errors import StoreError
+from herma.config import resolve_home
+from herma.errors import ConfigError, StoreError
 
 NEXT = 'Your turn: herma memory add "something your agent should never forget"'
 
@@ -33,11 +34,14 @@ def _environment(home: Path) -> dict[str, str]:
     return kept | same_everywhere | {"HERMA_HOME": str(home), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
 
 
-def _hermes_line() -> str:
-    """One line for people who already have a Hermes home."""
+def _hermes_line(context: Context) -> str:
+    """One line for people who already have a Hermes home; it may be the one that Herma uses, too."""
     named = os.environ.get("HERMES_HOME")
-    with suppress(OSError, RuntimeError):  # a folder that may not be looked into, or nobody's folder is known
+    # A folder that may not be looked into, that is none, or nobody's folder is known.
+    with suppress(OSError, RuntimeError, ConfigError):
+        ours = resolve_home(context.home, context.profile)
         home = Path(named) if named else Path.home() / ".hermes"
+        home = ours if (ours / "state.db").is_file() else home
         kept = (home / "state.db").is_file()
         if kept or (home / "memories").is_dir():
             command = f"herma memory list --home {shlex.quote(str(home))}"
@@ -72,7 +76,7 @@ def tour(context: Context, keep: bool) -> None:
     finally:
         if not keep:
             shutil.rmtree(home, ignore_errors=True)
-    hermes = _hermes_line()
+    hermes = _hermes_line(context)
     if context.json:
         value = {"ok": True, "home": home, "kept": keep, "steps": steps, "hermes": hermes or None, "next": NEXT}
         context.print_json(value)
