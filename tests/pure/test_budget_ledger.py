@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from herma.prompt.ledger import (
     Request,
     compare_with_naive,
     enter,
-    grows_only,
     keep,
 )
 
@@ -33,6 +33,12 @@ def one(_message: Mapping[str, Any]) -> int:
 def said(*texts: str) -> Messages:
     roles = ("user", "assistant")
     return [SYSTEM, *({"role": roles[at % 2], "content": text} for at, text in enumerate(texts))]
+
+
+def grows_only(requests: Sequence[Request]) -> bool:
+    """Whether every request begins with the whole of the one before it."""
+    sent = [list(request.messages) for request in requests]
+    return all(later[: len(earlier)] == earlier for earlier, later in pairwise(sent))
 
 
 def ledger(*requests: Request, lifetime: float = FIVE_MINUTES) -> Ledger:

@@ -54,24 +54,9 @@ def families(draw: st.DrawFn) -> dict[str, SessionInfo]:
 
 @given(families(), st.sampled_from(IDS))
 def test_every_question_has_an_answer_in_the_family(sessions: dict[str, SessionInfo], start: str) -> None:
-    for answer in (lineage.root, lineage.tip, lineage.resume_target):
+    for answer in (lineage.tip, lineage.resume_target):
         found = answer(sessions, start)
         assert found == start or found in sessions
-
-
-@given(families(), st.sampled_from(IDS))
-def test_the_root_of_the_root_is_the_root(sessions: dict[str, SessionInfo], start: str) -> None:
-    root = lineage.root(sessions, start)
-    assert lineage.root(sessions, root) == root
-
-
-@given(families())
-def test_whoever_goes_on_shares_the_root(sessions: dict[str, SessionInfo]) -> None:
-    for one in sessions.values():
-        if lineage.goes_on(one) and one.parent in sessions:
-            assert lineage.root(sessions, one.id) == lineage.root(sessions, one.parent or "")
-        elif not lineage.goes_on(one):
-            assert lineage.root(sessions, one.id) == one.id
 
 
 @given(families(), st.sampled_from(IDS))
@@ -83,7 +68,7 @@ def test_the_tip_of_a_sound_family_is_below_the_start_and_has_nothing_below(
     while more := {one.id for one in sessions.values() if lineage.goes_on(one) and one.parent in below} - below:
         below |= more
     assert tip in below
-    if start in sessions and lineage.root(sessions, start) == start and not _circular(sessions):
+    if start in sessions and not _circular(sessions):
         assert not [one for one in sessions.values() if lineage.goes_on(one) and one.parent == tip]
 
 
@@ -103,7 +88,6 @@ def test_branches_and_delegations_are_not_continuations() -> None:
         session("e", "d", "resume", at=3),
     )
     assert lineage.tip(sessions, "a") == "e"
-    assert {id_: lineage.root(sessions, id_) for id_ in sessions} == {"a": "a", "b": "b", "c": "c", "d": "a", "e": "a"}
 
 
 def test_of_two_continuations_the_more_recent_is_followed() -> None:

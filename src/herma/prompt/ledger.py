@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from herma.prompt.fence import sanitize
@@ -209,12 +208,6 @@ def compare_with_naive(
     naive = [_naively(request, text) for request, text in zip(requests, injected, strict=True)]
     ours = keep(requests, lifetime=lifetime, prices=prices, count=count)
     return Comparison(ours, keep(naive, lifetime=lifetime, prices=prices, count=count))
-
-
-def grows_only(requests: Sequence[Request]) -> bool:
-    """Whether every request begins with the whole of the one before it."""
-    keys = [_prefix(request, None, lambda _message: 0).keys for request in requests]
-    return all(later[: len(earlier)] == earlier for earlier, later in pairwise(keys))
 
 
 def _naively(request: Request, text: str) -> Request:

@@ -31,17 +31,6 @@ def ancestors(sessions: Sessions, session_id: str) -> list[str]:
     return list(chain)
 
 
-def root(sessions: Sessions, session_id: str) -> str:
-    """The first session of the same conversation. In a circle, its smallest id: the same one from everywhere."""
-    chain = ancestors(sessions, session_id)
-    if not chain:
-        return session_id
-    last = sessions[chain[-1]]
-    if goes_on(last) and last.parent in sessions:  # a circle
-        return min(chain[chain.index(last.parent or "") :])
-    return chain[-1]
-
-
 def tip(sessions: Sessions, session_id: str) -> str:
     """Where the conversation goes on from here: the newest continuation of the newest continuation, and so on."""
     following: dict[str, list[SessionInfo]] = defaultdict(list)
