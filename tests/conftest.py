@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from herma.cli.person import AGENT_MARKERS
+from herma.testing import ScriptedModel
 from herma.testing.prefix import watch_prefixes
 
 if TYPE_CHECKING:
@@ -47,3 +48,10 @@ def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedModel]:
+    """A model's server, whose answers the test writes."""
+    with ScriptedModel() as made:
+        yield made

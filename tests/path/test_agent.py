@@ -41,12 +41,6 @@ class Seen:
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as made:
-        yield made
-
-
-@pytest.fixture
 def h(home: Path, server: ScriptedModel) -> Iterator[Herma]:
     flags = {"model.url": server.url, "model.name": "m", "model.retries": 0}
     with Herma.open(home, flags=flags, clock=FixedClock()) as opened:

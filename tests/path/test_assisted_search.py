@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,6 @@ GARDEN = [
     {"role": "user", "content": "When do I prune the roses?"},
     {"role": "assistant", "content": "In March, before the buds open."},
 ]
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as made:
-        yield made
 
 
 def opened(home: Path, server: ScriptedModel | None = None, **flags: Any) -> Herma:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,6 @@ from herma.testing import Answer, Asked, FixedClock, ScriptedModel
 from herma.types import Usage
 
 HI = [{"role": "user", "content": "hi"}]
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as made:
-        yield made
 
 
 def opened(home: Path, **flags: Any) -> Herma:

@@ -238,12 +238,6 @@ def test_it_is_told_once_a_day(rows: SqliteSpend, caplog: pytest.LogCaptureFixtu
 # ── behind the meter ──
 
 
-@pytest.fixture
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as made:
-        yield made
-
-
 def behind(meter_: Meter, server: ScriptedModel) -> MeteredModel:
     return MeteredModel(openai_model(Endpoint(server.url, "m", retries=0)), meter_, "review")
 

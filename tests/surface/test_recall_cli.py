@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,6 @@ def filled(home: Path) -> str:
             ],
         )
     return id_
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as made:
-        yield made
 
 
 def with_model(home: Path, server: ScriptedModel) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,6 @@ from herma.testing import Answer, ScriptedModel
 
 Type = Callable[..., Result]
 TEA = "The user drinks green tea."
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as made:
-        yield made
 
 
 @pytest.fixture
