@@ -46,10 +46,6 @@ class Bert:
     def dimension(self) -> int:
         return int(self.words.shape[1])
 
-    @property
-    def longest(self) -> int:
-        return int(self.positions.shape[0])
-
     def hidden(self, texts: Sequence[Sequence[int]]) -> list[Any]:
         """For each text's tokens, the vectors of the last layer: (tokens, dimension)."""
         import numpy as np
