@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from tests.tiny_bert import write_folder
 
 from herma import Add, Author, Herma, Origin, Who
 from herma.doctor import Check, Diagnosis, diagnose, mend, plan
@@ -246,6 +247,26 @@ def test_an_embedder_that_is_asked_for_and_not_there_is_said(home: Path, monkeyp
     (home / "config.yaml").write_text("embedding:\n  model: e5-small\n", "utf-8")
     monkeypatch.setenv("HERMA_MODELS", str(home / "models"))
     assert found(diagnose(home), "embedder").sentence.startswith("e5-small is not installed")
+
+
+def test_only_the_embedder_that_is_set_up_has_something_to_do(home: Path) -> None:
+    def vectors() -> list[tuple[str, str, str]]:
+        return [(one.state, one.sentence, one.next) for one in diagnose(home).checks if one.name == "index.db.vectors"]
+
+    first = write_folder(home.parent / "first")
+    second = write_folder(home.parent / "second")
+    with Herma.open(home, flags={"embedding.model": str(first)}) as h:
+        session = h.transcripts.start("test")
+        h.transcripts.append(session, [{"role": "user", "content": f"hello {number}"} for number in range(3)])
+        assert h.index.wait()
+    (home / "config.yaml").write_text(f"embedding:\n  model: {second}\n", "utf-8")
+    old, new = vectors()
+    assert (old[0], old[2]) == ("ok", "")
+    assert "not set up here; unused ones go by themselves" in old[1]
+    assert (new[0], new[2]) == ("note", "herma index embed")
+    assert "3 messages to be embedded" in new[1]
+    (home / "config.yaml").write_text(f"embedding:\n  model: {first}\n", "utf-8")
+    assert [(state, step) for state, _, step in vectors()] == [("ok", "")]
 
 
 def test_the_inbox(home: Path) -> None:

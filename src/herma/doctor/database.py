@@ -20,7 +20,7 @@ _LARGE_LOG = 64 * 2**20
 _SOON = 3 * 86400
 
 
-def check_database(home: Path, *, now: float, full: bool, busy_timeout: float) -> Iterator[Check]:
+def check_database(home: Path, *, now: float, full: bool, busy_timeout: float, embedder: str = "") -> Iterator[Check]:
     path = home / "herma.db"
     found = examine(path, now=now, full=full, busy_timeout=busy_timeout)
     match found.state:
@@ -42,7 +42,7 @@ def check_database(home: Path, *, now: float, full: bool, busy_timeout: float) -
             yield from _content(found, full)
             yield from _journal(path, found)
             yield from _index(home, found)
-            yield from check_vectors(home, found, now)
+            yield from check_vectors(home, found, now, embedder)
             yield from _inbox(found, now)
 
 

@@ -15,7 +15,7 @@ from herma.doctor.engine import check_engine
 from herma.doctor.guests import GuestFailures
 from herma.doctor.servers import check_servers
 from herma.doctor.skills import check_skills
-from herma.doctor.vectors import check_embedder
+from herma.doctor.vectors import check_embedder, embedder_name
 from herma.errors import ConfigError, StoreError
 
 __all__ = ["Check", "Diagnosis", "State", "diagnose"]
@@ -61,7 +61,9 @@ def diagnose(
         lambda: check_skills(home, settings, now=now, full=full),
         lambda: check_curator(home, settings, now),
         lambda: files.check_leftovers(home),
-        lambda: database.check_database(home, now=now, full=full, busy_timeout=settings.memory.lock_timeout),
+        lambda: database.check_database(
+            home, now=now, full=full, busy_timeout=settings.memory.lock_timeout, embedder=embedder_name(settings)
+        ),
         lambda: check_embedder(settings),
         lambda: distilled.check_episodes(home, busy_timeout=settings.memory.lock_timeout),
         lambda: guests.check_provider(home, settings, now),

@@ -26,8 +26,18 @@ def check_embedder(settings: Settings) -> Iterator[Check]:
         yield Check("embedder", "warning", f"{choice.reason}; words alone are searched.", "herma models list")
 
 
-def check_vectors(home: Path, found: Examination, now: float) -> Iterator[Check]:
-    """Nothing is said where nothing was ever embedded: search is good without."""
+def embedder_name(settings: Settings) -> str:
+    """What is set up here, by the name that its vectors have; empty where there is nothing."""
+    from herma.models.embedding.choose import make_embedder
+
+    chosen = make_embedder(settings.embedding, home=settings.home).embedder
+    return chosen.name if chosen is not None else ""
+
+
+def check_vectors(home: Path, found: Examination, now: float, embedder: str) -> Iterator[Check]:
+    """Nothing is said where nothing was ever embedded: search is good without. Only what the embedder that is set up
+    here has not read yet is something to do.
+    """
     store = SqliteVectors(home)
     if not store.path.exists():
         return
@@ -45,10 +55,17 @@ def check_vectors(home: Path, found: Examination, now: float) -> Iterator[Check]
         yield Check(_NAME, "note", "It belongs to another state of herma.db; vectors are compared anew.", _EMBED)
         return
     for model in file.models:
-        left = max(0, file.appended - model.reach.walked)
-        rest = f"{left:,} messages to be embedded" if left else "up to date"
-        what = f"{model.vectors:,} vectors by {model.name}, {rest}, {size(file.size)} in all."
-        yield Check(_NAME, "note" if left else "ok", what, _EMBED if left else "")
+        if model.name == embedder:
+            left = max(0, file.appended - model.reach.walked)
+            rest = f"{_messages(left)} to be embedded" if left else "up to date"
+            what = f"{model.vectors:,} vectors by {model.name}, {rest}, {size(file.size)} in all."
+            yield Check(_NAME, "note" if left else "ok", what, _EMBED if left else "")
+        else:
+            what = f"{model.vectors:,} vectors by {model.name}, which is not set up here; unused ones go by themselves."
+            yield Check(_NAME, "ok", what)
+    if embedder and file.models and all(model.name != embedder for model in file.models):
+        wait = f"{_messages(file.appended)} to be embedded"
+        yield Check(_NAME, "note", f"None are by {embedder} yet: {wait}; words are searched meanwhile.", _EMBED)
     if file.trouble.message:
         until = datetime.fromtimestamp(file.trouble.retry_at).astimezone().strftime("%H:%M:%S")
         rest = f"it is left alone until {until}" if file.trouble.retry_at > now else "it is asked again when needed"
@@ -57,3 +74,7 @@ def check_vectors(home: Path, found: Examination, now: float) -> Iterator[Check]
             f"{file.trouble.model} failed {times} ({file.trouble.message}); {rest}. Words are searched meanwhile."
         )
         yield Check("embedder", "warning", sentence, _EMBED)
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
