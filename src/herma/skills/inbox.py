@@ -44,10 +44,8 @@ class SkillApprovals:
     def approve(self, pending_id: int, *, by: Author) -> SkillOutcome:
         """Write what was proposed; it leaves the inbox when it is on disk, and stays there when it no longer fits."""
         pending = self._waiting(pending_id, by)
-        proposer = pending.author
-        author = Author(proposer.who, proposer.origin, proposer.session, proposer.message)
         reason = f"approved proposal {pending_id}" + (f": {pending.reason}" if pending.reason else "")
-        outcome = self._writer.write(pending.operation, author, reason)
+        outcome = self._writer.write(pending.operation, pending.author, reason)
         if outcome.ok:
             self._inbox.decide(pending_id, "approved", self._clock())
         return outcome
