@@ -351,6 +351,29 @@ def test_a_report_says_whether_it_is_of_a_wider_search(h: Herma) -> None:
     assert not h.search("qqqqq").widened
 
 
+@pytest.mark.parametrize(
+    ("query", "text", "instead"),
+    [
+        (".NET", "written in ASP.NET", "NET for .NET"),
+        ("v1.2.3", "upgrade to 1.2.3", "1.2.3 for v1.2.3"),
+        ("#alpha", "alpha and beta", ""),
+    ],
+)
+def test_a_name_is_looked_for_without_the_signs_around_it(h: Herma, query: str, text: str, instead: str) -> None:
+    wanted = said(h, text)
+    report = h.search(query, mode="words")
+    assert sessions(report) == [wanted]
+    assert report.widened == bool(instead)
+    assert any(instead in note for note in report.notes) or not instead
+
+
+def test_what_cannot_be_searched_for_is_not_denied(h: Herma) -> None:
+    said(h, "party 🎉 time")
+    report = h.search("🎉", mode="words")
+    assert report.hits or any("cannot be searched for" in note for note in report.notes)
+    assert not any("No message contains" in note for note in report.notes)
+
+
 def test_a_home_that_cannot_be_written_is_searched_all_the_same(home: Path) -> None:
     with Herma.open(home=home) as writer:
         wanted = said(writer, "the zeppelin")

@@ -37,6 +37,8 @@ def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions
     if not query.any_of:
         return "There is nothing to look for in this query, and nothing recent passes its filters."
     words = ", ".join(str(term) for term in query.any_of[:8])
+    if not any(letter.isalnum() for term in query.any_of for letter in term.text):
+        return f"Letters and digits are indexed, signs are not, so {words} cannot be searched for."
     none = "No message that was searched" if partly else "No message"
     if query.all_of and not matched:
         return f"{none} contains all that is asked for ({words})."
@@ -54,6 +56,9 @@ def wider(query: Query, filters: Filters, dropped: Sequence[Dropped], vocabulary
         loose = replace(query, any_of=_loose(query), all_of=())
         yield Attempt(loose, filters, "Nothing contains all that must occur; these contain some of it.")
         query = loose
+    if plain := _without_signs(query):
+        said = ", ".join(f"{one} for {term}" for term, one in plain.items())
+        yield Attempt(_instead(query, plain), filters, f"Looked for without what stands around it: {said}.")
     alike = _alike(query, vocabulary)
     if alike:
         said = ", ".join(f"{one} for {term}" for term, one in alike.items())
@@ -70,6 +75,19 @@ def _loose(query: Query) -> tuple[Term, ...]:
         if term.kind != "phrase":
             terms[term] = None
     return tuple(terms)
+
+
+def _without_signs(query: Query) -> dict[Term, Term]:
+    """For names that begin or end with a sign, and versions that begin with a v, what is inside: ".NET", "v1.2"."""
+    found = {}
+    for term in query.any_of[:8]:
+        letters = [at for at, letter in enumerate(term.text) if letter.isalnum()] if term.kind == "word" else []
+        inside = term.text[letters[0] : letters[-1] + 1] if letters else ""
+        if inside[:1] in ("v", "V") and inside[1:2].isdigit():
+            inside = inside[1:]
+        if len(inside) > 1 and inside != term.text:
+            found[term] = Term(inside)
+    return found
 
 
 def _alike(query: Query, vocabulary: Vocabulary) -> dict[Term, Term]:
