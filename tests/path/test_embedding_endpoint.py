@@ -114,6 +114,12 @@ def test_vectors_come_in_order_and_with_length_one(server: Server, coded: bool) 
     assert np.allclose(found, HashEmbedder(WIDTH).passages(texts), atol=1e-6)
 
 
+def test_very_large_numbers_are_a_direction_too(server: Server) -> None:
+    data = [{"index": 0, "embedding": [3e38, 0.0]}, {"index": 1, "embedding": [1e38, 1e38]}]
+    server.replies = [(200, {}, json.dumps({"data": data}).encode())]
+    assert embedder(server).passages(["a", "b"]) == pytest.approx(np.array([[1, 0], [0.5**0.5, 0.5**0.5]]))
+
+
 def test_texts_go_in_batches(server: Server) -> None:
     found = embedder(server, batch=2).queries(["a", "b", "c", "d", "e"])
     assert [body["input"] for body in server.asked] == [["a", "b"], ["c", "d"], ["e"]]

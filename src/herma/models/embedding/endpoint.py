@@ -175,7 +175,7 @@ class EndpointEmbedder:
                 f"The embedding endpoint gave vectors of {found.shape[1]} numbers, where {self._dimension} are due.",
                 hint="Look at embedding.dimensions and embedding.endpoint_model; 0 takes the model's own.",
             )
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)  # squares of floats may be too large
         if not lengths.all():
             raise _nonsense("a vector has no length")
         unit: Vectors = (found / lengths).astype(np.float32)
