@@ -17,10 +17,8 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def herma(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+def herma(home: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     """Run `herma curator …` on the test's home. → stdout, stderr."""
-    for name in ("HERMA_SESSION", "CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "AI_AGENT"):
-        monkeypatch.delenv(name, raising=False)
 
     def call(*words: str, code: int = 0) -> tuple[str, str]:
         found = run(["--home", str(home), "curator", *words])
