@@ -68,6 +68,30 @@ def test_a_file_into_which_the_log_was_moved_half_way_is_still_ours(home: Path) 
         assert checked.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+KILLED_HALF_WAY = """
+import os, sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("PRAGMA journal_mode = DELETE").fetchall()
+database.execute("PRAGMA cache_size = 3")
+database.execute("BEGIN IMMEDIATE")
+database.execute("UPDATE messages SET content = 'spoiled'")
+database.execute("CREATE TABLE spoiled AS SELECT randomblob(3000) FROM messages a, messages b")
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_without_a_log_what_was_half_written_is_undone_before_it_is_read(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, [{"role": "user", "content": f"{number} words"} for number in range(50)])
+    subprocess.run([sys.executable, "-c", KILLED_HALF_WAY, str(home / "herma.db")], check=False)
+    assert (home / "herma.db-journal").exists()
+    with Herma.open(home) as h:
+        assert [one.content for one in h.transcripts.messages(session)] == [f"{number} words" for number in range(50)]
+        assert not [check for check in h.doctor().checks if check.state == "problem"]
+    assert not (home / "herma.db-journal").exists()
+
+
 FILL = """
 set -e
 mount -t tmpfs -o size=6m tmpfs "$1"

@@ -55,14 +55,38 @@ def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
     """A connection that cannot write. Where SQLite may not even make its shared-memory file, nobody else writes."""
     refuse_foreign(path)
     try:
-        connection = _connect(str(path), apsw.SQLITE_OPEN_READONLY, busy_timeout)
-        _refuse_newer(path, user_version(connection))
+        connection = _reading(path, busy_timeout)
     except (apsw.CantOpenError, apsw.ReadOnlyError):
-        if path.with_name(path.name + "-wal").exists():
+        if path.with_name(path.name + "-journal").exists():
+            _roll_back(path, busy_timeout)
+            connection = _reading(path, busy_timeout)
+        elif path.with_name(path.name + "-wal").exists():
             raise
-        connection = _connect(_frozen(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, busy_timeout)
+        else:
+            connection = _connect(_frozen(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, busy_timeout)
     connection.pragma("cache_size", -CACHE_KIB)  # a search reads a few hundred messages all over the file
     return connection
+
+
+def _reading(path: Path, busy_timeout: float) -> apsw.Connection:
+    connection = _connect(str(path), apsw.SQLITE_OPEN_READONLY, busy_timeout)
+    try:
+        _refuse_newer(path, user_version(connection))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _roll_back(path: Path, busy_timeout: float) -> None:
+    """Undo what a killed process had half written: its journal says what was there before, and only a connection that
+    may write puts that back. Until then the file must not be read, whatever it looks like.
+    """
+    connection = _connect(str(path), apsw.SQLITE_OPEN_READWRITE, busy_timeout)
+    try:
+        user_version(connection)
+    finally:
+        connection.close()
 
 
 def refuse_foreign(path: Path) -> None:
