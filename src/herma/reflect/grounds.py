@@ -1,7 +1,8 @@
 """Whether what a model states rests on anything: names, numbers and paths that nobody named are made up. Pure.
 
 Other words for what was said are fine, and so is another language; only what can hardly be said in other words is
-looked for. A weak model invents such things, or repeats the question that it was asked.
+looked for. A weak model invents such things, or repeats the question that it was asked. Who says "js" has named
+JavaScript, though, and who writes in another language may have named anything in it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
+from herma.reflect.short_forms import ShortForms, plain
 from herma.reflect.wording import every_task
 
 _LONGEST = 4_000
@@ -27,26 +29,40 @@ _NOT_NAMES = frozenset(
         *("november", "december", "english", "markdown", "user", "agent", "assistant", "internet"),
     )
 )
+_NUMBER = re.compile(r"\d+(?:[.,'’:]\d+)*+")
+_RUN = re.compile(r"[A-Z]\w*+(?: (?:of )?[A-Z]\w*+)++")
+"""Several words that make one name."""
 _STEM = 5
 _SHORTEST_ECHO = 12
+_MARKS = re.compile(r"[\W_]+")
 
 
 class Grounds:
-    """Everything that was said, by whomever, as one text without blanks: what is looked for is short."""
+    """Everything that was said, by whomever, as one text without blanks: what is looked for is short.
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    What the user `said` of it is also heard for short forms, and for numbers in words.
+    """
+
+    def __init__(self, texts: Iterable[str], said: Iterable[str] = ()) -> None:
         self._dense = "\n".join(_dense(text) for text in texts)
+        self._said = ShortForms(said)
 
     def has(self, anchor: str) -> bool:
         """Whether it was named; of a long word the beginning will do, as in Postgres and PostgreSQL."""
         wanted = _dense(anchor)
-        if wanted in self._dense:
+        if wanted in self._dense or (wanted.isalpha() and len(wanted) > _STEM and wanted[:_STEM] in self._dense):
             return True
-        return wanted.isalpha() and len(wanted) > _STEM and wanted[:_STEM] in self._dense
+        if any(mark.isdigit() for mark in wanted):
+            return _NUMBER.fullmatch(wanted) is not None and self._said.counts(wanted)
+        return self._said.foreign or self._said.names([anchor])
 
     def missing(self, text: str) -> str:
         """The first thing in a statement that nobody named; "" where there is none."""
-        return next((anchor for anchor in anchors(text) if not self.has(anchor)), "")
+        absent = [anchor for anchor in anchors(text) if not self.has(anchor)]
+        if absent:
+            runs = [run for run in _RUN.findall(text[:_LONGEST]) if self._said.names(run.split())]
+            absent = [anchor for anchor in absent if not any(anchor in run.split() for run in runs)]
+        return next(iter(absent), "")
 
 
 def anchors(text: str) -> list[str]:
@@ -91,4 +107,5 @@ def _plain(text: str) -> str:
 
 
 def _dense(text: str) -> str:
-    return "".join(text.casefold().replace("’", "'").split())
+    """Letters and digits alone: UTF-8 is utf8, and 12,500 is 12500."""
+    return _MARKS.sub("", plain(text))

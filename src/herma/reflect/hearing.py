@@ -45,7 +45,8 @@ def listen(view: SessionView, entries: Sequence[str]) -> Overheard:
         ear.heard.add(text, Origin.TOOL_OUTPUT)
     pieces = [text[at : at + _PIECE] for text in (*tools, *injected) for at in range(0, len(text), _PIECE)]
     said = tuple(one for one in view.messages if one.role == "user")
-    return Overheard(ear.heard, tuple(pieces[-_PIECES:]), said, Grounds(_everything(view, entries)))
+    grounds = Grounds(_everything(view, entries), [text_of(one.content) for one in said])
+    return Overheard(ear.heard, tuple(pieces[-_PIECES:]), said, grounds)
 
 
 def _everything(view: SessionView, entries: Sequence[str]) -> Iterator[str]:

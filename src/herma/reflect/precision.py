@@ -96,7 +96,17 @@ _TEMPORARY = _any(
     also="假装|扮演|暂时|本次对话|一時的|ふりを|임시",
 )
 _FAILURE = _any(
-    *("failed", "fails", "failing", "timed out", "time-?out", "is down", "was down", "crashed", "unreachable"),
+    *(
+        "failed",
+        "fails",
+        "failing",
+        "timed out",
+        "(?:an?|any|with|hits?) time-?outs?",
+        "is down",
+        "was down",
+        "crashed",
+        "unreachable",
+    ),
     *("could not", "couldn't", "cannot connect", "not (?:working|available|responding|found)", "broken"),
     *(r"returned (?:an? )?(?:error|[45]\d\d)", "rate.?limit(?:ed)?", "doesn't work", "does not work"),
 )
