@@ -598,3 +598,34 @@ def test_a_command_that_asks_is_answered_by_a_line(chat: Callable[..., Terminal]
         assert t.leave() == 0
     with Herma.open(home) as h:
         assert h.memory.entries("memory") == []
+
+
+def test_another_program_moves_the_conversation_and_the_chat_goes_on(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then("First.", "Second.", "Third.")
+    with chat() as t:
+        for said, answer in (("one", "First."), ("two", "Second.")):
+            t.say(said)
+            t.wait_for(answer)
+            t.wait_for(">")
+        with Herma.open(home) as h:
+            (info,) = h.transcripts.list()
+            other = h.session(resume=info.id)
+            other.rewind()
+            other.close()
+        t.say("three")
+        t.wait_for("Another program has taken back the last turn")
+        t.wait_for(f"/resume {info.id}")
+        t.wait_for("three")  # what could not be sent is in the prompt again
+        t.press("\x7f" * 5)
+        t.say(f"/resume {info.id}")
+        t.wait_for("Going on with")
+        t.wait_for(">")
+        t.say("three")
+        t.wait_for("Third.")
+        t.wait_for(">")
+        t.say("/quit")
+        assert t.leave() == 0
+    (conversation,) = messages(home)
+    assert [text for _, text in conversation] == ["one", "First.", "three", "Third."]

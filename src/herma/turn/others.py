@@ -83,7 +83,7 @@ def _gone_on(news: SessionNews) -> StoreChanged:
     how = "has shortened" if news.reason == "compression" else "goes on with"
     return StoreChanged(
         f"Another program {how} this conversation; it goes on as session {news.follower}.",
-        hint=f"Go on there: h.session(resume={news.follower!r}), or herma chat --resume {news.follower}.",
+        hint=f"Go on there: {_ways(news.follower)}",
     )
 
 
@@ -96,5 +96,9 @@ def _changed(session: SessionInfo, gone: Sequence[Message], hidden: Hidden) -> S
     )
     return StoreChanged(
         f"Another program has {what}, so that what was sent here before does not hold any more.",
-        hint=f"Take it up as it is now: h.session(resume={session.id!r}), or herma chat --resume {session.id}.",
+        hint=f"Take it up as it is now: {_ways(session.id)}",
     )
+
+
+def _ways(id_: str) -> str:
+    return f"/resume {id_} in the chat, herma chat --resume {id_}, or h.session(resume={id_!r})."
