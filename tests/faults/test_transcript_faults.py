@@ -92,6 +92,18 @@ def test_without_a_log_what_was_half_written_is_undone_before_it_is_read(home: P
     assert not (home / "herma.db-journal").exists()
 
 
+def test_who_has_the_file_open_reads_on_after_another_was_killed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "unsuited_mount", lambda path: "nfs4")
+    with Herma.open(home) as h:
+        with pytest.warns(HermaWarning, match="lies on nfs4"):
+            session = h.transcripts.start("cli")
+        h.transcripts.append(session, [{"role": "user", "content": f"{number} words"} for number in range(50)])
+        assert len(h.transcripts.messages(session)) == 50
+        subprocess.run([sys.executable, "-c", KILLED_HALF_WAY, str(home / "herma.db")], check=False)
+        assert (home / "herma.db-journal").exists()
+        assert h.transcripts.messages(session)[7].content == "7 words"
+
+
 FILL = """
 set -e
 mount -t tmpfs -o size=6m tmpfs "$1"

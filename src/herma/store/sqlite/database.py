@@ -81,6 +81,12 @@ class Database:
             self._check()
             handle = self._take()
             return otherwise if handle is None else work(handle.connection)
+        except apsw.ReadOnlyError as exc:  # another process was killed in the middle of a change
+            with translated(self.path):
+                self._opened_to_read().close()  # undoes it
+                if handle is not None:
+                    return work(handle.connection)
+            raise translation(self.path, exc) from exc
         except apsw.Error as exc:
             raise translation(self.path, exc) from exc
         finally:
