@@ -233,3 +233,58 @@ async def episodes_and_facts(home: Path) -> None:
 
 def test_episodes_facts_and_what_is_restored(home: Path) -> None:
     asyncio.run(episodes_and_facts(home))
+
+
+INNER_WORKINGS = {
+    "MemoryStore": {"follow", "room", "is_enabled"},
+    "Tail": {"is_empty", "proposed", "recall", "used"},
+    "Episodes": {"conversation_of", "describe", "record_later", "trouble", "unended", "used"},
+    "SkillLibrary": {"offer", "refused", "resolve", "settle", "shelf", "viewed"},
+    "Facts": {"asks"},
+    "Curator": {"close", "later", "options"},
+    "Reviews": {
+        *("after_turn", "aside", "calm", "close", "has_model", "make_up", "owe", "policy", "remember", "stop"),
+        "when_idle",
+    },
+    "Tools": {"including", "names"},
+    "Session": {"begin_with", "remember_what_was_told"},
+    "Index": {"close", "find", "missing", "suspect", "vectors", "vocabulary", "written"},
+    "Providers": {"active", "close", "of_session", "seat", "watcher"},
+    "Herma": {"model", "models", "open", "prefetch", "reranker", "settings"},
+}
+"""What only the parts among themselves ask for, what reads nothing, and what is not awaited."""
+
+
+def test_what_can_be_called_can_be_awaited(home: Path) -> None:
+    async def work() -> None:
+        async with aio.open(home) as h, h.session() as session:
+            faces: list[Any] = [h, session, h.memory, h.memory.tail, h.transcripts, h.tools, h.episodes, h.facts]
+            for face in (*faces, h.skills, h.reviews, h.curator, h.index, h.providers):
+                inner = face._inner
+                kind = type(inner).__name__
+                missing = {name for name in dir(inner) if not name.startswith("_")} - set(dir(face))
+                assert missing == INNER_WORKINGS.get(kind, set()), kind
+
+    asyncio.run(work())
+
+
+def test_what_waits_is_decided_and_a_conversation_begins_anew(home: Path) -> None:
+    async def work() -> None:
+        async with aio.open(home) as h:
+            await h.memory.propose("memory", [Add("The port is 8080.")])
+            (one,) = await h.memory.pending()
+            await h.memory.approve(one.id)
+            assert await h.memory.entries("memory") == ["The port is 8080."]
+            session = await h.session()
+            await session.before_model("hello")
+            await session.after_model("Hi.")
+            fresh = await session.reset()
+            assert "8080" in fresh.system_prompt
+            with pytest.raises(UsageError, match="closed"):
+                await session.before_model("still there?")
+            await fresh.before_model("hello again")
+            await fresh.after_model("Hi again.")
+            await fresh.close()
+            assert (await h.transcripts.stats()).messages == 4
+
+    asyncio.run(work())
