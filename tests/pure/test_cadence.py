@@ -59,6 +59,20 @@ def test_a_resumed_session_counts_on(steps: list[str], every: int) -> None:
         ("记住：我住在柏林", "我住在柏林"),
         ("请记住我喜欢简短的回答", "我喜欢简短的回答"),
         ("私はベルリンに住んでいると覚えておいて", "私はベルリンに住んでいる"),
+        ("I want you to remember I use fish", "I use fish"),
+        ("For future reference, I prefer metric units", "I prefer metric units"),
+        ("note to self: standup is at nine", "standup is at nine"),
+        ("store this: staging is at port 8099", "staging is at port 8099"),
+        ("We deploy on Tuesdays, remember that.", "We deploy on Tuesdays"),
+        ("never use emojis, and please keep it in mind!", "never use emojis"),
+        ("Merk dir bitte, dass ich in Wien wohne", "ich in Wien wohne"),
+        ("Bitte nicht vergessen: der Kunde heißt Hofer", "der Kunde heißt Hofer"),
+        ("retiens que je préfère le thé", "je préfère le thé"),
+        ("Recuerda que trabajo de noche", "trabajo de noche"),
+        ("ricordati che uso i tab", "uso i tab"),
+        ("запомни, что я живу в Риге", "я живу в Риге"),
+        ("覚えておいて、私はベジタリアンです", "私はベジタリアンです"),
+        ("기억해 줘, 나는 부산에 살아", "나는 부산에 살아"),
         ("Remember this.", ""),
         ("Save this to memory", ""),
     ],
@@ -81,8 +95,19 @@ def test_requests_to_remember(text: str, what: str) -> None:
         "The function remembers the last value.",
         "Note the difference between the two",
         "Can you remember how this works?",
+        "store this in the cache",
+        "Recuerdas que trabajo de noche?",
+        "Ich merke mir nie, wie das heißt",
+        "I wrote it down, I remember that.",
         "",
     ],
 )
 def test_not_a_request_to_remember(text: str) -> None:
     assert remember_request(text) is None
+
+
+@pytest.mark.parametrize("mark", ["-", "a, ", "bitte,", "remember -", "merk dir "])
+def test_long_lines_ask_for_nothing_twice(mark: str) -> None:
+    """Reading is linear: a line of dashes is no riddle."""
+    found = remember_request(mark * 4_000)
+    assert found is None or len(found.what) <= 600

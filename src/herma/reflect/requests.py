@@ -13,9 +13,11 @@ from herma.late import Late
 _ASKS = Late(
     r"^(?:(?:ok(?:ay)?|hey|hi|also|and|please|pls|so|yes|no|by the way|btw|for (?:the )?(?:future|next time)"
     r"|from now on)[,:;!.\s]+){0,3}"
-    r"(?:(?:can|could|will|would) you (?:please )?)?"
-    r"(?:please )?"
-    r"(?:(?:always )?remember|keep in mind|don'?t (?:ever )?forget|do not forget|make a note|take note"
+    r"(?:(?:can|could|will|would) you (?:please )?|(?:i want|i need|i'd like|i would like) you to "
+    r"|you (?:should|must) )?"
+    r"(?:please |just )?"
+    r"(?:(?:always )?remember|for (?:future|later) reference|note to self|store (?:this|that)(?=:)"
+    r"|keep in mind|don'?t (?:ever )?forget|do not forget|make a note|take note"
     r"|note(?= that\b| down\b|:)"
     r"|memori[sz]e|save (?:this|that|it)?(?: to| in)? ?(?:your )?memory|add (?:this |that |it )?to (?:your )?memory)"
     r"(?: (?:this|that|the following|for (?:the future|next time|later)))?"
@@ -27,6 +29,24 @@ _ASIAN = Late(
     r"|^(?P<ja>.{2,300}?)(?:を|って|と)?(?:覚えておいて|覚えて|記憶して|忘れないで)(?:ください|ね|下さい)?[。.!！]?$"
     r"|^(?P<ko>.{2,300}?)(?:을|를|라고)? ?(?:기억해|잊지 마)[^\s]{0,4}[.!]?$"
 )
+_OTHERS = Late(
+    r"^(?:(?:bitte|und|also|ok(?:ay)?|s'il te pla[iî]t|por favor|per favore|пожалуйста|prosz[ęe])[,:;!.\s]+){0,2}"
+    r"(?:merke? dir|vergiss (?:bitte )?nicht|nicht vergessen|denke? (?:bitte )?daran|notiere? dir"
+    r"|retiens|souviens-toi|rappelle-toi|n'oublie pas|m[ée]morise|recuerda|acu[ée]rdate|no (?:te )?olvides"
+    r"|ten en cuenta|ricorda(?:ti)?|non dimenticare|lembra-te|lembre-se|n[ãa]o (?:te )?esque[çc]as?"
+    r"|onthoud|vergeet niet|запомни(?:те)?|не забудь(?:те)?|имей(?:те)? в виду|zapami[ęe]taj|pami[ęe]taj)\b"
+    r"(?: bitte| bien)?[\s:,–—-]+(?:(?:dass|que|de que|che|dat|что|[żz]e)\b[\s:,]*)?(?P<what>.*)$"
+    r"|^(?:覚えておいて|覚えて|忘れないで)(?:ください|下さい|ね)?[、,：:\s]+(?P<ja>.*)$"
+    r"|^(?:기억해|잊지 마)(?: ?(?:줘|주세요|둬|세요))?[,：:\s]+(?P<ko>.*)$",
+    re.IGNORECASE,
+)
+_AFTERWARDS = Late(
+    r"^(?P<what>.{6,400}?)[,;–—-]{1,2} ?(?:(?:and|so|but) )?(?:please )?"
+    r"(?:remember (?:that|this|it)|don'?t forget (?:that|this|it)|keep (?:that|this|it) in mind)(?:,? please)?[.!]*$",
+    re.IGNORECASE,
+)
+"""What is to be kept comes first: "We deploy on Tuesdays, remember that."."""
+_PATTERNS = (_ASKS, _ASIAN, _OTHERS, _AFTERWARDS)
 _NOT_ASKING = Late(
     r"^(?:do|did|don't|didn't|what|when|who|where|why|how|if|whether)\b[^?]{0,80}\bremember(?:ed)?\b"
     r"|\bremember(?:s|ed|ing)? (?:when|how|why|the (?:time|day)|if|whether|me)\b"
@@ -56,7 +76,8 @@ def remember_request(text: str) -> RememberThis | None:
             ("can you", "could you", "will", "would")
         ):
             continue
-        match = None if _NOT_ASKING.search(sentence) else _ASKS.match(sentence) or _ASIAN.match(sentence)
+        found = (pattern.match(sentence) for pattern in _PATTERNS)
+        match = None if _NOT_ASKING.search(sentence) else next(filter(None, found), None)
         if match is None:
             continue
         what = " ".join(next((part for part in match.groups() if part), "").split()).strip(" ?？")
