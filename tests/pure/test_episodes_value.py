@@ -232,6 +232,8 @@ def test_the_next_step_in_a_sentence() -> None:
     made = state(("user", "write it"), ("assistant", "The reader works. Next, I'll write the writer and test it."))
     assert made.next_step == "Next, I'll write the writer and test it."
     assert state(("user", "写吧"), ("assistant", "已完成。接下来我会部署到服务器。")).next_step.startswith("接下来")
+    labelled = state(("user", "write it"), ("assistant", "The reader works. Next step: run the tests."))
+    assert labelled.next_step == "run the tests.", "it is shown under that name already"
 
 
 def test_an_unanswered_request() -> None:

@@ -19,6 +19,7 @@ _DONE = frozenset({"completed", "complete", "done", "cancelled", "canceled", "fi
 _TEXT = ("content", "text", "task", "title", "step", "description", "name")
 _OPEN_BOX = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+\[ \]\s+(\S[^\n]{0,400})$", re.MULTILINE)
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)、])\s*(?:\[ \]\s*)?(\S[^\n]{0,400})$")
+_LABEL = re.compile(r"^(?:next steps?|下一步)\s*[:：]\s*", re.IGNORECASE)  # it is shown under this name
 _CD = re.compile(r"(?:^|&&|;|\n)\s*cd\s+(\"[^\"\n]{1,300}\"|'[^'\n]{1,300}'|[^\s;&|]{1,300})")
 
 
@@ -132,7 +133,7 @@ def _next_step(messages: Sequence[Message], tasks: Sequence[str]) -> str:
         for found in NEXT_INLINE.finditer(text_of(message.content)[-4_000:]):  # noqa: B007  the last one counts
             pass
         if found is not None:
-            return _line(found[1])
+            return _line(_LABEL.sub("", found[1]))
     return ""
 
 
