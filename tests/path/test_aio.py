@@ -217,22 +217,21 @@ def test_both_faces_share_a_home(home: Path) -> None:
         assert h.memory.entries("memory") == ["From here."]
 
 
-async def episodes_and_facts(home: Path) -> None:
-    async with aio.open(home) as h:
-        await h.memory.apply("user", Add("Timezone: Europe/Rome"))
-        async with h.session(source="cli") as s:
-            await s.before_model("draw the house plan")
-            await s.after_model("Drawn, it is done.")
-        (one,) = await h.episodes.list()
-        assert (await h.episodes.search_similar("house plan"))[0].episode == one
-        fact = await h.facts.answer("what is my time zone?")
-        assert fact is not None
-        assert fact.value == "Europe/Rome"
-        assert "Europe/Rome" in (await h.restore("draw the house")).text
-
-
 def test_episodes_facts_and_what_is_restored(home: Path) -> None:
-    asyncio.run(episodes_and_facts(home))
+    async def work() -> None:
+        async with aio.open(home) as h:
+            await h.memory.apply("user", Add("Timezone: Europe/Rome"))
+            async with h.session(source="cli") as s:
+                await s.before_model("draw the house plan")
+                await s.after_model("Drawn, it is done.")
+            (one,) = await h.episodes.list()
+            assert (await h.episodes.search_similar("house plan"))[0].episode == one
+            fact = await h.facts.answer("what is my time zone?")
+            assert fact is not None
+            assert fact.value == "Europe/Rome"
+            assert "Europe/Rome" in (await h.restore("draw the house")).text
+
+    run(work())
 
 
 INNER_WORKINGS = {
