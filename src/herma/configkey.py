@@ -16,10 +16,16 @@ _NOT_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def option(
-    default: Value, doc: str, *, low: float | None = None, high: float | None = None, project: bool = False
+    default: Value,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    one_of: tuple[str, ...] = (),
+    project: bool = False,
 ) -> Any:
-    """A field of a section: what it means, its range, and whether a project's file may set it."""
-    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "project": project})
+    """A field of a section: what it means, its range or the words it takes, and whether a project's file may set it."""
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "one_of": one_of, "project": project})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +37,7 @@ class Option:
     doc: str
     low: float | None
     high: float | None
+    one_of: tuple[str, ...] = ()
     project: bool
 
     @property
@@ -45,6 +52,8 @@ class Option:
     def expected(self) -> str:
         if self.kind is bool:
             return "true or false"
+        if self.one_of:
+            return "one of " + ", ".join(word or "(empty)" for word in self.one_of)
         if self.kind is str:
             return "one line of text"
         what = "a whole number" if self.kind is int else "a number"
@@ -70,8 +79,15 @@ class Option:
             return False
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
+    def _chosen(self, word: str) -> str:
+        if word not in self.one_of:
+            raise ValueError(f"not {self.expected}")
+        return word
+
     def _from_text(self, text: str) -> Value:
         word = text.strip()
+        if self.one_of:
+            return self._chosen(word.lower())
         if self.kind is str and not _NOT_A_LINE.search(text):
             return text
         if self.kind is bool and word.lower() in TRUE_WORDS | FALSE_WORDS:

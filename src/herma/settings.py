@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from herma.configkey import option
 
@@ -30,8 +31,10 @@ class MemorySettings:
     live_updates: bool = option(True, "Tell a running session about changes made to memory elsewhere.", project=True)
     inbox_days: int = option(30, "Days that an undecided write waits in the inbox.", low=1, high=36_500)
     lock_timeout: float = option(10.0, "Seconds to wait for another process that holds a file.", low=0, high=3600)
-    tidy: str = option(
-        "apply", "What tidying by itself may do: apply what is certain, propose (a person decides), or off."
+    tidy: Literal["apply", "propose", "off"] = option(
+        "apply",
+        "What tidying by itself may do: apply what is certain, propose (a person decides), or off.",
+        one_of=("apply", "propose", "off"),
     )
     tidy_days: float = option(
         7.0, "Days after which a file is tidied although it is not full; 0: only when it is.", low=0, high=36_500
@@ -71,7 +74,9 @@ class ModelSettings:
         "",
         "Where it is asked: an address, or openai, anthropic, openrouter, ollama, llama.cpp, vllm; empty: nowhere.",
     )
-    kind: str = option("", "How it is spoken with: openai or anthropic; empty: by the address.")
+    kind: Literal["", "openai", "anthropic"] = option(
+        "", "How it is spoken with: openai or anthropic; empty: by the address.", one_of=("", "openai", "anthropic")
+    )
     api_key_env: str = option(
         "", "The variable that holds its key, in the environment or in the home's .env; empty: the place's usual one."
     )
@@ -88,7 +93,9 @@ class AuxiliarySettings:
 
     name: str = option("", "A smaller model, perhaps; empty: model.name.")
     url: str = option("", "Where it is asked, as in model.url; empty: where the main one is, with its kind and key.")
-    kind: str = option("", "With a url of its own: openai or anthropic; empty: by the address.")
+    kind: Literal["", "openai", "anthropic"] = option(
+        "", "With a url of its own: openai or anthropic; empty: by the address.", one_of=("", "openai", "anthropic")
+    )
     api_key_env: str = option("", "With a url of its own: the variable that holds its key.")
     timeout: float = option(0.0, "Seconds that a call may take in all; 0: model.timeout.", low=0, high=86_400)
 
@@ -137,7 +144,9 @@ class ContextSettings:
     engine: str = option(
         "compressor", "What shortens a conversation: compressor, or a class of yours as in package.module:Class."
     )
-    profile: str = option("default", "How the window is divided: default, coding or chat.")
+    profile: Literal["default", "coding", "chat"] = option(
+        "default", "How the window is divided: default, coding or chat.", one_of=("default", "coding", "chat")
+    )
     tool_result_tokens: int = option(
         500, "Tokens of one tool result that the model is sent; the transcript keeps all.", low=20, high=1_000_000
     )
@@ -175,7 +184,11 @@ class RetentionSettings:
 class SearchSettings:
     """Search over past sessions."""
 
-    mode: str = option("hybrid", "hybrid (by words and by meaning), words or vectors; without a model, by words.")
+    mode: Literal["hybrid", "words", "vectors"] = option(
+        "hybrid",
+        "hybrid (by words and by meaning), words or vectors; without a model, by words.",
+        one_of=("hybrid", "words", "vectors"),
+    )
     model_wait: float = option(
         1.0, "Seconds that a search waits for its question to be embedded, and for a reranker.", low=0.01, high=60
     )
@@ -203,7 +216,9 @@ class CompressionSettings:
     tail: float = option(0.3, "Part of the threshold that stays as it is at the end.", low=0.05, high=0.8)
     protect_first: int = option(2, "Messages that stay as they are at the beginning.", low=0, high=1000)
     in_place: bool = option(False, "Keep the session's id instead of going on in a new session.")
-    on_failure: str = option("extract", "When no model can summarise: extract (own words of the talk) or abort.")
+    on_failure: Literal["extract", "abort"] = option(
+        "extract", "When no model can summarise: extract (own words of the talk) or abort.", one_of=("extract", "abort")
+    )
     deadline: float = option(90.0, "Seconds that a summary by a model may take.", low=1, high=3600)
 
 
@@ -275,8 +290,12 @@ class ReviewSettings:
         high=100_000,
     )
     max_steps: int = option(8, "Steps that one look back may take.", low=1, high=100)
-    writes: str = option("apply", "What becomes of memories found: apply, or stage (they wait for a person).")
-    skill_writes: str = option("stage", "What becomes of skills found: stage (they wait for a person), or apply.")
+    writes: Literal["apply", "stage"] = option(
+        "apply", "What becomes of memories found: apply, or stage (they wait for a person).", one_of=("apply", "stage")
+    )
+    skill_writes: Literal["stage", "apply"] = option(
+        "stage", "What becomes of skills found: stage (they wait for a person), or apply.", one_of=("stage", "apply")
+    )
     at_end: bool = option(True, "Look back at a session as a whole when it ends.")
     min_turns: int = option(
         3, "Turns of the user that a session, or a piece of one, must have for that.", low=1, high=1000

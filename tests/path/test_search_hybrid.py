@@ -183,8 +183,10 @@ def test_a_mode_that_is_none_is_said(h: Herma) -> None:
 
 
 def test_a_setting_that_is_no_mode_is_said(home: Path) -> None:
-    with Herma.open(home=home, flags={"search.mode": "magic"}) as h, pytest.raises(ConfigError, match=r"search\.mode"):
-        h.search("tractor")
+    with pytest.raises(ConfigError, match=r"search\.mode cannot be 'magic'.* one of hybrid, words, vectors"):
+        Herma.open(home=home, flags={"search.mode": "magic"})
+    with Herma.open(home=home, flags={"search.mode": " Words "}) as h:
+        assert h.settings.search.mode == "words"
 
 
 def test_the_setting_decides_where_nothing_is_said(home: Path) -> None:

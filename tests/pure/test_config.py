@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -379,6 +379,18 @@ def test_a_number_without_bounds_is_still_a_number(low: float | None, high: floa
     for wrong in ("1e999", "-1e999", float("nan"), float("inf"), True, None, [1.0]):
         with pytest.raises(ValueError, match="not a number"):
             known.read(wrong)
+
+
+def test_a_key_that_takes_certain_words_takes_those_of_its_type(home: Path) -> None:
+    chosen = {key: known.one_of for key, known in config.options().items() if known.one_of}
+    for section, made in config.sections().items():
+        for name, hint in get_type_hints(made).items():
+            assert chosen.get(f"{section}.{name}", ()) == get_args(hint)
+    for key, words in chosen.items():
+        for word in words:
+            assert config.get(load(home, flags={key: f" {word.upper()} "}), key) == word
+        with pytest.raises(ConfigError, match=f"{key} cannot be 'perhaps'"):
+            load(home, flags={key: "perhaps"})
 
 
 def test_numbers_as_people_write_them(home: Path) -> None:

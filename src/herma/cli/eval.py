@@ -200,11 +200,10 @@ def _modes(context: Context, chosen: Sequence[Mode]) -> list[Mode]:
     if chosen:
         return list(dict.fromkeys(chosen))
     from herma.models.embedding.choose import make_embedder
-    from herma.wiring.search import read_mode
 
     settings = context.settings()
     there = make_embedder(settings.embedding, home=settings.home).embedder is not None
-    return [read_mode(settings.search.mode) if there else "words"]
+    return [settings.search.mode if there else "words"]
 
 
 def _flags(context: Context) -> dict[str, object]:

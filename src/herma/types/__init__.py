@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from herma.types.memory import Suggestion as Suggestion
     from herma.types.memory import Target as Target
     from herma.types.review import DIVIDES as DIVIDES
-    from herma.types.review import REVIEW_WRITES as REVIEW_WRITES
     from herma.types.review import Divide as Divide
     from herma.types.review import Review as Review
     from herma.types.review import ReviewAction as ReviewAction
@@ -196,7 +195,6 @@ _HOMES = {
     ),
     "review": (
         "DIVIDES",
-        "REVIEW_WRITES",
         "Divide",
         "Review",
         "ReviewAction",

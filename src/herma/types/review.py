@@ -13,7 +13,6 @@ ReviewState: TypeAlias = Literal["due", "running", "done", "cancelled", "failed"
 """`refused`: the day had no money or tokens left for it."""
 ReviewWrites: TypeAlias = Literal["apply", "stage"]
 """What becomes of a review's writes: `apply` writes them, `stage` keeps them for a person."""
-REVIEW_WRITES: tuple[ReviewWrites, ...] = ("apply", "stage")
 Divide: TypeAlias = Literal["idle", "day", "topic"]
 """What divides an endless chat: a pause, another day, another topic."""
 DIVIDES: tuple[Divide, ...] = ("idle", "day", "topic")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from herma.counting import counter_for
-from herma.errors import ConfigError
 from herma.ports import ChatModel, ContextEngine, EngineNeeds, EngineOptions
 from herma.prompt.families import window_of
 from herma.providers.guard import Guard, Trouble
@@ -26,8 +25,6 @@ from herma.wiring.troubles import written_down
 if TYPE_CHECKING:
     from herma.reflect.compress.engine import Compressor
     from herma.wiring.models import Models
-
-_ON_FAILURE: dict[str, Literal["extract", "abort"]] = {"extract": "extract", "abort": "abort"}
 
 
 def with_compression(ground: Ground, kept: Transcripts, models: Callable[[], Models]) -> Invite:
@@ -67,18 +64,13 @@ def with_compression(ground: Ground, kept: Transcripts, models: Callable[[], Mod
 
 
 def engine_options(settings: CompressionSettings) -> EngineOptions:
-    """`compression.*`, checked."""
-    on_failure = _ON_FAILURE.get(settings.on_failure)
-    if on_failure is None:
-        raise ConfigError(
-            f"compression.on_failure cannot be {settings.on_failure!r}.", hint=f"It is {' or '.join(_ON_FAILURE)}."
-        )
+    """`compression.*`."""
     return EngineOptions(
         enabled=settings.enabled,
         threshold=settings.threshold,
         tail=settings.tail,
         head=settings.protect_first,
-        on_failure=on_failure,
+        on_failure=settings.on_failure,
         deadline=settings.deadline,
     )
 

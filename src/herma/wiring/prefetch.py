@@ -27,7 +27,6 @@ def prefetch(ground: Ground, kept: Transcripts, words: Callable[[], Index], fact
     from herma.recall.prefetching import Prefetch, PrefetchParts
     from herma.recall.search import Searcher
     from herma.store.sqlite.reader import SqliteReader
-    from herma.wiring.search import read_mode
     from herma.wiring.sessions import window_budget
 
     settings = ground.settings.search
@@ -42,7 +41,7 @@ def prefetch(ground: Ground, kept: Transcripts, words: Callable[[], Index], fact
             clock=ground.clock,
             alive=ground.alive,
             vectors=index.vectors,
-            mode=read_mode(settings.mode),
+            mode=settings.mode,
             wait=_EMBEDDING * deadline,
         )
         vectors = None if settings.mode == "words" else index.vectors

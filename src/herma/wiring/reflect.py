@@ -11,13 +11,11 @@ from herma.ports.observer import Watcher
 from herma.turn.company import Company, Invite
 from herma.types import (
     DIVIDES,
-    REVIEW_WRITES,
     Author,
     CompletedTurn,
     Context,
     MemoryOp,
     MemoryOutcome,
-    ReviewWrites,
     Scope,
     SessionInfo,
     SessionView,
@@ -199,8 +197,6 @@ def _waiting(proposals: tuple[int, int]) -> tuple[str, ...]:
 def check(settings: ReviewSettings) -> None:
     """Refuse values of `review.*` that mean nothing."""
     _divides(settings)
-    _writes("review.writes", settings.writes)
-    _writes("review.skill_writes", settings.skill_writes)
 
 
 def policy_of(settings: ReviewSettings, memory: MemorySettings) -> Policy:
@@ -212,8 +208,8 @@ def policy_of(settings: ReviewSettings, memory: MemorySettings) -> Policy:
         enabled=settings.enabled,
         memory_every=memory.nudge_interval if memory.memory_enabled or memory.user_profile_enabled else 0,
         skills_every=settings.skill_interval,
-        writes=_writes("review.writes", settings.writes),
-        skill_writes=_writes("review.skill_writes", settings.skill_writes),
+        writes=settings.writes,
+        skill_writes=settings.skill_writes,
         at_end=settings.at_end,
         min_turns=settings.min_turns,
         idle_minutes=settings.idle_minutes,
@@ -232,13 +228,6 @@ def _divides(settings: ReviewSettings) -> tuple[str, ...]:
                 f"review.boundaries has {one!r}, which divides nothing.", hint=f"There are {', '.join(DIVIDES)}."
             )
     return named
-
-
-def _writes(key: str, given: str) -> ReviewWrites:
-    for known in REVIEW_WRITES:
-        if given == known:
-            return known
-    raise ConfigError(f"{key} is {given!r}.", hint=f"Use {' or '.join(REVIEW_WRITES)}.")
 
 
 def _proposing(ground: Ground) -> Propose:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import cast, get_args
 
 from herma.curated import MemoryStore
 from herma.curated.tail import KIND, scope_key
-from herma.errors import ConfigError
 from herma.jobs.worker import Worker
 from herma.ports import ChatModel, Place
 from herma.ports.vectors import Embeddable
 from herma.providers.guard import Trouble
-from herma.reflect.tidying import Policy, Tidying, TidyNeeds
+from herma.reflect.tidying import Tidying, TidyNeeds
 from herma.store.local_checks import LocalChecks
 from herma.store.locks import exclusive
 from herma.store.sqlite.tail import SqliteTail
@@ -50,20 +48,11 @@ def tidy(ground: Ground, memory: MemoryStore, model: Callable[[], ChatModel | No
         checks=lambda scope: LocalChecks(scope.project),
         model=model,
         alone=lambda: _alone(ground),
-        policy=policy_of(options.tidy),
+        policy=options.tidy,
         days=options.tidy_days,
         clock=ground.clock,
     )
     return Tidy(needs, Worker("herma: tidying", failed=lambda what, why: shown(Trouble("tidying", what, why))))
-
-
-def policy_of(given: str) -> Policy:
-    known = get_args(Policy)
-    if given.strip().lower() not in known:
-        raise ConfigError(
-            f"memory.tidy is {given!r}, which is none of {', '.join(known)}.", hint="herma config set memory.tidy apply"
-        )
-    return cast(Policy, given.strip().lower())
 
 
 @dataclass(frozen=True, slots=True)
