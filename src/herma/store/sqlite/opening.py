@@ -22,9 +22,11 @@ from herma.store.sqlite.migrate import migrate, user_version
 
 APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
 VERSION = 2
-PAGE_SIZE = 8192
-"""Messages of a few hundred bytes waste 5 % of such a page, and 12 % of one half as large."""
-CHECKPOINT_PAGES = 500
+PAGE_SIZE = 4096
+"""An append changes six pages and writes each to the log as a whole: on a disk it takes an eighth longer with pages
+twice as large, which waste 5 % instead of 12 % on messages of a few hundred bytes.
+"""
+CHECKPOINT_PAGES = 1000
 """How long the write-ahead log may get before a commit also moves it into the file: short enough for short stalls."""
 LOG_LIMIT = 8 * 1024 * 1024
 CACHE_KIB = 8 * 1024
