@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -579,9 +580,20 @@ def test_open_hands_over_home_profile_and_flags(trial: Any, home: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_output_that_does_not_fit_is_said_plainly() -> None:
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_output_that_does_not_fit_is_said_plainly(more: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*PROGRAM, "config", "show"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            [*PROGRAM, "config", "show", *more], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert done.returncode == 3
     assert done.stderr.startswith("herma: The output could not be written: ")
     assert "Internal" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_output_is_no_error(closed: str, home: Path) -> None:
+    line = shlex.join([*PROGRAM, "config", "show", "--home", str(home)])
+    done = subprocess.run(["sh", "-c", f"{line} {closed}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

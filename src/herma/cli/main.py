@@ -139,6 +139,9 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The `herma` program."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this (`>&-`): nobody wants to hear it
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123  used until the end
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # not a real stream, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -191,6 +194,9 @@ def _tell(context: Context, error: BaseException) -> int:
         return _flushed(code)
     except BrokenPipeError:
         return _pipe_closed()
+    except OSError:  # what was to be printed does not fit either; the sentence above says why
+        _be_silent()
+        return code
 
 
 def _explain(error: BaseException) -> tuple[str, str, int]:
@@ -227,11 +233,16 @@ def _flushed(code: int) -> int:
 
 
 def _pipe_closed() -> int:
-    """The reader has gone (`herma … | head`): say nothing, now or when the interpreter flushes at its end."""
+    """The reader has gone (`herma … | head`)."""
+    _be_silent()
+    return EXIT_BROKEN_PIPE
+
+
+def _be_silent() -> None:
+    """Say nothing more on stdout, now or when the interpreter flushes at its end."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
-    return EXIT_BROKEN_PIPE
 
 
 def _shown_by(context: Context, otherwise: Any) -> Any:
