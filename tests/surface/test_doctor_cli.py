@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,52 @@ def test_backups_from_the_first_to_the_last(used: Path) -> None:
     assert code == 0
     with Herma.open(used) as h:
         assert h.memory.entries("user") == ["later"]
+
+
+def test_the_way_back_after_a_restore_can_be_pasted(used: Path, tmp_path: Path) -> None:
+    home = used.rename(tmp_path / "a home")
+    herma(home, "backup", "create", "--name", "first")
+    with Herma.open(home) as h:
+        h.memory.apply("user", Add("later"))
+    _, out, _ = herma(home, "backup", "restore", "first", "--yes")
+    line = out.splitlines()[-1].partition("before: ")[2]
+    assert CliRunner().invoke(cli, [*shlex.split(line)[1:], "--yes"]).exit_code == 0
+    with Herma.open(home) as h:
+        assert h.memory.entries("user") == ["later"]
+
+
+def test_keeping_some_in_another_folder_leaves_what_is_not_ours(used: Path, tmp_path: Path) -> None:
+    folder, other = tmp_path / "usb", tmp_path / "other"
+    folder.mkdir()
+    with Herma.open(other) as h:
+        h.memory.apply("user", Add("another home"))
+    assert herma(other, "backup", "create", str(folder))[0] == 0
+    assert herma(used, "backup", "create", str(folder / "mine.tar.zst"))[0] == 0
+    assert herma(used, "backup", "create", str(folder), "--name", "named")[0] == 0
+    first, *_ = (answer(used, "backup", "create", str(folder))[1]["backup"]["name"] for _ in range(2))
+    code, told = answer(used, "backup", "create", str(folder), "--keep", "2")
+    assert (code, told["pruned"]) == (0, [first])
+    assert len(list(folder.glob("*.tar.zst"))) == 5
+    code, _, err = herma(used, "backup", "create", str(folder / "new.tar.zst"), "--keep", "2")
+    assert (code, "a folder" in err) == (2, True)
+
+
+def test_what_is_missing_is_said_with_what_to_do(used: Path, tmp_path: Path) -> None:
+    _, _, err = herma(used, "backup", "verify", "latest")
+    assert "There is no backup yet." in err
+    assert "herma backup create" in err
+    code, _, err = herma(used, "backup", "create", str(tmp_path / "usb"))
+    assert (code, f"There is no folder {tmp_path / 'usb'}" in err) == (2, True)
+
+
+def test_times_in_json_are_those_of_everywhere_else(used: Path) -> None:
+    made = answer(used, "backup", "create")[1]["backup"]
+    for moment in (made["verified"], made["manifest"]["created"]):
+        assert datetime.fromisoformat(moment).tzinfo is not None
+
+
+def test_next_steps_of_the_doctor_are_for_the_same_home(used: Path) -> None:
+    assert f"herma backup create --home {used}" in herma(used, "doctor")[1]
 
 
 def test_a_bad_backup_is_said_with_a_code(used: Path) -> None:

@@ -12,6 +12,8 @@ import click
 from herma.cli.frame import Context, HermaGroup, pass_context, yes_option
 from herma.cli.person import for_people_only
 from herma.config import resolve_home
+from herma.errors import UsageError
+from herma.wording.sessions import count, iso, size
 
 if TYPE_CHECKING:
     from herma.store.backup_archive import Backup
@@ -28,7 +30,10 @@ def backup() -> None:
     Examples:
       herma backup create
       herma backup list
-      herma backup restore latest
+      herma backup restore latest --dry-run
+
+    \b
+    With --json each command prints ok and the backup or backups it is about. Times are ISO 8601 in UTC.
     """
 
 
@@ -45,6 +50,8 @@ def _home(context: Context) -> Path:
 def create(context: Context, path: Path | None, name: str, with_secrets: bool, keep: int | None) -> None:
     """Make a backup, also while other programs write. It goes to backups/, or to PATH (a folder, or a new file).
 
+    --keep deletes in the folder that the new one goes to; in another folder than backups/ only backups of this home.
+
     \b
     Examples:
       herma backup create
@@ -53,12 +60,15 @@ def create(context: Context, path: Path | None, name: str, with_secrets: bool, k
     """
     from herma.store import backup as backups
 
+    if keep and path is not None and not path.is_dir():
+        raise UsageError(f"--keep goes with a folder, and {path} is none.", hint="Name a folder, or leave out --keep.")
     with context.progress("Copying") as report:
         made = backups.create(_home(context), path, name=name, with_secrets=with_secrets, progress=report)
-    gone = backups.prune(_home(context), keep) if keep and path is None else []
+    gone = backups.prune(_home(context), keep, beside=made if path else None) if keep else []
     if made.manifest and made.manifest.damage:
         context.warn(
-            f"The database is damaged ({made.manifest.damage}), and so is its copy. Run: herma doctor --repair"
+            f"The database is damaged ({made.manifest.damage}), and so is its copy. "
+            f"Run: {context.command('doctor', '--repair')}"
         )
     for skipped in made.manifest.skipped if made.manifest else ():
         context.warn(f"{skipped} is not in the backup: it is a link to a folder, or not an ordinary file.")
@@ -66,7 +76,7 @@ def create(context: Context, path: Path | None, name: str, with_secrets: bool, k
         pruned = [each.name for each in gone]
         context.print_json({"ok": made.verified is not None, "backup": _json(made), "pruned": pruned})
     good = "read again and found to be good" if made.verified else "which cannot be restored as it is"
-    context.line(f"{made.path} ({_size(made.size)}; {_counts(made)}), {good}.")
+    context.line(f"{made.path} ({size(made.size)}; {_counts(made)}), {good}.")
     for each in gone:
         context.line(f"Deleted the old backup {each.name}.")
     context.exit(0 if made.verified else 1)
@@ -89,9 +99,9 @@ def list_(context: Context) -> None:
         context.print_json({"ok": True, "backups": [_json(each) for each in known]})
         return
     if not known:
-        context.line("There is no backup yet. Make one: herma backup create")
+        context.line(f"There is no backup yet. Make one: {context.command('backup', 'create')}")
         return
-    rows = [(each.name, _age(each), _size(each.size), _counts(each), _trust(each)) for each in known]
+    rows = [(each.name, _age(each), size(each.size), _counts(each), _trust(each)) for each in known]
     context.table(("name", "age", "size", "holds", "verified"), rows)
 
 
@@ -167,27 +177,22 @@ def restore(context: Context, name: str, dry_run: bool) -> None:
     if made.removed:
         context.line(f"{'Would take' if dry_run else 'Took'} away, as the backup has none: {', '.join(made.removed)}")
     if made.safety:
-        context.line(f"What was there before: herma backup restore {made.safety.name}")
+        before = context.command("backup", "restore", made.safety.name)
+        context.line(f"To go back to what was there before: {before}")
     if made.kept:
         context.line(f"The damaged database is kept: {made.kept}")
 
 
 def _json(each: Backup) -> dict[str, Any]:
-    manifest = dataclasses.asdict(each.manifest) if each.manifest else None
+    manifest = each.manifest and {**dataclasses.asdict(each.manifest), "created": iso(each.manifest.created)}
     return {
         "name": each.name,
         "path": each.path,
         "size": each.size,
-        "verified": each.verified,
+        "verified": iso(each.verified),
         "trouble": each.trouble,
         "manifest": manifest,
     }
-
-
-def _size(count: float) -> str:
-    from herma.doctor.check import size
-
-    return size(count)
 
 
 def _age(each: Backup) -> str:
@@ -196,8 +201,7 @@ def _age(each: Backup) -> str:
     seconds = max(0.0, time.time() - each.manifest.created)
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
-            number = int(seconds // length)
-            return f"{number} {unit}{'' if number == 1 else 's'}"
+            return count(int(seconds // length), unit)
     return "now"
 
 
@@ -206,8 +210,8 @@ def _counts(each: Backup) -> str:
         return each.trouble
     counts = each.manifest.counts
     if not counts:
-        return f"{len(each.manifest.files)} files"
-    return f"{counts.get('sessions', 0):,} sessions, {counts.get('messages', 0):,} messages"
+        return count(len(each.manifest.files), "file")
+    return f"{count(counts.get('sessions', 0), 'session')}, {count(counts.get('messages', 0), 'message')}"
 
 
 def _trust(each: Backup) -> str:

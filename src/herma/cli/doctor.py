@@ -12,6 +12,7 @@ from herma.cli.frame import Context, HermaCommand, pass_context, yes_option
 from herma.config import Settings, resolve_home
 from herma.errors import ConfigError
 from herma.wording.health import diagnosis_json, verdict
+from herma.wording.sessions import count
 
 if TYPE_CHECKING:
     from herma.doctor import Check, Diagnosis, Fix, Mended
@@ -77,18 +78,15 @@ def _show(context: Context, diagnosis: Diagnosis) -> None:
         context.print_json(diagnosis_json(diagnosis))
         return
     context.table(
-        ("", "what", "found"), [(_SIGNS[check.state], check.name, _with_next(check)) for check in diagnosis.checks]
+        ("", "what", "found"),
+        [(_SIGNS[check.state], check.name, _with_next(context, check)) for check in diagnosis.checks],
     )
     context.line()
     context.line(verdict(diagnosis))
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
-
-
-def _with_next(check: Check) -> str:
-    return f"{check.sentence} → {check.next}" if check.next and check.state != "ok" else check.sentence
+def _with_next(context: Context, check: Check) -> str:
+    return f"{check.sentence} → {context.here(check.next)}" if check.next and check.state != "ok" else check.sentence
 
 
 def _repair(context: Context, home: Path, settings: Settings | None, *, full: bool, dry_run: bool) -> None:
@@ -126,7 +124,7 @@ def _repair(context: Context, home: Path, settings: Settings | None, *, full: bo
     elif not fixes:
         context.line("There is nothing to repair." if diagnosis.healthy else "Nothing here can be repaired by itself.")
     for check in () if dry_run else diagnosis.of("problem"):
-        context.line(f"Still a problem: {check.name}: {_with_next(check)}")
+        context.line(f"Still a problem: {check.name}: {_with_next(context, check)}")
     context.exit(0 if diagnosis.healthy or dry_run else 1)
 
 
@@ -154,7 +152,7 @@ def _tell_losses(context: Context, salvaged: Salvaged) -> None:
                 f"  {table.table}: a part of the text is missing or was mended in rows {_ranges(table.mended)}"
             )
     for loss in salvaged.sessions[:_AT_MOST]:
-        what = f"{_count(loss.missing, 'message')} missing" + (f" ({_ranges(loss.messages)})" if loss.messages else "")
+        what = f"{count(loss.missing, 'message')} missing" + (f" ({_ranges(loss.messages)})" if loss.messages else "")
         context.line(f"  session {loss.session_id}: {what}" + ("; its own row is gone" if loss.stand_in else ""))
     if len(salvaged.sessions) > _AT_MOST:
         context.line(f"  and {len(salvaged.sessions) - _AT_MOST} more sessions; --json lists them all")

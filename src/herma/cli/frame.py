@@ -57,6 +57,23 @@ class Context:
         self.settings()
         return Herma.open(home=self.home, profile=self.profile, flags=self.flags)
 
+    def command(self, *words: str) -> str:
+        """A command line to type next, on the same home; fit to be pasted."""
+        import shlex
+
+        return shlex.join(["herma", *words, *self._same_home])
+
+    def here(self, command: str) -> str:
+        """A command that the library named, which knows nothing of `--home`, on the same home. Other text stays."""
+        import re
+
+        return self.command(*command.split()[1:]) if re.fullmatch(r"herma(?: [\w.-]+)+", command) else command
+
+    @property
+    def _same_home(self) -> list[str]:
+        chosen = (("--home", self.home), ("--profile", self.profile))
+        return [word for name, value in chosen if value for word in (name, value)]
+
     def print_json(self, value: object) -> None:
         output.write_json(value)
 

@@ -42,6 +42,7 @@ from herma.store.sqlite.opening import refuse_foreign
 
 _LOCK_WAIT = 10.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_STAMP = re.compile(r"\d{8}-\d{6}(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,9 @@ def create(
             **facts,
         )
         if not manifest.files:
-            raise NothingThere(f"There is nothing in {home} to back up.")
+            raise NothingThere(
+                f"There is nothing in {home} to back up.", hint="Is it the right home? --home names another."
+            )
         write_archive(path, manifest, stage)
     backup = look_at(path)
     checked = verify(backup)
@@ -113,9 +116,9 @@ def create(
     return look_at(path)
 
 
-def listing(home: Path) -> list[Backup]:
-    """The backups of a home, newest first; files that are none are listed with what is wrong with them."""
-    found = [look_at(path) for path in folder_of(home).glob(f"*{SUFFIX}") if path.is_file()]
+def listing(home: Path, folder: Path | None = None) -> list[Backup]:
+    """The backups in a home, or in another folder, newest first; files that are none with what is wrong with them."""
+    found = [look_at(path) for path in (folder or folder_of(home)).glob(f"*{SUFFIX}") if path.is_file()]
     return sorted(found, key=lambda b: (b.manifest.created if b.manifest else 0.0, b.name), reverse=True)
 
 
@@ -134,13 +137,25 @@ def find(home: Path, name: str) -> Backup:
     matching = matching or [each for each in known if name and each.name.startswith(name)]
     if len(matching) == 1 or (matching and matching[0].manifest and matching[0].manifest.name == name):
         return matching[0]
+    if not known:
+        raise UsageError("There is no backup yet.", hint="Make one: herma backup create")
     what = f"{len(matching)} backups begin with {name!r}" if matching else f"There is no backup {name!r}"
     raise UsageError(f"{what}.", hint="`herma backup list` shows them all.")
 
 
-def prune(home: Path, keep: int) -> list[Backup]:
-    """Delete all but the newest `keep` sound backups that were given no name. → those that are gone."""
-    plain = [each for each in listing(home) if each.manifest and not each.manifest.kept and not each.manifest.damage]
+def prune(home: Path, keep: int, *, beside: Backup | None = None) -> list[Backup]:
+    """Delete all but the newest `keep` sound backups that were given no name. → those that are gone.
+
+    `beside` a backup that lies elsewhere: among those of the same database, as other homes may use that folder too, and
+    not those whose file a person named.
+    """
+    folder = beside.path.parent if beside else None
+    sound = [each for each in listing(home, folder) if each.manifest and not each.manifest.damage]
+    plain = [each for each in sound if each.manifest and not each.manifest.kept]
+    if beside is not None:
+        own = beside.manifest.store_id if beside.manifest else ""
+        same = [each for each in plain if own and each.manifest and each.manifest.store_id == own]
+        plain = [each for each in same if _STAMP.fullmatch(each.name)]
     gone = plain[max(keep, 1) :]
     for backup in gone:
         mark_of(backup.path).unlink(missing_ok=True)
@@ -213,7 +228,10 @@ def _free_path(home: Path, target: Path | None, name: str, now: float) -> Path:
         if target.exists():
             raise UsageError(f"{target} is there already.", hint="Choose another name.")
         if not target.name.endswith(SUFFIX):
-            raise UsageError(f"A backup's name ends with {SUFFIX}, not like {target.name!r}.")
+            raise UsageError(
+                f"There is no folder {target}, and a backup's name ends with {SUFFIX}.",
+                hint=f"Make the folder, or name a file: {target}{SUFFIX}",
+            )
         return target.absolute()
     folder = folder_of(home) if target is None else target.absolute()
     for number in range(1000):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -78,9 +77,7 @@ class Desk:
 
     def command(self, *words: str) -> str:
         """A command line to type next, on the same home."""
-        chosen = [("--home", self.context.home), ("--profile", self.context.profile)]
-        home = [word for name, value in chosen if value for word in (name, value)]
-        return shlex.join(["herma", *words, *home])
+        return self.context.command(*words)
 
     def progress(self, label: str, total: int) -> AbstractContextManager[output.Report]:
         """How far work on so many messages is; nothing is said about work that is done at once."""
