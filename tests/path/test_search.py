@@ -66,6 +66,17 @@ def rules(report: SearchReport) -> dict[str, int]:
         ("서울", "내일 서울역에서 만나요."),
         ("deploy*", "The deployment failed."),
         ("-v", "Run it with -v please."),
+        ("résumé", "My re\u0301sume\u0301 is attached."),
+        ("서울", "\u1109\u1165\u110b\u116e\u11af tower is open."),
+        ("ㅋㅋ", "그래 ㅋㅋㅋ 좋아"),
+        ("official file", "The o\ufb03cial \ufb01le."),
+        ("ガラス", "ｶﾞﾗｽが割れた"),
+        ("ΣΟΦΟΣ", "Ο σοφος είπε"),
+        ("dryrun", "Call it with --dry-run first."),
+        ("csharp", "The service is written in C# and Go."),
+        ("dotnet", "It runs on .NET 8."),
+        ("1.2.3", "Released as v1.2.3 today."),
+        ("हिन्दी", "हिन्दी में लिखा हुआ"),
     ],
 )
 def test_found(h: Herma, query: str, text: str) -> None:

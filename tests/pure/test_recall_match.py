@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.match import fold, holds, units
+from herma.index.prepare import clean
+from herma.recall.match import fold, holds, legible, units
 from herma.recall.query import Term, parse
 from herma.recall.snippet import LONGEST, matches, snippet
 from herma.recall.stem import stem
+from herma.store.sqlite.index_words import tokenizer
 
 TEXT = st.text(alphabet=st.sampled_from("abcdefgXYZ 日本語東京の.-_/@#'\n\t😀éß0123"), max_size=400)
 
@@ -62,7 +66,7 @@ def test_places_lie_in_the_text(query: str, text: str) -> None:
 
 @given(TEXT, TEXT)
 def test_snippets_are_bounded_lines_of_the_text(query: str, text: str) -> None:
-    line = snippet(text, matches(fold(text), units(parse(query, 0.0))))
+    line = snippet(text, matches(text, fold(text), units(parse(query, 0.0))))
     assert len(line) <= LONGEST
     assert "\n" not in line
     bare = line.replace(">>>", "").replace("<<<", "").strip("…")
@@ -71,10 +75,41 @@ def test_snippets_are_bounded_lines_of_the_text(query: str, text: str) -> None:
 
 def test_a_snippet_shows_where_most_of_the_words_are() -> None:
     text = "alpha here. " + "filler words " * 60 + "alpha beside beta here. " + "more filler " * 60
-    line = snippet(text, matches(fold(text), units(parse("alpha beta", 0.0))))
+    line = snippet(text, matches(text, fold(text), units(parse("alpha beta", 0.0))))
     assert ">>>alpha<<< beside >>>beta<<<" in line
     assert line.startswith("…")
     assert line.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "expected"),
+    [
+        ("port", "A weekend in Porto", "A weekend in Porto"),
+        ("compression", "see getCompressionTip", "see get>>>Compression<<<Tip"),
+        ("compressionTip", "see getCompressionTip", "see get>>>CompressionTip<<<"),
+        ("getcompressiontip", "see get_compression_tip", "see >>>get_compression_tip<<<"),
+        ("server", "HTTPServer2 crashed", "HTTP>>>Server<<<2 crashed"),
+        ("1.2.3", "released v1.2.3", "released v>>>1.2.3<<<"),
+        ("csharp", "a C# client", "a >>>C#<<< client"),
+        ("हिन्दी", "हिन्दी में", ">>>हिन्दी<<< में"),
+        ("acme", "the Acme™ brand", "the >>>Acme<<<™ brand"),
+    ],
+)
+def test_what_matched_is_marked_and_nothing_else(query: str, text: str, expected: str) -> None:
+    assert snippet(text, matches(text, fold(text), units(parse(query, 0.0)))) == expected
+
+
+def test_letters_that_the_index_takes_for_the_same_are_folded_alike() -> None:
+    tokens = tokenizer(apsw.Connection(":memory:"))
+    folded: dict[str, set[str]] = {}
+    for letter in filter(str.isalpha, map(chr, range(0x80, 0x20000))):
+        folded.setdefault(" ".join(tokens(clean(f"q{letter}q"))), set()).add(fold(f"q{letter}q"))
+    assert {index: ours for index, ours in folded.items() if len(ours) > 1} == {}
+
+
+@given(st.text(alphabet=st.sampled_from("aeuo\u0301\u0308 \u1109\u1165\u11af\ufb01ｶﾞｽ한東😀"), max_size=60))
+def test_legible_text_is_read_as_it_was(text: str) -> None:
+    assert unicodedata.normalize("NFKC", legible(text)) == unicodedata.normalize("NFKC", text)
 
 
 def test_every_part_of_a_term_must_be_there() -> None:
@@ -95,6 +130,6 @@ bowdlerize probate rate cease controll roll configuration connections debugging 
 
 
 def test_stems_are_those_of_the_index() -> None:
-    tokenizer = apsw.Connection(":memory:").fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+    divide = apsw.Connection(":memory:").fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
     for word in ENGLISH.split():
-        assert tokenizer(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False) == [(stem(word),)]
+        assert divide(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False) == [(stem(word),)]

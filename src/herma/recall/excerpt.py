@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from herma.recall.match import Unit, fold
+from herma.recall.match import Unit, fold, legible
 from herma.recall.snippet import matches
 
 LONGEST = 280
@@ -16,11 +16,11 @@ _END = re.compile(r"[.!?…](?=\s)|[。！？]|\n")
 
 def excerpt(text: str, units: Sequence[Unit], longest: int = LONGEST) -> str:
     """The sentence with the most of what is asked for, and as many of those after and before it as there is room."""
-    text = text[:READ]
+    text = legible(text[:READ])
     spans = _sentences(text)
     if not spans:
         return ""
-    places = matches(fold(text), units)
+    places = matches(text, fold(text), units)
     found: list[set[str]] = [set() for _ in spans]
     at = 0
     for (start, _), name in places:

@@ -10,7 +10,7 @@ from herma.ports.vectors import Near
 from herma.recall.dates import Span
 from herma.recall.fuse import HEARD, NEAREST, shares
 from herma.recall.manner import RECENT, asks_for_the_present, lasting
-from herma.recall.match import Unit, fold, holds
+from herma.recall.match import Unit, fold, holds, legible
 from herma.recall.query import Query, Term
 from herma.recall.rank import NAMED_DATE, NAMED_PERIOD, SPEAKER, Candidate, look_for
 from herma.recall.rules import Filters, Sifted, sift
@@ -114,7 +114,7 @@ class Gatherer:
         """
         missing = list(self._index.missing(SCANS))
         texts = self._reader.texts(missing, READ)
-        matching = [id_ for id_ in missing if id_ in texts and _selected(query, fold(texts[id_]), looked_for)]
+        matching = [id_ for id_ in missing if id_ in texts and _selected(query, fold(legible(texts[id_])), looked_for)]
         found.unindexed.update(matching)
         found.texts.update((id_, texts[id_]) for id_ in matching)
         self._take(found, filters, matching)
@@ -183,7 +183,7 @@ class Gatherer:
         found.notes.append(f"No words to look for: what passes the filters among the newest {BROWSED:,} messages.")
         newest = list(self._reader.newest(BROWSED))
         if none_of:
-            folded = {id_: fold(text) for id_, text in self._reader.texts(newest, READ).items()}
+            folded = {id_: fold(legible(text)) for id_, text in self._reader.texts(newest, READ).items()}
             newest = [id_ for id_ in newest if not any(holds(term, folded.get(id_, "")) for term in none_of)]
         self._take(found, filters, newest)
         found.matched = len(newest)
@@ -245,7 +245,7 @@ def _made(found: Gathered, ids: Sequence[int], texts: Mapping[int, str]) -> list
     for id_ in ids:
         if id_ not in found.made:
             head = found.heads.get(id_) or found.beside[id_]
-            text = texts.get(id_, "")
+            text = legible(stored := texts.get(id_, ""))
             found.made[id_] = Candidate(
                 id=id_,
                 group=found.sessions[head.session_id].conversation,
@@ -253,7 +253,7 @@ def _made(found: Gathered, ids: Sequence[int], texts: Mapping[int, str]) -> list
                 folded=fold(text),
                 found=found.scores.get(id_, 0.0),
                 timestamp=head.timestamp,
-                cut=len(text) >= READ,
+                cut=len(stored) >= READ,
             )
     return [found.made[id_] for id_ in ids]
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 from herma.late import Late
 from herma.recall.query import Query, Term
@@ -22,13 +23,26 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3105-\u318e\u31a0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_FOLDABLE = Late(f"[^\x00-\x7f{_UNSPACED}、。，！？；：「」『』【】《》（）…—]")
+_AS_THEY_ARE = _UNSPACED.replace("\u3105-\u318e", "\u3105-\u312f").replace("\uf900-\ufaff\U00020000", "\U00020000")
+_FOLDABLE = Late(f"[^\x00-\x7f{_AS_THEY_ARE}、。，！？；：「」『』【】《》（）…—]|[\U0002f800-\U0002fa1f]")
 """Characters that lower case alone may not do justice to; Chinese, Japanese and Korean text has none as a rule."""
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _PIECE = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
 _TO_END = re.compile(f"[^\\W_{_UNSPACED}]*")
 _SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SIGNED = re.compile(r"[A-Za-z](?:#|\+\+)|\.net", re.IGNORECASE)
+_WRITTEN_OTHERWISE = Late(
+    ".[\u0300-\u036f\u3099\u309a]+"  # a letter and its accents
+    "|[\u1100-\u11ff\ua960-\ua97c\ud7b0-\ud7fb]+"  # syllables of Korean, letter by letter
+    "|[\ufb00-\ufb4f\ufb50-\ufdff\ufe70-\ufefc]+"  # ligatures, and forms of Arabic letters
+    "|[\uff66-\uff9f]+"  # narrow katakana
+)
+_JOINT = re.compile("[_-]+")
+_SIGN = {"sharp": "#", "plusplus": "++", "dotnet": ".net"}
+_SIGNS = re.compile("(?<=^[a-z])(?:sharp|plusplus)$|^dotnet$")
+_LONGEST_NAME = 48
+_NAMES_READ = 100_000
+"""Characters in which names are taken apart to be marked."""
 
 
 class _Folding(dict[int, str]):
@@ -36,8 +50,11 @@ class _Folding(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
-        plain = unicodedata.normalize("NFKD", letter)[:1].lower()
         if _RUN.match(letter):  # never take a Korean syllable apart
+            plain = unicodedata.normalize("NFKC", letter)
+        elif unicodedata.category(letter)[0] in "LMN":
+            plain = unicodedata.normalize("NFKD", letter)[:1].lower().replace("ς", "σ")
+        else:  # ™ is no letter of the word before it
             plain = letter
         self[code] = plain if len(plain) == 1 else letter
         return self[code]
@@ -52,6 +69,15 @@ def fold(text: str) -> str:
     if text.isascii() or (len(lower) == len(text) and _FOLDABLE.search(lower) is None):
         return lower
     return text.translate(_FOLDING)
+
+
+def legible(text: str) -> str:
+    """The same text with one character for what is written as several (é, 한, ガ), and letters in place of ligatures:
+    as the index reads it, so that what it found is found here.
+    """
+    if text.isascii():
+        return text
+    return _WRITTEN_OTHERWISE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +133,48 @@ def _spaced(parts: Sequence[str], *, prefix: bool) -> Unit:
 
 def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+# ── what is found as part of a name, or as a name ──
+
+
+def inside_names(text: str, folded: str, units: Sequence[Unit]) -> list[tuple[Place, str]]:
+    """Where these stand in identifiers: as a part (`tip` in getTip), or as the whole without its joints (`dryrun`)."""
+    text, folded = text[:_NAMES_READ], folded[:_NAMES_READ]
+    seams = [found.start() for found in _SEAM.finditer(text)]
+    apart = "_".join(folded[start:end] for start, end in pairwise([0, *seams, len(folded)])) if seams else ""
+    at = [seam + number for number, seam in enumerate(seams)]  # where the seams are in it
+    squeezed = _squeezed(folded)
+    found: list[tuple[Place, str]] = []
+    for unit in units:
+        places = unit.find(apart, MANY) if unit.part in apart else []
+        if places:
+            found += [
+                ((start - bisect_left(at, start), end - bisect_left(at, end)), unit.name) for start, end in places
+            ]
+        elif unit.part in squeezed and unit.name.isalnum() and 2 < len(unit.name) <= _LONGEST_NAME:
+            found += [(one.span(), unit.name) for one in islice(_whole_name(unit.name).finditer(folded), MANY)]
+    return found
+
+
+def _whole_name(name: str) -> re.Pattern[str]:
+    """A name with its joints, or the sign that it was said for."""
+    signed = _SIGNS.sub(lambda found: _SIGN[found[0]], name)
+    inside = re.escape(signed) if signed != name else "[_-]{0,2}".join(name)
+    return re.compile(rf"(?<![^\W_]){inside}(?![^\W_])")
+
+
+def _squeezed(folded: str) -> str:
+    for name, sign in _SIGN.items():
+        folded = folded.replace(sign, name)
+    return _JOINT.sub("", folded)
+
+
+def named(text: str, units: Sequence[Unit]) -> bool:
+    """Whether any of these is in the text at all, however it is written: joined, signed, or in letters of its own."""
+    folded = fold(unicodedata.normalize("NFKC", text))
+    squeezed = _squeezed(folded)
+    return any(unit.part in squeezed or unit.part in folded for unit in units)
 
 
 # ── finders ──

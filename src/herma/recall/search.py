@@ -17,7 +17,7 @@ from herma.recall.arrange import Arranged, arrange
 from herma.recall.asked import MOST_HITS, Level, Mode, Sort, Wanted, check, edges, several, unread
 from herma.recall.fuse import STANDS_OUT, by_cosine, fuse, stands_out
 from herma.recall.gather import INDEXES, SCANS, Gathered, Gatherer
-from herma.recall.match import Unit, fold, units
+from herma.recall.match import Unit, fold, legible, named, units
 from herma.recall.meaning import Asker, Meaning, Pending
 from herma.recall.present import hit, searched, why
 from herma.recall.query import Query, describe, parse
@@ -216,9 +216,9 @@ class Searcher:
             head = found.heads[one.id]
             if (session := sessions.get(head.session_id)) is None:  # purged a moment ago
                 continue
-            text = whole.get(one.id, one.text)
+            text = legible(whole[one.id]) if one.id in whole else one.text
             folded = fold(text) if one.cut else one.folded
-            places = matches(folded, looked_for)
+            places = matches(text, folded, looked_for)
             cosine = found.cosines.get(one.id)
             reasons = why(one, folded, places, query, cosine=cosine, explain=wanted.explain)
             newer = arranged.outdated.get(one.id)
@@ -250,7 +250,7 @@ class Searcher:
             if filters.against(head, session) or any(one.conversation == session.conversation for one in named):
                 continue
             title = session.title or ""
-            line = snippet(title, matches(fold(title), looked_for))
+            line = snippet(title, matches(title, fold(title), looked_for))
             named.append(hit(head, session, line, 1.0, ("the title has all the words",)))
         known = {one.conversation for one in named}
         rest = [one for one in hits if one.conversation not in known]
@@ -331,4 +331,6 @@ class Searcher:
 
 
 def _has_any(one: Candidate, looked_for: Sequence[Unit]) -> bool:
-    return one.cut or bool(one.weights) or any(unit.part in one.folded for unit in looked_for)
+    if one.cut or one.weights or any(unit.part in one.folded for unit in looked_for):
+        return True
+    return named(one.text, looked_for)

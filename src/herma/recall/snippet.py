@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
-from herma.recall.match import MANY, Place, Unit
+from herma.recall.match import MANY, Place, Unit, inside_names
 
 LONGEST = 240
 _BODY = 176
@@ -22,15 +23,23 @@ def snippet(text: str, places: Sequence[tuple[Place, str]], longest: int = LONGE
     return dots[0] + _marked(text, start, end, marked[:room]).strip() + dots[1]
 
 
-def matches(folded: str, units: Sequence[Unit]) -> list[tuple[Place, str]]:
-    """Where units occur, in order, with their names; parts of longer names where nothing else is found."""
-    found = [(place, unit.name) for unit in units if unit.part in folded for place in unit.find(folded, MANY)]
-    if not found:
-        for unit in units:
-            at = folded.find(unit.part) if len(unit.part) > 2 else -1
-            if at >= 0:
-                found.append(((at, at + len(unit.part)), unit.name))
-    return sorted(found)
+def matches(text: str, folded: str, units: Sequence[Unit]) -> list[tuple[Place, str]]:
+    """Where units occur, in order, with their names; inside of identifiers where they do not stand on their own."""
+    found, elsewhere = list[tuple[Place, str]](), list[Unit]()
+    for unit in units:
+        places = unit.find(folded, MANY) if unit.part in folded else []
+        found += [(_with_marks(folded, place), unit.name) for place in places]
+        if not places:
+            elsewhere.append(unit)
+    return sorted(found + inside_names(text, folded, elsewhere) if elsewhere else found)
+
+
+def _with_marks(folded: str, place: Place) -> Place:
+    """A letter is not cut off from the signs that belong to it, as vowels do in Hindi."""
+    start, end = place
+    while end < len(folded) and folded[end] > "\u02ff" and unicodedata.category(folded[end])[0] == "M":
+        end += 1
+    return start, end
 
 
 def _window(text: str, places: Sequence[Place], names: Sequence[str], size: int) -> Place:

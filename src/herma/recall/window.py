@@ -127,7 +127,7 @@ def shorten(line: Line, most: int, units: Sequence[Unit] = ()) -> Line:
     text = line.text
     if len(text) <= most:
         return line
-    places = matches(fold(text), units) if units else []
+    places = matches(text, fold(text), units) if units else []
     start = max(0, min(places[0][0][0] - most // 3, len(text) - most)) if places else 0
     kept = ("…" if start else "") + text[start : start + most] + ("…" if start + most < len(text) else "")
     return line._replace(text=kept, left_out=len(text) - most)
