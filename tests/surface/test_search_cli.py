@@ -209,3 +209,14 @@ def test_a_match_is_coloured_on_a_terminal(full: Path) -> None:
     assert b"\x1b[1;33mconnection\x1b[0m" in out
     assert b">>>" not in out
     assert b"\x1b[31m" not in out
+
+
+def test_meaning_that_is_asked_for_by_name_and_cannot_be_had_is_said(
+    full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMA_EMBEDDING_MODEL", "none")
+    for mode in ("vectors", "hybrid"):
+        assert "there is no embedding model" in search(full, "login", "--mode", mode).stdout
+        assert any("Words alone" in note for note in as_json(full, "login", "--mode", mode)["notes"])
+    assert "embedding model" not in search(full, "login", "--mode", "words").stdout
+    assert "embedding model" not in search(full, "login").stdout

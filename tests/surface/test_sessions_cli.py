@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import time
@@ -436,15 +437,47 @@ def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(full: Full) -> None:
     assert "Deleted 1 session" in out
 
 
-def test_on_a_narrow_terminal_a_conversation_is_still_one_line(full: Full) -> None:
+@pytest.mark.parametrize("columns", [80, 60, 40])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_on_a_narrow_terminal_a_conversation_is_still_one_line(full: Full, columns: int, deleted: bool) -> None:
     from rich.cells import cell_len
 
-    code, out = typed(full.home, ["sessions", "list", "--limit", "50", "--all"], b"", columns=80)
+    if deleted:
+        full("prune", "--older-than", "1h", "--open", "--yes")
+    words = ["--deleted"] if deleted else ["--limit", "50", "--all"]
+    code, out = typed(full.home, ["sessions", "list", *words], b"", columns=columns)
     assert code == 0
     lines = out.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
-    assert len(lines) == 1 + 32
-    assert all(cell_len(line) <= 80 for line in lines)
+    lines = [line for line in lines if "herma sessions" not in line]
+    assert len(lines) == 1 + (30 if deleted else 32)
+    assert all(cell_len(line) <= columns for line in lines)
     assert all(f"s{n:03}" in out for n in range(30))
+
+
+def test_what_shows_more_asks_for_the_same(full: Full) -> None:
+    words = ("--source", "cli", "--search", "s0", "--all", "--limit", "2")
+    line = full("list", *words).out.splitlines()[-1].partition("more: ")[2]
+    again = CliRunner().invoke(cli, shlex.split(line)[1:]).stdout
+    assert again == full("list", *words[:-1], "10").out
+    assert len(again.splitlines()) > 4
+
+
+def test_a_whole_title_is_enough_in_capitals_or_not(full: Full) -> None:
+    full("rename", "s001", "Login bug")
+    full("rename", "s002", "Login bug on Safari")
+    assert full("show", "login BUG", "--json").json["session"]["id"].startswith("s001")
+    assert "Several sessions" in full("show", "login").err
+
+
+def test_many_that_are_deleted_at_once_come_back_by_what_is_printed(full: Full) -> None:
+    before = full("list", "--limit", "50").out
+    line = full("prune", "--older-than", "50d", "--yes").out.splitlines()[-1].partition("brought back: ")[2]
+    assert line.startswith("herma sessions undelete --all")
+    assert CliRunner().invoke(cli, shlex.split(line)[1:]).exit_code == 0
+    assert full("list", "--limit", "50").out == before
+    full("delete", "s029", "--yes")
+    out = full("prune", "--older-than", "50d", "--yes").out
+    assert "herma sessions list --deleted" in out, "not all that is deleted is of this command"
 
 
 def test_colours_are_ours_alone(full: Full) -> None:

@@ -175,6 +175,8 @@ def embed(desk: Desk) -> None:
         desk.context.line("There is no embedder, so there is nothing to do: searches go by words.")
         if found.trouble:
             desk.context.line(f"! {found.trouble}")
+        else:
+            desk.context.line(f"To have one: {desk.command('models', 'install', 'e5-small')}")
     else:
         _tell_vectors(desk, found)
     if not whole:

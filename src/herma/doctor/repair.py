@@ -28,6 +28,7 @@ from herma.store.sqlite.feed import SqliteFeed
 from herma.store.sqlite.index_files import SqliteIndexFiles
 from herma.store.sqlite.salvage import Salvaged
 from herma.store.sqlite.salvage_file import Alone, repair_database, repaired_copy
+from herma.store.sqlite.salvage_terms import Terms
 
 Progress = Callable[[int, int], None]
 
@@ -105,11 +106,23 @@ def mend(
 def _salvage(home: Path, fix: Fix, timeout: float, clock: Callable[[], float], progress: Progress | None) -> Mended:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(clock()))
     kept = home / "backups" / f"damaged-{stamp}-{secrets.token_hex(2)}"
-    made = repair_database(home / "herma.db", kept, timeout, progress)
+    made = repair_database(home / "herma.db", kept, timeout, progress, _terms())
     sentence = f"{made.kept:,} rows are in a new herma.db."
     if not made.complete:
         sentence += f" {made.lost:,} could not be read."
     return Mended(fix, sentence, made, kept)
+
+
+def _terms() -> Terms:
+    """How episodes and entries of the long tail are found: made anew, as they can be."""
+    from herma.curated.tail import TERMS
+    from herma.episodes.finding import terms_of_episode
+    from herma.episodes.similar import Language, terms_of
+    from herma.recall.stem import stem
+    from herma.recall.stopwords import STOP_WORDS
+
+    language = Language(STOP_WORDS, stem)
+    return Terms(lambda one: terms_of_episode(one, language), lambda text: terms_of(text, language, TERMS))
 
 
 def _finish_repair(

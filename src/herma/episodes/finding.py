@@ -47,9 +47,7 @@ class Finder:
 
     def terms(self, episode: Episode) -> tuple[str, ...]:
         """What an episode is found by."""
-        from herma.episodes.build import words_of  # asked where one is kept
-
-        return terms_of(words_of(episode), self._language, _OWN_TERMS)
+        return terms_of_episode(episode, self._language)
 
     def similar(self, task: str, limit: int, user: str, not_of: str) -> list[EpisodeHit]:
         """The nearest first, of this user, leaving a conversation out."""
@@ -101,6 +99,13 @@ class Finder:
             return []
         found = vectors.near(task, limit, kinds=(KIND,), scopes=(scope_key(scope),))
         return [hit for hit in found.hits if hit.key.isdigit()]
+
+
+def terms_of_episode(episode: Episode, language: Language) -> tuple[str, ...]:
+    """What an episode is found by."""
+    from herma.episodes.build import words_of  # asked where one is kept
+
+    return terms_of(words_of(episode), language, _OWN_TERMS)
 
 
 def scope_key(scope: Scope) -> str:

@@ -95,7 +95,10 @@ class Desk:
         return [one for one in waiting if one.end_reason != UNFINISHED and (one.deleted or 0.0) >= expired]
 
     def find(self, text: str) -> SessionInfo:
-        """The session meant by an id, a title, or the beginning of either. `UsageError` that lists them if several."""
+        """The session meant by an id, a title, or the beginning of either. `UsageError` that lists them if several.
+
+        A whole title counts before those that only begin so, in capitals or not.
+        """
         if not text.strip():
             raise UsageError("The id is empty.", hint=f"`{self.command('sessions', 'list')}` has the ids.")
         try:
@@ -107,6 +110,7 @@ class Desk:
             return session
         like = self._like(text)
         titled = [one for one in like if (one.title or "").casefold().startswith(text.casefold())]
+        titled = [one for one in titled if (one.title or "").casefold() == text.casefold()] or titled
         if len(titled) == 1:
             return titled[0]
         if titled:
@@ -172,7 +176,10 @@ def _check_typed(parameter: click.Parameter, value: object) -> None:
         if isinstance(parameter, click.Option) and not word.strip(" ,"):
             raise UsageError(f"{parameter.opts[-1]} is empty.", hint="Give a value, or leave the option out.")
         if any("\ud800" <= char <= "\udfff" for char in word):
-            raise UsageError(f"{parameter.human_readable_name} has bytes in it that are not text.")
+            raise UsageError(
+                f"{parameter.human_readable_name} has bytes in it that are not text.",
+                hint="Is this terminal set to UTF-8? If not, begin the line with: LC_ALL=C.UTF-8",
+            )
 
 
 def emphasised(context: Context, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
@@ -139,12 +139,24 @@ def search(
         expand=expand,
         summarize=summarize,
     )
+    report = _with_mode(desk, report, mode)
     if desk.context.json:
         desk.context.print_json(_as_json(report))
     else:
         _write(desk, report, explain=explain)
     if not report.hits or report.widened:
         desk.context.exit(1)
+
+
+def _with_mode(desk: Desk, report: SearchReport, asked: Mode | None) -> SearchReport:
+    """Whoever asks for meaning by name is told when there is no model to go by."""
+    if asked in (None, "words") or report.mode != "words" or desk.h.index.status().vectors.wanted:
+        return report
+    if any(note.startswith("vectors:") for note in report.notes):
+        return report
+    install = desk.command("models", "install", "e5-small")
+    note = f"Words alone were searched: there is no embedding model. To have one: {install}"
+    return replace(report, notes=(*report.notes, note))
 
 
 # ── for people ──

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from herma.cli import output
 from herma.cli.frame import Context
 
-_LEAST = 16
+_LEAST = 12
 """Cells that the last column gets on the narrowest terminal."""
 
 

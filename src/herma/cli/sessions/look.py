@@ -14,6 +14,8 @@ from herma.types import SessionFilter, SessionInfo
 
 _WIDE = 100
 """Cells of a terminal from which on there is room for whole dates and for projects."""
+_NARROW = 72
+"""Cells below which there is room for an id and a title only."""
 
 
 @sessions.command("list")
@@ -63,23 +65,34 @@ def list_(
     if not found:
         _nothing(desk, filtered=which != SessionFilter(archived=False, delegated=False))
     if more:
-        desk.context.line(f"There are more: {desk.command('sessions', 'list', '--limit', str(limit * 5))}")
+        chosen = (("--source", source), ("--project", project), ("--search", search))
+        words = [word for name, value in chosen if value for word in (name, value)]
+        flags = [name for name, given in (("--archived", archived), ("--all", everything)) if given]
+        again = desk.command("sessions", "list", *words, *flags, "--limit", str(limit * 5))
+        desk.context.line(f"There are more: {again}")
 
 
 def table(desk: Desk, found: list[SessionInfo]) -> None:
     """Conversations or sessions, one line each; columns that say nothing are left out."""
     if not found:
         return
-    narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE
+    wide = _is_at_least(_WIDE)
     most = max(4, *(len(f"{one.message_count:,}") for one in found))
     columns = ["id", "last active", "source", "msgs"]
-    moment = short_when if narrow else when
+    moment = when if wide else short_when
     rows = [[one.id, moment(one.last_active), one.source, f"{one.message_count:>{most},}"] for one in found]
-    if not narrow and any(one.scope.project for one in found):
+    if not _is_at_least(_NARROW):
+        columns, rows = columns[:1], [row[:1] for row in rows]
+    if wide and any(one.scope.project for one in found):
         columns.append("project")
         rows = [[*row, _project(one)] for row, one in zip(rows, found, strict=True)]
     columns.append("title or first words")
     write_lines(desk.context, columns, [[*row, marked_name(one)] for row, one in zip(rows, found, strict=True)])
+
+
+def _is_at_least(cells: int) -> bool:
+    """Whether a line may be so long; elsewhere than on a terminal it may."""
+    return not sys.stdout.isatty() or shutil.get_terminal_size().columns >= cells
 
 
 def _project(session: SessionInfo) -> str:
@@ -108,9 +121,15 @@ def _deleted(desk: Desk) -> None:
     if not found:
         desk.context.line("Nothing is deleted.")
         return
+    moment = when if _is_at_least(_WIDE) else short_when
+    columns = ["id", "deleted", "gone for good", "msgs", "title or first words"]
     rows = [
-        (one.id, when(one.deleted), when((one.deleted or 0) + desk.grace), one.message_count, name_of(one))
+        [one.id, moment(one.deleted), moment((one.deleted or 0) + desk.grace), one.message_count, name_of(one)]
         for one in found
     ]
-    write_lines(desk.context, ["id", "deleted", "gone for good", "msgs", "title or first words"], rows)
+    if not _is_at_least(_NARROW):
+        columns, rows = [columns[0], columns[-1]], [[row[0], row[-1]] for row in rows]
+    write_lines(desk.context, columns, rows)
     desk.context.line(f"To bring one back: {desk.command('sessions', 'undelete', found[0].id)}")
+    if len({one.conversation for one in found}) > 1:
+        desk.context.line(f"All of them: {desk.command('sessions', 'undelete', '--all')}")

@@ -20,6 +20,8 @@ from herma.types import Deletion, SessionFilter, SessionInfo
 
 _SHOWN = 20
 """Sessions that are listed before the question."""
+_NAMED = 5
+"""Conversations that are named one by one in what brings them back."""
 
 
 @sessions.command(short_help="Delete conversations; undoable for some days")
@@ -97,6 +99,9 @@ def _deleted(desk: Desk, text: str, waiting: Sequence[SessionInfo]) -> SessionIn
 # ── prune ──
 
 
+_THEN = "then: 2026-03-05, 2026-03, 7d, yesterday."
+
+
 def _filter_options(function: Any) -> Any:
     """Which sessions are meant; bounds are inclusive."""
     for option in reversed(
@@ -104,7 +109,7 @@ def _filter_options(function: Any) -> Any:
             click.option("--source", metavar="NAME", help="Only sessions from there."),
             click.option("--exclude-source", "exclude_sources", metavar="NAME", multiple=True, help="None from there."),
             click.option("--title", "search", metavar="TEXT", help="Only those with this in their title or id."),
-            click.option("--end-reason", metavar="REASON", help="Only those that ended so."),
+            click.option("--end-reason", metavar="REASON", help="Only those that ended so: closed, reset, error, …"),
             click.option("--model", metavar="TEXT", help="Only those with this in the name of their model."),
             click.option("--project", metavar="NAME", help="Only those of this project, or below this folder."),
             click.option("--user", metavar="ID", help="Only those of this user."),
@@ -113,8 +118,10 @@ def _filter_options(function: Any) -> Any:
             click.option("--provider", metavar="NAME", help="Only those whose model this provider ran."),
             click.option("--folder", metavar="PATH", help="Only those in this folder, or below it."),
             click.option("--branch", metavar="TEXT", help="Only those with this in the name of their git branch."),
-            click.option("--before", "started_before", metavar="DATE", callback=read_moment, help="Begun before then."),
-            click.option("--after", "started_after", metavar="DATE", callback=read_moment, help="Begun after then."),
+            click.option(
+                "--before", "started_before", metavar="TIME", callback=read_moment, help=f"Begun before {_THEN}"
+            ),
+            click.option("--after", "started_after", metavar="TIME", callback=read_moment, help=f"Begun after {_THEN}"),
             click.option("--archived/--not-archived", default=None, help="Only archived ones, or none of them."),
             *_bounds("messages", "messages", click.IntRange(0)),
             *_bounds("tool-calls", "tool calls", click.IntRange(0)),
@@ -257,8 +264,12 @@ def _report(desk: Desk, done: Deletion, since: float | None = None, also_open: b
     for one in sorted(done.sessions, key=lambda one: one.reason == "delegation"):
         if one.reason != "delegation" or one.parent not in {other.id for other in done.sessions}:
             first.setdefault(one.conversation, one.id)
-    words = ["sessions", "undelete", *first.values()] if len(first) <= 5 else ["sessions", "list", "--deleted"]
-    desk.context.line(f"Until {when(done.until)} they can be brought back: {desk.command(*words)}")
+    words = ["sessions", "undelete", *first.values()]
+    if len(first) > _NAMED:
+        only_these = {one.id for one in desk.deleted()} == {one.id for one in done.sessions}
+        words = ["sessions", "undelete", "--all"] if only_these else ["sessions", "list", "--deleted"]
+    whom = "it" if len(done.sessions) == 1 else "they"
+    desk.context.line(f"Until {when(done.until)} {whom} can be brought back: {desk.command(*words)}")
 
 
 def _purge(desk: Desk) -> None:

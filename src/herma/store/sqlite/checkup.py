@@ -17,7 +17,7 @@ from herma.store.sqlite.migrate import user_version
 from herma.store.sqlite.opening import APPLICATION_ID, VERSION, open_reader
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.salvage_file import beginning
-from herma.store.sqlite.salvage_mend import is_whole
+from herma.store.sqlite.salvage_mend import JSON_COLUMNS, is_whole
 from herma.store.sqlite.salvage_tables import our_schema
 
 State = Literal["missing", "empty", "ours", "foreign", "newer", "damaged", "unreadable"]
@@ -121,6 +121,7 @@ def _look(connection: apsw.Connection, found: Examination, *, now: float, full: 
         connection.execute("BEGIN")
         found.version = user_version(connection)
         found.trouble = [str(row[0]) for row in _rows(connection, "PRAGMA integrity_check(20)") if row[0] != "ok"]
+        found.trouble += _unreadable_texts(connection)
         _facts(connection, found)
         _links(connection, found, now)
         _payloads(connection, found, full=full)
@@ -139,6 +140,22 @@ def _look(connection: apsw.Connection, found: Examination, *, now: float, full: 
 
 def _rows(connection: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
     return connection.execute(sql, bindings).fetchall()
+
+
+def _unreadable_texts(connection: apsw.Connection) -> Iterator[str]:
+    """Tables with text that is no text, or JSON that is none: SQLite's own check looks at neither."""
+    for table, *names in _rows(connection, queries("checkup")["texts"]):
+        columns = [name for name in names[0].split(",") if name]
+        try:
+            for _ in connection.execute(f"SELECT {','.join(columns)} FROM {table}"):
+                pass
+        except UnicodeDecodeError as exc:
+            yield f"{table} holds text that cannot be read ({exc})"
+            continue
+        for name in JSON_COLUMNS.get(table, {}):
+            sql = f"SELECT count(*) FROM {table} WHERE typeof({name}) = 'text' AND NOT json_valid({name})"
+            if wrong := _rows(connection, sql)[0][0]:
+                yield f"{name} of {table} cannot be read in {wrong} rows"
 
 
 def _facts(connection: apsw.Connection, found: Examination) -> None:

@@ -42,3 +42,10 @@ SELECT id, content, parts, tool_calls, reasoning, sent, sent_parts, extra
 
 -- payload_there --
 SELECT 1 FROM payloads WHERE id = ?;
+
+-- texts --
+-- Every table, with its columns that hold text.
+SELECT m.name, group_concat(c.name, ',')
+  FROM sqlite_master m JOIN pragma_table_info(m.name) c
+ WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND c.type IN ('TEXT', 'ANY')
+ GROUP BY m.name;

@@ -12,6 +12,7 @@ import apsw
 
 from herma.ports import NewChange, Place
 from herma.store.sqlite.database import Database, insert_returning_id
+from herma.store.sqlite.errors import parsed
 from herma.store.sqlite.opening import refuse_foreign
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.tail import follow_change, follow_void
@@ -160,7 +161,7 @@ def _entry(text: str, row: Sequence[Any]) -> Entry:
     return Entry(
         text=text,
         category=category,
-        tags=tuple(json.loads(tags)),
+        tags=tuple(parsed(tags)),
         origin=Origin(origin) if origin else None,
         vouched=bool(vouched),
         created=created,

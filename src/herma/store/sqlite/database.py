@@ -13,7 +13,7 @@ import apsw
 
 from herma.errors import StoreError, UsageError
 from herma.store.sqlite.commits import GroupCommit, Work
-from herma.store.sqlite.errors import translated, translation
+from herma.store.sqlite.errors import DAMAGED_VALUE, damaged, translated, translation
 from herma.store.sqlite.migrate import user_version
 from herma.store.sqlite.opening import VERSION, open_reader, open_writer
 
@@ -66,6 +66,8 @@ class Database:
             yield
         except apsw.Error as exc:
             raise translation(self.path, exc) from exc
+        except DAMAGED_VALUE as exc:
+            raise damaged(self.path, exc) from exc
         finally:
             self._pinned.connection = None
             if handle.connection.in_transaction:
@@ -89,6 +91,8 @@ class Database:
             raise translation(self.path, exc) from exc
         except apsw.Error as exc:
             raise translation(self.path, exc) from exc
+        except DAMAGED_VALUE as exc:
+            raise damaged(self.path, exc) from exc
         finally:
             if handle is not None:
                 self._give_back(handle)

@@ -11,6 +11,7 @@ import apsw
 from herma.errors import StoreChanged
 from herma.ports.episodes import EpisodeFilter, Weight
 from herma.store.sqlite.database import Database, insert_returning_id
+from herma.store.sqlite.errors import parsed
 from herma.store.sqlite.queries import queries
 from herma.types import Episode, Scope, SessionState
 
@@ -61,7 +62,7 @@ class SqliteEpisodes:
     def select(self, which: EpisodeFilter, limit: int, offset: int = 0) -> list[Episode]:
         conditions, bindings = _conditions(which)
         sql = f"{self._sql['columns']} {self._sql['select'].replace('{conditions}', conditions)}"
-        return [_episode(row) for row in self._db.rows(sql, {**bindings, "limit": limit, "offset": offset})]
+        return [episode_of(row) for row in self._db.rows(sql, {**bindings, "limit": limit, "offset": offset})]
 
     def mark(self, ids: Sequence[int], *, used: float | None = None, archived: float | None = None) -> int:
         if used is not None:
@@ -171,7 +172,7 @@ class SqliteEpisodes:
         connection.executemany(self._sql["add_term"], [(term, number) for term in terms])
 
     def _episodes(self, name: str, **bindings: Any) -> list[Episode]:
-        return [_episode(row) for row in self._db.rows(f"{self._sql['columns']} {self._sql[name]}", bindings)]
+        return [episode_of(row) for row in self._db.rows(f"{self._sql['columns']} {self._sql[name]}", bindings)]
 
     def _state(self, name: str, **bindings: Any) -> SessionState | None:
         rows = self._db.rows(f"{self._sql['state_columns']} {self._sql[name]}", bindings)
@@ -218,7 +219,7 @@ def _bindings(episode: Episode) -> dict[str, Any]:
     }
 
 
-def _episode(row: Sequence[Any]) -> Episode:
+def episode_of(row: Sequence[Any]) -> Episode:
     (id_, conversation, session_id, source, profile, project, user, started, ended, task, category) = row[:11]
     (steps, tools, outcome, why, result, error, remedy, applied, created) = row[11:20]
     (first, last, built_by, updated, uses, last_used, superseded_by, archived) = row[20:]
@@ -232,15 +233,15 @@ def _episode(row: Sequence[Any]) -> Episode:
         ended=ended,
         task=task,
         category=category,
-        steps=tuple(json.loads(steps)),
-        tools=json.loads(tools),
+        steps=tuple(parsed(steps)),
+        tools=parsed(tools),
         outcome=outcome,
         why=why,
         result=result,
         error=error,
         remedy=remedy,
-        skills_applied=tuple(json.loads(applied)),
-        skills_created=tuple(json.loads(created)),
+        skills_applied=tuple(parsed(applied)),
+        skills_created=tuple(parsed(created)),
         first_message=first,
         last_message=last,
         built_by=built_by,
@@ -262,8 +263,8 @@ def _session_state(row: Sequence[Any]) -> SessionState:
         at=at,
         folder=folder,
         branch=branch,
-        open_tasks=tuple(json.loads(tasks)),
-        files=tuple(json.loads(files)),
+        open_tasks=tuple(parsed(tasks)),
+        files=tuple(parsed(files)),
         next_step=next_step,
         last_request=last_request,
         finished=bool(finished),

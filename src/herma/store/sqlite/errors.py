@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from herma.errors import StoreBusy, StoreError
+
+DAMAGED_VALUE = (UnicodeDecodeError, json.JSONDecodeError)
+"""What reading a row ends in when its text is no text any more, or its JSON no JSON: SQLite does not look at either."""
 
 
 @contextmanager
@@ -18,6 +23,24 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except apsw.Error as exc:
         raise translation(path, exc) from exc
+    except DAMAGED_VALUE as exc:
+        raise damaged(path, exc) from exc
+
+
+def damaged(path: Path | str, why: object) -> StoreError:
+    """Something in the file is not what was written."""
+    return StoreError(
+        f"{path} is damaged ({why}).",
+        hint="`herma doctor --repair` brings back every readable row; `herma backup list` shows the backups.",
+    )
+
+
+def parsed(text: str) -> Any:
+    """JSON that was stored as a value of a row."""
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise damaged("A value in herma.db", exc) from exc
 
 
 def translation(path: Path, error: apsw.Error) -> StoreError:
@@ -37,9 +60,6 @@ def translation(path: Path, error: apsw.Error) -> StoreError:
                 f"{path} cannot be written ({error}).", hint="Check the permissions of the file and of its folder."
             )
         case apsw.CorruptError() | apsw.NotADBError():
-            return StoreError(
-                f"{path} is damaged ({error}).",
-                hint="`herma doctor --repair` brings back every readable row; `herma backup list` shows the backups.",
-            )
+            return damaged(path, error)
         case _:
             return StoreError(f"{path}: {error}.", hint="Run the command again with --debug for details.")

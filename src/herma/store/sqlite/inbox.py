@@ -12,6 +12,7 @@ import apsw
 
 from herma.store.sqlite.curated import author_columns
 from herma.store.sqlite.database import Database, insert_returning_id
+from herma.store.sqlite.errors import parsed
 from herma.store.sqlite.queries import queries
 from herma.types import Add, Author, MemoryOp, Origin, Pending, Remove, Replace, Scope, Who
 
@@ -72,7 +73,7 @@ def _fields(op: MemoryOp) -> dict[str, Any]:
 
 def _decode(text: str) -> tuple[MemoryOp, ...]:
     operations: list[MemoryOp] = []
-    for fields in json.loads(text):
+    for fields in parsed(text):
         kind = _KINDS[fields.pop("action")]
         if "tags" in fields:
             fields["tags"] = tuple(fields["tags"])

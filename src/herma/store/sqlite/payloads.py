@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import apsw
 
 from herma.errors import StoreError
+from herma.store.sqlite.errors import damaged
 
 LARGE = 16 * 1024
 """Text longer than this leaves the row."""
@@ -108,7 +109,10 @@ def unpack(codec: str, data: bytes) -> str:
     if codec == "zstd":
         import zstandard
 
-        data = zstandard.decompress(data)
+        try:
+            data = zstandard.decompress(data)
+        except (zstandard.ZstdError, MemoryError) as exc:  # a damaged length asks for any amount of memory
+            raise damaged("A stored text in herma.db", exc) from exc
     return data.decode()
 
 
@@ -124,9 +128,15 @@ def _fetch(connection: apsw.Connection, ids: Sequence[int], base64: bool) -> Ite
         marks = ",".join("?" * len(some))
         data = "data" if base64 else "iif(kind = 'base64', x'20', data)"
         codec = "codec" if base64 else "iif(kind = 'base64', 'plain', codec)"
-        rows: Any = connection.execute(f"SELECT id, {codec}, {data} FROM payloads WHERE id IN ({marks})", some)
-        for payload_id, how, packed in rows:
-            yield payload_id, unpack(how, packed)
+        digest = "hash" if base64 else "iif(kind = 'base64', NULL, hash)"
+        rows: Any = connection.execute(
+            f"SELECT id, {codec}, {data}, {digest} FROM payloads WHERE id IN ({marks})", some
+        )
+        for payload_id, how, packed, known in rows:
+            text = unpack(how, packed)
+            if known is not None and sha256(text.encode()).digest() != known:
+                raise damaged("A stored text in herma.db", "it is not what was written")
+            yield payload_id, text
 
 
 def _whole(value: Stored, found: Mapping[int, str]) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 
 from herma.store.sqlite.database import Database, insert_returning_id
+from herma.store.sqlite.errors import parsed
 from herma.store.sqlite.queries import queries
 from herma.types import Review, ReviewAction, Usage
 
@@ -133,6 +134,6 @@ def _review(row: Sequence[Any]) -> Review:
         steps=steps,
         usage=Usage(*taken),
         usd=usd,
-        actions=tuple(ReviewAction(**action) for action in json.loads(actions)),
+        actions=tuple(ReviewAction(**action) for action in parsed(actions)),
         notice=notice,
     )

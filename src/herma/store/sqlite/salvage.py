@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,11 +22,19 @@ from herma.errors import StoreError
 from herma.store.sqlite.errors import translated
 from herma.store.sqlite.opening import open_writer
 from herma.store.sqlite.queries import queries
-from herma.store.sqlite.salvage_mend import CELLS, is_whole, mended_pieces, say_cut, say_lost
+from herma.store.sqlite.salvage_feed import FeedRow, Span, appended, purged, within
+from herma.store.sqlite.salvage_mend import CELLS, is_whole, mend_json, mended_pieces, say_cut, say_lost
 from herma.store.sqlite.salvage_pages import PageFile, Record, Value
 from herma.store.sqlite.salvage_tables import Catalogue, Reading, our_schema, read_tables
+from herma.store.sqlite.salvage_terms import Terms, terms_anew
 
 _DERIVED = {"payload_uses", "changes"}
+_TERMS = {"episode_terms", "curated_tail_terms"}
+_HOMELESS = (
+    ("session_states", "homeless_states"),
+    ("reviews", "homeless_reviews"),
+    ("episode_terms", "homeless_terms"),
+)
 _RUN = 1000
 Progress = Callable[[int, int], None]
 Ranges = tuple[tuple[int, int], ...]
@@ -74,10 +82,13 @@ class Salvaged:
         return not self.lost and not self.sessions and not any(table.mended for table in self.tables)
 
 
-def salvage(source: Path, log: Path | None, target: Path, progress: Progress | None = None) -> Salvaged:
+def salvage(
+    source: Path, log: Path | None, target: Path, progress: Progress | None = None, terms: Terms | None = None
+) -> Salvaged:
     """Read a copy of the damaged file, and its log, into a new database at `target`; it is durable when this returns.
 
-    `source` must be a copy that nobody else has open: it is read as bytes.
+    `source` must be a copy that nobody else has open: it is read as bytes. With `terms`, the words by which episodes
+    and entries of the long tail are found are made anew; else they are taken as they are.
     """
     pages = PageFile(source, log)
     try:
@@ -88,7 +99,7 @@ def salvage(source: Path, log: Path | None, target: Path, progress: Progress | N
                 connection.pragma("foreign_keys", False)
                 connection.pragma("synchronous", "OFF")
                 connection.execute("BEGIN")
-                made = _Salvage(connection, pages, progress or (lambda _done, _total: None)).run()
+                made = _Salvage(connection, pages, progress or (lambda _done, _total: None), terms).run()
                 connection.execute("COMMIT")
                 _refuse_unsound(connection, target)
             finally:
@@ -111,17 +122,20 @@ def _refuse_unsound(connection: apsw.Connection, target: Path) -> None:
 
 
 class _Salvage:
-    def __init__(self, connection: apsw.Connection, pages: PageFile, progress: Progress) -> None:
+    def __init__(self, connection: apsw.Connection, pages: PageFile, progress: Progress, terms: Terms | None) -> None:
         self._db = connection
         self._pages = pages
         self._progress = progress
+        self._terms = terms
         self._sql = queries("salvage")
         self._kept: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._mended: dict[str, list[int]] = {}
         self._meta: dict[str, str] = {}
         self._sequence: dict[str, int] = {}
-        self._feed: list[tuple[int, int, int]] = []
+        self._feed: list[FeedRow] = []
+        self._appended: list[Span] = []
+        self._purged: list[Span] = []
         self._counted: dict[int, int] = {}
         self._columns_of: dict[str, list[str]] = {}
         self._notes: list[str] = []
@@ -149,8 +163,13 @@ class _Salvage:
             self._db.execute(self._sql[name])
         self._join_pieces()
         self._drop_strays(readings)
-        for name in ("recount", "homeless_states", "homeless_reviews", "homeless_terms"):
-            self._db.execute(self._sql[name])
+        self._db.execute(self._sql["recount"])
+        if not catalogue.listed:  # without a list of tables some of these come from an index that looks the same
+            self._drop("curated_tail_uses", "homeless_uses")
+        for table, query in _HOMELESS:
+            self._drop(table, query)
+        if self._terms is not None:
+            self._kept.update(terms_anew(self._db, self._terms))
         self._identify()
         self._feed_anew(readings)
         self._progress(total, total)
@@ -166,8 +185,8 @@ class _Salvage:
             if isinstance(row[0], str) and isinstance(row[1], int):
                 self._sequence[row[0]] = max(row[1], self._sequence.get(row[0], 0))
         elif name == "changes":
-            self._feed.append((int(row[1] or 0), int(row[2] or 0), int(row[3] or 0)))
-        elif name not in _DERIVED:
+            self._feed.append(FeedRow(bool(row[1]), int(row[2] or 0), int(row[3] or 0)))
+        elif name not in _DERIVED and not (self._terms and name in _TERMS):
             self._keep(reading, row, record)
 
     def _keep(self, reading: Reading, row: list[Value], record: Record) -> None:
@@ -181,6 +200,7 @@ class _Salvage:
             mended = mended or sha256(str(values["after_text"]).encode()).hexdigest() != values["after_hash"]
         if name == "messages" and record.cut:
             say_cut(values, len(record.values), reading)
+        mended = mend_json(name, values) or mended
         if name == "sessions":
             self._counted[record.rowid] = int(values.get("message_count") or 0)
             self._free_title(values)
@@ -216,11 +236,16 @@ class _Salvage:
     # ── what rows refer to ──
 
     def _stay_deleted(self, readings: dict[str, Reading]) -> None:
-        for gone, first, count in self._feed:
-            if gone and 0 < count < 10**9:
-                self._db.execute(self._sql["purged"], {"first": first, "last": first + count - 1})
-                self._kept["messages"] -= self._db.changes()
-                readings["messages"].seen.difference_update(range(first, first + count))
+        """What the feed says is gone stays so. What a tree or an index leads to is there, whatever the feed says."""
+        messages = readings["messages"]
+        highest = max([self._sequence.get("messages", 0), *messages.seen, *messages.named])
+        self._appended = appended(self._feed, highest)
+        self._purged = purged(self._feed, self._appended, gaps=readings["changes"].damaged)
+        alive = messages.named.keys() if messages.named_all else set()
+        gone = within(messages.strays & messages.seen - alive, self._purged)
+        self._db.executemany(self._sql["purged"], [(number,) for number in sorted(gone)])
+        self._kept["messages"] -= len(gone)
+        messages.seen.difference_update(gone)
 
     def _stand_ins(self, readings: dict[str, Reading]) -> dict[int, str]:
         """Sessions for messages that have none, named as an index remembers them."""
@@ -264,11 +289,16 @@ class _Salvage:
         strays = (("payloads", "unused_stray"), ("sessions", "empty_stray"), ("episodes", "homeless_stray"))
         for name, query in strays:
             reading = readings[name]
-            for number in sorted(reading.strays & reading.seen - reading.named.keys()):
+            doubtful = reading.seen if reading.named_all else reading.strays & reading.seen
+            for number in sorted(doubtful - reading.named.keys()):
                 self._db.execute(self._sql[query], (number,))
                 if self._db.changes():
                     self._kept[name] -= 1
                     reading.seen.discard(number)
+
+    def _drop(self, table: str, query: str) -> None:
+        self._db.execute(self._sql[query])
+        self._kept[table] -= self._db.changes()
 
     def _identify(self) -> None:
         """The same store, in a new epoch: what was derived from the old file is not valid any more."""
@@ -298,17 +328,14 @@ class _Salvage:
         ):
             known = [highest.get(name, 0), *readings[name].named, *readings[name].seen]
             highest[name] = max(number for number in known if number < 2**62)
-        for _, first, count in self._feed:
-            if 0 <= count < 10**9 and first < 2**62:
-                highest["messages"] = max(highest["messages"], first + count - 1)
+        highest["messages"] = max([highest["messages"], *(last for _, last in self._appended)])
         self._db.execute("DELETE FROM sqlite_sequence")
         self._db.executemany(self._sql["sequence"], [item for item in highest.items() if item[1]])
 
     # ── the report ──
 
     def _report(self, readings: dict[str, Reading], stand_ins: dict[int, str]) -> Salvaged:
-        expected = _expected_messages(readings["messages"], self._feed, readings["changes"])
-        lost = sorted(expected - readings["messages"].seen)
+        lost = sorted(self._expected_messages(readings["messages"]) - readings["messages"].seen)
         tables = []
         for name, reading in readings.items():
             if name in _DERIVED or name in ("meta", "sqlite_sequence"):
@@ -327,6 +354,13 @@ class _Salvage:
             self._notes.append(f"{unused} stored texts belong to no message that could be read; they were kept.")
         sessions = self._session_losses(readings["messages"], lost, stand_ins)
         return Salvaged(tuple(tables), sessions, tuple(self._notes))
+
+    def _expected_messages(self, messages: Reading) -> set[int]:
+        """Every message that should be there, by what the index and the change feed say."""
+        expected = set(messages.named)
+        for first, last in () if messages.named_all else self._appended:
+            expected.update(range(first, last + 1))
+        return expected - within(expected - messages.seen, self._purged)
 
     def _session_losses(
         self, messages: Reading, lost: Sequence[int], stand_ins: dict[int, str]
@@ -347,18 +381,6 @@ class _Salvage:
 
 def _rows(connection: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
     return connection.execute(sql, bindings).fetchall()
-
-
-def _expected_messages(messages: Reading, feed: Iterable[tuple[int, int, int]], changes: Reading) -> set[int]:
-    """Every message that should be there, by what the index and the change feed say."""
-    expected = set(messages.named)
-    for gone, first, count in feed:
-        if not gone and 0 < count < 10**7 and not (messages.named_all or changes.damaged):
-            expected.update(range(first, first + count))
-    for gone, first, count in feed:
-        if gone and 0 < count < 10**9:
-            expected.difference_update(range(first, first + count))
-    return expected
 
 
 def ranges(numbers: Sequence[int]) -> Ranges:

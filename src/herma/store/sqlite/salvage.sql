@@ -20,7 +20,7 @@ UPDATE skill_changes SET undoes = NULL WHERE undoes NOT IN (SELECT id FROM skill
 
 -- purged --
 -- Rows that were deleted for good, found again on pages that were not overwritten yet: they stay deleted.
-DELETE FROM messages WHERE id BETWEEN :first AND :last;
+DELETE FROM messages WHERE id = ?;
 
 -- in_pieces --
 -- Messages with values that are put together from pieces.
@@ -64,6 +64,10 @@ DELETE FROM session_states
 -- What was noted about a conversation that is gone went with it.
 DELETE FROM reviews WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = reviews.conversation);
 
+-- homeless_uses --
+DELETE FROM curated_tail_uses
+ WHERE entry NOT IN (SELECT id FROM curated_tail) OR conversation NOT IN (SELECT conversation FROM sessions);
+
 -- homeless_terms --
 DELETE FROM episode_terms WHERE episode NOT IN (SELECT id FROM episodes WHERE archived IS NULL);
 
@@ -87,3 +91,17 @@ INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?);
 -- untitled --
 -- A title is unique; of two rows that have the same one, only the first keeps it.
 SELECT 1 FROM sessions WHERE title = ? AND profile = ? AND user = ? AND deleted IS NULL;
+
+-- tail_entries --
+SELECT id, text FROM curated_tail;
+
+-- episode_term --
+INSERT OR IGNORE INTO episode_terms (term, episode) VALUES (?, ?);
+
+-- entry_term --
+INSERT OR IGNORE INTO curated_tail_terms (term, entry) VALUES (?, ?);
+
+-- count_terms --
+SELECT 'episode_terms', count(*) FROM episode_terms
+ UNION ALL
+SELECT 'curated_tail_terms', count(*) FROM curated_tail_terms;

@@ -21,6 +21,7 @@ import apsw
 
 from herma.errors import StoreBusy, StoreError
 from herma.store.sqlite.salvage import Progress, Salvaged, salvage
+from herma.store.sqlite.salvage_terms import Terms
 
 BESIDE = ("-wal", "-shm", "-journal")
 _CHUNK = 2**20
@@ -194,7 +195,9 @@ def repaired_copy(path: Path) -> Path:
     return path.with_name(f"{path.name}.repaired")
 
 
-def repair_database(path: Path, keep_in: Path, timeout: float, progress: Progress | None = None) -> Salvaged:
+def repair_database(
+    path: Path, keep_in: Path, timeout: float, progress: Progress | None = None, terms: Terms | None = None
+) -> Salvaged:
     """Keep the damaged file in the new folder `keep_in`, and put what could be read in its place."""
     with Alone(path, timeout) as held:
         _refuse_without_space(path)
@@ -205,7 +208,7 @@ def repair_database(path: Path, keep_in: Path, timeout: float, progress: Progres
             started.mkdir(parents=True, mode=0o700)
             held.copy_to(started)
             _forget(new)
-            made = salvage(_rolled_back(started, path.name), started / f"{path.name}-wal", new, progress)
+            made = salvage(_rolled_back(started, path.name), started / f"{path.name}-wal", new, progress, terms)
             new.chmod(0o600)
             started.rename(keep_in)
             sync_folder(keep_in.parent)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
+from types import MappingProxyType
 
+from herma.errors import StoreError
 from herma.store.sqlite.payloads import unpack
 from herma.store.sqlite.salvage_pages import Value
 from herma.store.sqlite.salvage_tables import Reading
@@ -13,19 +16,27 @@ CUT = "\n[The rest of this text could not be read when the database was repaired
 LOST = "[This part could not be read when the database was repaired.]"
 CELLS = ("content", "parts", "tool_calls", "reasoning", "sent", "sent_parts", "extra")
 """Columns of a message whose values may be in pieces."""
-_JSON = {"parts", "tool_calls", "sent_parts", "extra"}
+JSON_COLUMNS: dict[str, dict[str, Value]] = {
+    "messages": {"parts": None, "tool_calls": None, "sent_parts": None, "extra": None},
+    "curated_entries": {"tags": "[]"},
+    "episodes": {"steps": "[]", "tools": "{}", "skills_applied": "[]", "skills_created": "[]"},
+    "session_states": {"open_tasks": "[]", "files": "[]"},
+    "reviews": {"actions": "[]"},
+    "curated_inbox": {"operations": None},
+    "skill_inbox": {"operation": None},
+}
+"""Columns that hold JSON, and what takes the place of a value that is none any more."""
+_JSON = JSON_COLUMNS["messages"]
 
 
 def is_whole(payload: dict[str, Value]) -> bool:
     """Whether a payload is what its hash says."""
-    import zstandard
-
     codec, data = payload["codec"], payload["data"]
     if not isinstance(codec, str) or not isinstance(data, bytes):
         return False
     try:
         return sha256(unpack(codec, data).encode()).digest() == payload["hash"]
-    except (zstandard.ZstdError, UnicodeError, MemoryError):
+    except (StoreError, UnicodeError):
         return False
 
 
@@ -41,6 +52,20 @@ def say_cut(values: dict[str, Value], count: int, reading: Reading) -> None:
         values[last] = text + CUT
     if values["content"] is None and values["parts"] is None and count <= 4:
         values["content"] = CUT.strip()
+
+
+def mend_json(table: str, values: dict[str, Value]) -> bool:
+    """Replace values that are no JSON any more. → whether there were any. What cannot be empty then fits no table."""
+    wrong = {
+        name: instead
+        for name, instead in JSON_COLUMNS.get(table, {}).items()
+        if isinstance(text := values.get(name), str) and not _is_json(text)
+    }
+    if table == "messages" and wrong:
+        say_lost(found := dict(wrong), values)
+        wrong = found
+    values.update(wrong)
+    return bool(wrong)
 
 
 def mended_pieces(cell: bytes, there: set[int], column: str) -> tuple[Value, set[int]]:
@@ -68,8 +93,8 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def say_lost(changed: dict[str, Value]) -> None:
+def say_lost(changed: dict[str, Value], values: Mapping[str, Value] = MappingProxyType({})) -> None:
     """A message whose parts are gone as a whole says so in plain text."""
     for parts, text in (("parts", "content"), ("sent_parts", "sent")):
-        if parts in changed and changed[parts] is None:
+        if parts in changed and changed[parts] is None and values.get(text) is None:
             changed.setdefault(text, LOST)

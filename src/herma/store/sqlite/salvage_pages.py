@@ -25,6 +25,10 @@ class Unreadable(Exception):
     """These bytes are not what they should be."""
 
 
+class Miscounted(Unreadable):
+    """All of these can be read, but there are fewer than there should be."""
+
+
 @dataclass(slots=True)
 class Record:
     """One row as it lies in the file. Of a row whose chain of pages breaks off, the values up to there: `cut`."""
@@ -34,6 +38,8 @@ class Record:
     cut: bool = False
     garbled: bool = False
     pages: list[int] = field(default_factory=list)
+    room: int = 0
+    """Bytes that it takes on its first page."""
 
 
 class PageFile:
@@ -106,9 +112,15 @@ class PageFile:
         data, base, cells = self._cells(number, 12)
         is_table = data[base] == TABLE_INTERIOR
         found: list[tuple[int, int | None]] = []
+        taken = 0
         for at in cells:
-            key = _signed(varint(data, at + 4)[0]) if is_table else None
-            found.append((int.from_bytes(data[at : at + 4], "big"), key))
+            if at < 0:
+                raise Unreadable(f"page {number} leads nowhere")
+            key, end = varint(data, at + 4) if is_table else (0, at)
+            taken += end - at
+            found.append((int.from_bytes(data[at : at + 4], "big"), _signed(key) if is_table else None))
+        if is_table and not self._adds_up(data, base, 12 + 2 * len(cells), taken):
+            raise Unreadable(f"page {number} has other rows than it counts")
         return [*found, (int.from_bytes(data[base + 8 : base + 12], "big"), None)]
 
     def rows(self, number: int, kind: int = 0) -> Iterator[Record | Unreadable]:
@@ -117,23 +129,46 @@ class PageFile:
         `kind` is what the page is taken for, whatever it says itself.
         """
         kind = kind or self.kind(number)
-        data, _, cells = self._cells(number, 8 if kind in (TABLE_LEAF, INDEX_LEAF) else 12)
+        header = 8 if kind in (TABLE_LEAF, INDEX_LEAF) else 12
+        data, base, cells = self._cells(number, header)
+        left = 4 if kind == INDEX_INTERIOR else 0
+        taken, whole = 0, True
         for at in cells:
             try:
-                yield self._row(data, at + (4 if kind == INDEX_INTERIOR else 0), kind == TABLE_LEAF, number)
+                if at < 0:
+                    raise Unreadable(f"page {number}: a row that is nowhere")
+                record = self._row(data, at + left, kind == TABLE_LEAF, number)
+                taken += max(4, record.room + left)
+                yield record
             except (Unreadable, IndexError, struct.error) as exc:
+                whole = False
                 yield Unreadable(str(exc))
+        if whole and not self._adds_up(data, base, header + 2 * len(cells), taken):
+            yield Miscounted(f"page {number} has other rows than it counts")
 
     def _cells(self, number: int, header: int) -> tuple[bytes, int, list[int]]:
         data = self.page(number)
         base = 100 if number == 1 else 0
         count = int.from_bytes(data[base + 3 : base + 5], "big")
         start = base + header
-        if start + 2 * count > self.size - self.reserved:
+        usable = self.size - self.reserved
+        if start + 2 * count > usable:
             raise Unreadable(f"page {number} cannot hold {count} rows")
-        return data, base, [at for at in struct.unpack_from(f">{count}H", data, start) if at >= start + 2 * count]
+        places = struct.unpack_from(f">{count}H", data, start)
+        return data, base, [at if start + 2 * count <= at < usable else -1 for at in places]
+
+    def _adds_up(self, data: bytes, base: int, head: int, taken: int) -> bool:
+        """Whether head, rows and unused room make up the whole page: a damaged count hides rows, and looks sound."""
+        usable = self.size - self.reserved
+        first, _, content, loose = struct.unpack_from(">HHHB", data, base + 1)
+        unused, seen = loose, 0
+        while first and seen < usable // 4 and first + 4 <= usable:
+            following, size = struct.unpack_from(">HH", data, first)
+            unused, seen, first = unused + size, seen + 1, following
+        return base + head <= (content or 65536) <= usable and taken + unused == usable - (content or 65536)
 
     def _row(self, data: bytes, at: int, is_table: bool, number: int) -> Record:
+        begin = at
         length, at = varint(data, at)
         rowid = 0
         if is_table:
@@ -141,18 +176,21 @@ class PageFile:
             rowid = _signed(number_)
         if not 2 <= length <= self.count * self.size:
             raise Unreadable(f"page {number}: a row of {length} bytes")
-        payload, pages, cut = self._payload(data, at, length, is_table)
+        payload, pages, cut, local = self._payload(data, at, length, is_table)
         values, whole, garbled = parse_record(payload, cut)
-        return Record(values, rowid, not whole, garbled, [number, *pages])
+        return Record(values, rowid, not whole, garbled, [number, *pages], at + local - begin)
 
-    def _payload(self, data: bytes, at: int, length: int, is_table: bool) -> tuple[bytes, list[int], bool]:
-        """The bytes of a row, from its page and from the chain that goes on. → and whether the chain breaks off."""
+    def _payload(self, data: bytes, at: int, length: int, is_table: bool) -> tuple[bytes, list[int], bool, int]:
+        """The bytes of a row, from its page and from the chain that goes on.
+
+        → and the chain, whether it breaks off, and how many bytes are on the page.
+        """
         usable = self.size - self.reserved
         most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
         if length <= most:
             if at + length > usable:
                 raise Unreadable("a row reaches beyond its page")
-            return data[at : at + length], [], False
+            return data[at : at + length], [], False, length
         least = (usable - 12) * 32 // 255 - 23
         local = least + (length - least) % (usable - 4)
         local = local if local <= most else least
@@ -163,13 +201,13 @@ class PageFile:
         pages: list[int] = []
         while left > 0:
             if not 1 < following <= self.count or following in pages:
-                return b"".join(parts), pages, True
+                return b"".join(parts), pages, True, local + 4
             page = self.page(following)
             pages.append(following)
             parts.append(page[4 : 4 + min(left, usable - 4)])
             left -= usable - 4
             following = int.from_bytes(page[:4], "big")
-        return b"".join(parts), pages, following != 0
+        return b"".join(parts), pages, following != 0, local + 4
 
 
 def _begins_like_a_page(head: bytes, size: int) -> bool:

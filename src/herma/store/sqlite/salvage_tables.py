@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from herma.store.sqlite.migrate import migrations
 from herma.store.sqlite.salvage_pages import (
     INDEX_INTERIOR,
     INDEX_LEAF,
     TABLE_INTERIOR,
     TABLE_LEAF,
+    Miscounted,
     PageFile,
     Record,
     Unreadable,
@@ -22,6 +27,7 @@ from herma.store.sqlite.salvage_pages import (
 
 _KINDS: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
 _INTERIOR = (TABLE_INTERIOR, INDEX_INTERIOR)
+_ADD_COLUMN = re.compile(r"^ALTER TABLE (\w+) ADD COLUMN", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +50,13 @@ class Shape:
     """By row numbers."""
     index: str = ""
     """An index that names every row."""
+    added: int = 0
+    """How many of the last columns came with later formats: rows from before do not have them."""
 
     def fitted(self, record: Record, *, exactly: bool = False) -> list[Value] | None:
         """The record's values as this table's columns take them, or None when they cannot be its."""
         values, count = record.values, len(self.columns)
-        if len(values) > count or (len(values) < count and exactly and not record.cut):
+        if len(values) > count or (len(values) < count - self.added and exactly and not record.cut):
             return None
         row: list[Value] = []
         for at, column in enumerate(self.columns):
@@ -107,21 +115,31 @@ class Catalogue:
             pass
         self.listed = not with_list.damaged and bool(self.roots)
         self.pages = with_list.visited
-        template: list[Any] = ours.execute("SELECT name, rootpage FROM sqlite_master").fetchall()
-        for name, root in template:
+        template: list[Any] = ours.execute("SELECT type, name, rootpage FROM sqlite_master").fetchall()
+        for _, name, root in template:
             self.roots.setdefault(name, 0 if self.listed else root)  # 0: the file has no such table or index
         self.shapes = [self._as_found(shape, sql.get(shape.name, "")) for shape in self.ours.values()]
+        self._indexes = {name for kind, name, *_ in template if kind == "index"}
+
+    def others(self) -> list[str]:
+        """Indexes of ours that no table is read by. Without a list nobody knows whether they are where they were."""
+        used = {shape.index for shape in self.shapes}
+        return [name for name in sorted(self._indexes - used) if self.listed and self.roots[name]]
 
     def _as_found(self, shape: Shape, sql: str) -> Shape:
-        columns = shape.columns
+        """In the order of columns that the file has, if they are ours: a name that is not may be a damaged one."""
+        columns, added = shape.columns, shape.added
         if sql:
             with apsw.Connection(":memory:") as scratch:
                 try:
                     scratch.execute(sql)
-                    columns = _columns(scratch, shape.name)
+                    found = _columns(scratch, shape.name)
+                    if set(found) < set(columns):
+                        added = max(0, added - len(columns) + len(found))
+                    columns = found if set(found) <= set(columns) else columns
                 except apsw.Error:
                     pass  # the list of tables is damaged at this place
-        return Shape(shape.name, self.roots[shape.name], columns, shape.keyed, shape.index)
+        return replace(shape, root=self.roots[shape.name], columns=columns, added=added)
 
 
 class Walk:
@@ -169,7 +187,7 @@ class Walk:
             for record in self._pages.rows(number, kind):
                 if isinstance(record, Unreadable):
                     self.damaged = True
-                    self.unreadable += 1
+                    self.unreadable += not isinstance(record, Miscounted)
                 else:
                     yield record
         except Unreadable:
@@ -187,13 +205,22 @@ def read_tables(pages: PageFile, catalogue: Catalogue, take: Take, step: Callabl
         if catalogue.roots.get(reading.shape.index):
             _follow_index(pages, reading, catalogue.roots[reading.shape.index], visited)
             reading.named_all = reading.named_all and catalogue.listed  # else it may be another's index
-    free = pages.free()
+    for name in catalogue.others():
+        _pass_over(pages, catalogue.roots[name], visited)
     for reading in readings:
+        if reading.named_all and not reading.seen.issuperset(reading.named):
+            reading.damaged = True
         for number in reading.later:
-            _leaf(pages, reading, number, visited, take, only_new=True)
-    if any(reading.damaged for reading in readings):
-        _strays(pages, readings, visited | free, take, step)
+            if not _leaf(pages, reading, number, visited, take, only_new=True):
+                visited.discard(number)
+    _strays(pages, readings, visited | pages.free(), take, step)
     return readings
+
+
+def _pass_over(pages: PageFile, root: int, visited: set[int]) -> None:
+    """The pages of an index that tells nothing new: they are nobody else's."""
+    for record in Walk(pages, visited).tree(root, INDEX_LEAF):
+        visited.update(record.pages)
 
 
 def _follow(pages: PageFile, reading: Reading, visited: set[int], take: Take, step: Callable[[int], None]) -> None:
@@ -217,6 +244,8 @@ def _follow(pages: PageFile, reading: Reading, visited: set[int], take: Take, st
             continue
         for record, row in fitting:
             _hand_over(reading, record, row, visited, take)
+            if record.cut:
+                walk.damaged = True
     reading.damaged = reading.damaged or walk.damaged
     reading.unreadable += walk.unreadable
 
@@ -224,6 +253,7 @@ def _follow(pages: PageFile, reading: Reading, visited: set[int], take: Take, st
 def _follow_index(pages: PageFile, reading: Reading, root: int, visited: set[int]) -> None:
     walk = Walk(pages, visited)
     for record in walk.tree(root, INDEX_LEAF):
+        visited.update(record.pages)
         if record.values and isinstance(record.values[-1], int) and not record.cut:
             reading.named[record.values[-1]] = tuple(record.values[:-1])
         else:
@@ -234,14 +264,19 @@ def _follow_index(pages: PageFile, reading: Reading, root: int, visited: set[int
 def _strays(
     pages: PageFile, readings: Sequence[Reading], known: set[int], take: Take, step: Callable[[int], None]
 ) -> None:
-    """Pages that no tree leads to any more: those below a damaged one. A row's values tell whose it is."""
-    damaged = [reading for reading in readings if reading.damaged]
-    for number in range(2, pages.count + 1):
+    """Pages that no tree leads to any more: those below a damaged one. A row's values tell whose it is.
+
+    A table that the file's list does not name may be one whose name was hit.
+    """
+    likeliest = [reading for reading in readings if reading.damaged]
+    likeliest += [reading for reading in readings if not reading.damaged and not reading.shape.root]
+    for number in range(2, pages.count + 1) if likeliest else ():
         if number in known:
             continue
         step(number)
-        for reading in damaged:
+        for reading in likeliest:
             if _leaf(pages, reading, number, known, take, only_new=True):
+                reading.damaged = True
                 break
 
 
@@ -299,7 +334,14 @@ def _shapes(connection: apsw.Connection) -> Iterator[Shape]:
             (name,),
         ).fetchall()
         index = indexes[0][0] if indexes and not without_rowid else ""
-        yield Shape(name, root, _columns(connection, name), not without_rowid, index)
+        yield Shape(name, root, _columns(connection, name), not without_rowid, index, _added().get(name, 0))
+
+
+@cache
+def _added() -> Counter[str]:
+    """How many columns migrations added to each table, always at its end."""
+    steps = (script.read_text(encoding="utf-8") for _, script in migrations())
+    return Counter(name for text in steps for name in _ADD_COLUMN.findall(text))
 
 
 def _columns(connection: apsw.Connection, table: str) -> tuple[Column, ...]:

@@ -13,6 +13,7 @@ import apsw
 from herma.ports.skills import Counted, NewSkillChange
 from herma.store.sqlite.curated import author_columns
 from herma.store.sqlite.database import Database, insert_returning_id
+from herma.store.sqlite.errors import parsed
 from herma.store.sqlite.queries import queries
 from herma.types import (
     Author,
@@ -255,7 +256,7 @@ def _encode(operation: SkillOp) -> str:
 
 
 def _decode(text: str) -> SkillOp:
-    fields = json.loads(text)
+    fields = parsed(text)
     return _KINDS[fields.pop("action")](**fields)
 
 

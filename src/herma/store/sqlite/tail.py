@@ -12,6 +12,7 @@ import apsw
 from herma.ports import Moved, Place
 from herma.ports.tail import LastTidied
 from herma.store.sqlite.database import Database, insert_returning_id
+from herma.store.sqlite.errors import parsed
 from herma.store.sqlite.queries import queries
 from herma.types import DELIMITER, Scope, TailEntry
 
@@ -161,7 +162,7 @@ def _entry(row: Sequence[Any]) -> TailEntry:
         reason=reason or "",
         change=change,
         category=category,
-        tags=tuple(json.loads(tags)) if tags else (),
+        tags=tuple(parsed(tags)) if tags else (),
         uses=uses,
         last_used=last_used,
         proposed=proposed,
