@@ -298,7 +298,7 @@ def test_pruning_shows_first_and_takes_only_what_fits(full: Full) -> None:
     assert full("prune").code == 2
     done = full("prune", "--yes")
     assert "11 sessions with 33 messages." in done.out
-    assert "herma sessions list --deleted" in done.out
+    assert "herma sessions undelete --all" in done.out
     assert candidates() == []
     assert "unless you add --open" in full("prune").out
 
