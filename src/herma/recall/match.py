@@ -23,14 +23,19 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3105-\u318e\u31a0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_AS_THEY_ARE = _UNSPACED.replace("\u3105-\u318e", "\u3105-\u312f").replace("\uf900-\ufaff\U00020000", "\U00020000")
-_FOLDABLE = Late(f"[^\x00-\x7f{_AS_THEY_ARE}、。，！？；：「」『』【】《》（）…—]|[\U0002f800-\U0002fa1f]")
+_AS_THEY_ARE = _UNSPACED.replace("\u3105-\u318e", "\u3105-\u312f").replace(
+    "\uf900-\ufaff\U00020000-\U0003ffff", "\U00020000-\U0002f7ff\U0002fa20-\U0003ffff"
+)
+_FOLDABLE = Late(f"[^\x00-\x7f{_AS_THEY_ARE}、。，！？；：「」『』【】《》（）…—]")
 """Characters that lower case alone may not do justice to; Chinese, Japanese and Korean text has none as a rule."""
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _PIECE = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
 _TO_END = re.compile(f"[^\\W_{_UNSPACED}]*")
 _SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SIGNED = re.compile(r"[A-Za-z](?:#|\+\+)|\.net", re.IGNORECASE)
+_SIGN_OF_IT = Late(
+    "[\u0300-\u036f\u1100-\u11ff\u3099\u309a\ua960-\ua97c\ud7b0-\ud7fb\ufb00-\ufdff\ufe70-\ufefc\uff66-\uff9f]"
+)
 _WRITTEN_OTHERWISE = Late(
     ".[\u0300-\u036f\u3099\u309a]+"  # a letter and its accents
     "|[\u1100-\u11ff\ua960-\ua97c\ud7b0-\ud7fb]+"  # syllables of Korean, letter by letter
@@ -75,7 +80,7 @@ def legible(text: str) -> str:
     """The same text with one character for what is written as several (é, 한, ガ), and letters in place of ligatures:
     as the index reads it, so that what it found is found here.
     """
-    if text.isascii():
+    if text.isascii() or _SIGN_OF_IT.search(text) is None:  # a set of characters is looked for ten times as fast
         return text
     return _WRITTEN_OTHERWISE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
 
