@@ -37,6 +37,18 @@ def test_what_is_quiet_for_too_long_is_deleted_by_source_and_can_come_back(home:
         assert {session.id for session in everything.sessions} == {cron, cli}
 
 
+def test_a_conversation_is_kept_as_long_as_any_of_its_sources(home: Path) -> None:
+    clock = FixedClock()
+    with Herma.open(home, clock=clock) as h:
+        cron = begin(h, "cron")
+        cli = h.transcripts.start("cli", parent=cron)
+        h.transcripts.append(cli, [{"role": "user", "content": "and then?"}])
+        clock.advance(40 * DAY)
+        for days, rules in ((0, "cron=7"), (7, "cron=0"), (50, "cron=7"), (7, "cron=50")):
+            assert h.transcripts.expire(Keeping.read(days, rules), dry_run=True).sessions == ()
+        assert len(h.transcripts.expire(Keeping.read(30, "cron=7"), dry_run=True).sessions) == 2
+
+
 def test_nothing_is_deleted_by_default(home: Path) -> None:
     clock = FixedClock()
     with Herma.open(home, clock=clock) as h:

@@ -243,6 +243,55 @@ def test_pruning_spares_what_is_open_or_recent(log: Transcripts, clock: FixedClo
     assert [one.id for one in log.undelete(old)] == [old]
 
 
+def test_what_was_delegated_comes_back_with_how_it_went_on(log: Transcripts) -> None:
+    root = log.start("cli", title="Root")
+    task = log.start("subagent", parent=root, reason="delegation")
+    went_on = log.start("subagent", parent=task, reason="compression")
+    deeper = log.start("subagent", parent=went_on, reason="delegation")
+    everything = {root, task, went_on, deeper}
+    assert {one.id for one in log.delete(root).sessions} == everything
+    assert {one.id for one in log.undelete(root)} == everything
+    assert log.deleted() == []
+
+
+def test_titles_that_were_taken_meanwhile_get_numbers_all_in_one_step(log: Transcripts) -> None:
+    first = log.start("cli", title="Name")
+    log.delete(first)
+    second = log.start("cli", title="Name", parent=first)
+    log.delete(second)
+    third = log.start("cli", title="Name")
+    assert sorted(str(one.title) for one in log.undelete(first)) == ["Name #2", "Name #3"]
+    assert (log.get(third) or pytest.fail("gone")).title == "Name"
+
+
+def test_pruning_takes_a_conversation_as_a_whole(log: Transcripts, clock: FixedClock) -> None:
+    long = log.start("cli")
+    log.append(long, [user(str(number)) for number in range(50)])
+    short = log.start("cron", parent=long, reason="resume")
+    log.append(short, [user("and on")])
+    for session in (long, short):
+        log.end(session)
+    clock.advance(100 * DAY)
+    for too_much in (SessionFilter(max_messages=4), SessionFilter(exclude_sources=("cron",))):
+        assert log.prune(too_much, dry_run=True).sessions == ()
+    assert {one.id for one in log.prune(SessionFilter(source="cron"), dry_run=True).sessions} == {long, short}
+    log.archive(short)
+    log.append(log.start("cli", parent=short, started=clock() - 99 * DAY), [user("x", timestamp=clock() - 99 * DAY)])
+    for some in (True, False):
+        assert log.prune(SessionFilter(archived=some), ended_only=False, dry_run=True).sessions == ()
+
+
+def test_pruning_spares_who_waits_for_something_delegated(log: Transcripts, clock: FixedClock) -> None:
+    parent, done = log.start("cli"), log.start("cli")
+    left = log.start("subagent", parent=done, reason="delegation")
+    for session in (parent, done):
+        log.end(session)
+    clock.advance(100 * DAY)
+    task = log.start("subagent", parent=parent, reason="delegation")
+    log.append(log.start("subagent", parent=task, reason="delegation"), [user("at work")])
+    assert {one.id for one in log.prune(dry_run=True).sessions} == {done, left}
+
+
 def test_bulk_writing_takes_the_times_of_the_messages(log: Transcripts) -> None:
     session = log.start("import")
     log.append(session, [user("a", timestamp=1000.0), user("b", timestamp=2000.0)])

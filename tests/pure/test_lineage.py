@@ -115,15 +115,61 @@ def test_a_conversation_is_one_line() -> None:
     assert line.usage == Usage(input=6, cost_usd=0.5)
 
 
+def test_what_went_on_last_is_followed_though_it_began_elsewhere_earlier() -> None:
+    sessions = family(
+        session("a"),
+        session("b", "a", "compression", at=1),
+        session("c", "a", "resume", at=2),
+        session("d", "b", "compression", at=3),
+    )
+    assert lineage.tip(sessions, "a") == "d"
+    assert lineage.tip(sessions, "c") == "c"
+
+
+@given(families(), st.sampled_from(IDS))
+def test_nothing_below_the_start_is_newer_than_what_is_below_the_way_to_the_tip(
+    sessions: dict[str, SessionInfo], start: str
+) -> None:
+    tip = lineage.tip(sessions, start)
+    below = {start}
+    while more := {one.id for one in sessions.values() if lineage.goes_on(one) and one.parent in below} - below:
+        below |= more
+    if start in sessions and not _circular(sessions) and len(below) > 1:
+        newest = max((sessions[id_] for id_ in below - {start}), key=lineage.newness)
+        assert newest.id in lineage.ancestors(sessions, tip)
+
+
+def test_a_conversation_with_a_gap_goes_on_behind_it() -> None:
+    members = [
+        replace(session(id_, parent, reason, at=at, messages=1), conversation="a")
+        for id_, parent, reason, at in (("a", None, "new", 0.0), ("c", "b", "resume", 2.0), ("d", "c", "resume", 3.0))
+    ]
+    assert lineage.one_line(members).id == "d"
+    assert lineage.resume_target(lineage.whole(members), "a") == "d"
+    assert lineage.one_line(members[1:]).id == "d", "also where the first is gone"
+
+
 @given(families(), st.sampled_from(IDS))
 def test_delegations_are_found_once_and_without_end(sessions: dict[str, SessionInfo], start: str) -> None:
-    children: dict[str, list[SessionInfo]] = {}
-    for one in sessions.values():
-        children.setdefault(one.parent or "", []).append(one)
-    found = [one.id for one in lineage.descendants(children, start)]
+    found = [one.id for one in lineage.delegated(sessions.values(), [start])]
     assert len(found) == len(set(found))
     assert start not in found
-    assert all(sessions[id_].reason == "delegation" for id_ in found)
+    assert {one.id for one in sessions.values() if one.reason == "delegation" and one.parent == start} - {start} <= set(
+        found
+    )
+    for one in sessions:
+        above = lineage.delegators(sessions, one)
+        assert len(above) == len(set(above))
+
+
+def test_what_was_delegated_includes_how_it_went_on() -> None:
+    task = session("task", "a", "delegation")
+    went_on = replace(session("more", "task", "compression"), conversation="task")
+    deeper = session("deeper", "more", "delegation")
+    everything = family(session("a"), task, went_on, deeper, session("other", "a", "branch"))
+    assert {one.id for one in lineage.delegated(everything.values(), ["a"])} == {"task", "more", "deeper"}
+    assert lineage.delegators(everything, "deeper") == ["task", "a"]
+    assert lineage.delegators(everything, "other") == []
 
 
 # ── titles ──

@@ -368,7 +368,7 @@ class Transcripts:
         return count
 
     def _family(self, session_id: str) -> dict[str, SessionInfo]:
-        return {member.id: member for member in self.conversation(session_id)}
+        return lineage.whole(self.conversation(session_id))
 
     def _known(self, session_id: str) -> SessionInfo:
         info = self.get(session_id)

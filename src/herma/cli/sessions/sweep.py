@@ -14,7 +14,6 @@ from herma.cli.sessions.look import table
 from herma.cli.sessions.wording import count, iso, name_of, session_json, when
 from herma.errors import UsageError
 from herma.transcript.export import chosen
-from herma.transcript.lineage import one_line
 from herma.transcript.retention import Keeping
 from herma.types import Deletion, SessionFilter, SessionInfo
 
@@ -158,7 +157,8 @@ def _bounds(name: str, what: str, kind: click.ParamType[Any]) -> list[Any]:
 def prune(desk: Desk, /, older_than: float, also_open: bool, retention: bool, dry_run: bool, **filters: Any) -> None:
     """Delete old conversations. It shows what it would take, and asks; they can be brought back for some days.
 
-    A conversation goes as a whole: when one of its sessions matches, and none was active lately or is still open.
+    A conversation goes as a whole: when one of its sessions matches, none was active lately or is still open, and all
+    of it together is no more than what you allow.
 
     \b
     Examples:
@@ -174,9 +174,7 @@ def prune(desk: Desk, /, older_than: float, also_open: bool, retention: bool, dr
     def candidates() -> Deletion:
         if keeping is not None:
             return desk.transcripts.expire(keeping, dry_run=True)
-        found = desk.transcripts.prune(which, older_than_days=older_than, ended_only=not also_open, dry_run=True)
-        kept = _small_enough(found.sessions, which)
-        return Deletion(kept, sum(one.message_count for one in kept), found.until, dry_run=True)
+        return desk.transcripts.prune(which, older_than_days=older_than, ended_only=not also_open, dry_run=True)
 
     found = candidates()
     if dry_run or not found.sessions:
@@ -201,32 +199,6 @@ def _keeping(desk: Desk, which: SessionFilter) -> Keeping:
         hint = f"For example: {desk.command('config', 'set', 'retention.by_source', 'cron=30, subagent=7')}"
         raise UsageError("The configuration keeps everything for ever.", hint=hint)
     return keeping
-
-
-def _small_enough(found: Sequence[SessionInfo], which: SessionFilter) -> tuple[SessionInfo, ...]:
-    """Without conversations that are too large as a whole, though one of their sessions is not."""
-    members: dict[str, list[SessionInfo]] = {}
-    for one in found:
-        members.setdefault(one.conversation, []).append(one)
-    lines = {conversation: one_line(sessions) for conversation, sessions in members.items()}
-    kept = {one.id for one in found if not _too_large(lines[one.conversation], which)}
-    before = -1
-    while len(kept) > before:  # what was delegated goes with those who delegated it, however large
-        before = len(kept)
-        kept |= {one.id for one in found if one.reason == "delegation" and one.parent in kept}
-    return tuple(one for one in found if one.id in kept)
-
-
-def _too_large(line: SessionInfo, which: SessionFilter) -> bool:
-    usage = line.usage
-    tokens = usage.input + usage.output + usage.cache_read + usage.cache_write + usage.reasoning
-    bounds = (
-        (line.message_count, which.max_messages),
-        (line.tool_call_count, which.max_tool_calls),
-        (tokens, which.max_tokens),
-        (usage.cost_usd, which.max_cost),
-    )
-    return any(most is not None and has > most for has, most in bounds)
 
 
 # ── what came of it ──
