@@ -208,7 +208,7 @@ def test_conversations_that_lead_nowhere_are_a_note(home: Path) -> None:
     edit(home, f"UPDATE sessions SET parent = '{session}'")
     assert found(diagnose(home), "conversations").state == "note"
     edit(home, "UPDATE sessions SET parent = 'nobody'")
-    assert "1 sessions" in found(diagnose(home), "conversations").sentence
+    assert "1 session " in found(diagnose(home), "conversations").sentence
     assert diagnose(home).healthy
 
 

@@ -444,7 +444,7 @@ def test_doctor_says_what_has_none(h: Herma) -> None:
     said(h, "fix the login bug", "Fixed it now.")
     (check,) = [check for check in h.doctor().checks if check.name == "episodes"]
     assert (check.state, check.next) == ("note", "herma episodes rebuild")
-    assert "1 conversations have none yet" in check.sentence
+    assert "1 conversation has none yet" in check.sentence
     h.episodes.rebuild()
     (check,) = [check for check in h.doctor().checks if check.name == "episodes"]
     assert (check.state, check.sentence[:9]) == ("ok", "1 at hand")

@@ -469,7 +469,7 @@ def test_the_doctor_looks_at_skills(h: Herma, home: Path) -> None:
 
     assert said() == []
     written(h.skills.create("bake", document("bake")))
-    assert said() == [("ok", "1 skills, all of them readable.")]
+    assert said() == [("ok", "1 skill, nothing wrong.")]
     (home / "skills/broken").mkdir()
     (home / "skills/broken/SKILL.md").write_text("no head")
     (home / "skills/evil").mkdir()
@@ -479,7 +479,7 @@ def test_the_doctor_looks_at_skills(h: Herma, home: Path) -> None:
     full = said(full=True)
     assert "dangerous (evil)" in full[0][1]
     assert "broken" in full[1][1]
-    assert "1 writes" in full[2][1]
+    assert "1 write " in full[2][1]
 
 
 def test_skills_can_be_awaited(home: Path) -> None:

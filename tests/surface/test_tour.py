@@ -107,12 +107,12 @@ def test_a_hermes_home_is_mentioned(user_folder: Path, tmp_path: Path, monkeypat
     monkeypatch.setenv("HERMES_HOME", str(other))
     told = take().stdout
     assert f"--home '{other}'" in told
-    assert "state.db) can be imported" in told
+    assert "state.db) are never touched" in told
     both = tmp_path / "both"
     both.mkdir()
     (both / "state.db").write_bytes(b"theirs")
     monkeypatch.setenv("HERMA_HOME", str(both))
-    assert f"--home {both}; its conversations (state.db) can be imported" in take().stdout
+    assert f"--home {both}; its conversations (state.db) are never touched" in take().stdout
     assert [each.read_bytes() for each in both.iterdir()] == [b"theirs"]
     monkeypatch.setenv("HERMA_HOME", str(both / "state.db"))
     assert take().exit_code == 0

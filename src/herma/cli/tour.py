@@ -45,7 +45,7 @@ def _hermes_line(context: Context) -> str:
         kept = (home / "state.db").is_file()
         if kept or (home / "memories").is_dir():
             command = f"herma memory list --home {shlex.quote(str(home))}"
-            talks = "; its conversations (state.db) can be imported, and are never touched." if kept else ""
+            talks = "; its conversations (state.db) are never touched." if kept else ""
             return f"You have a Hermes home; its MEMORY.md and USER.md can be used as they are: {command}{talks}"
     return ""
 

@@ -28,6 +28,11 @@ def size(count: float) -> str:
     return f"{count:.1f} GB"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 file`, `2 files`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def some(items: list[str], at_most: int = 3) -> str:
     """The first few of a list, and how many more there are."""
     rest = len(items) - at_most

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from herma.config import Settings
-from herma.doctor.check import Check, some
+from herma.doctor.check import Check, counted, some
 from herma.store.curator_book import CuratorFiles
 from herma.store.skill_files import ARCHIVE
 from herma.store.skill_snapshots import SkillSnapshotFiles
@@ -38,7 +38,8 @@ def check_curator(home: Path, settings: Settings, now: float) -> Iterator[Check]
     then = "next when nobody is at work" if due <= now else f"next from {_day(due)} on"
     if not settings.curator.enabled:
         then = "switched off"
-    yield Check("curator", "ok", f"{ran}, {then}; {archived} skills in the archive, {len(snapshots)} snapshots.")
+    kept = f"{counted(archived, 'skill')} in the archive, {counted(len(snapshots), 'snapshot')}"
+    yield Check("curator", "ok", f"{ran}, {then}; {kept}.")
 
 
 def _day(at: float | None) -> str:

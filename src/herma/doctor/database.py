@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from herma.doctor.check import REPAIR, Check, size, some
+from herma.doctor.check import REPAIR, Check, counted, size, some
 from herma.doctor.vectors import check_vectors
 from herma.errors import StoreError
 from herma.ports import IndexUnusable
@@ -59,8 +59,8 @@ def _content(found: Examination, full: bool) -> Iterator[Check]:
         sentence = f"It is damaged: {some([line.splitlines()[-1] for line in found.trouble])}. Do not delete it."
         yield Check("herma.db", "problem", sentence, REPAIR)
     else:
-        what = f"{found.sessions:,} sessions, {found.messages:,} messages; the integrity check found nothing."
-        yield Check("herma.db", "ok", what)
+        what = f"{counted(found.sessions, 'session')}, {counted(found.messages, 'message')}"
+        yield Check("herma.db", "ok", f"{what}; the integrity check found nothing.")
     if found.without_log:
         sentence = "Its newest changes are in a log that cannot be read in a read-only folder; they were not checked."
         yield Check("log", "warning", sentence)
@@ -83,9 +83,8 @@ def _content(found: Examination, full: bool) -> Iterator[Check]:
         more = "" if full else "herma doctor --full"
         yield Check("stored texts", "ok", f"{found.payloads_seen} checked ({which}), none has changed.", more)
     if found.lost_parents or found.cycles:
-        sentence = (
-            f"{found.lost_parents} sessions name a parent that is not here; {found.cycles} circles. It does no harm."
-        )
+        lost = counted(found.lost_parents, "session names", "sessions name")
+        sentence = f"{lost} a parent that is not here; {counted(found.cycles, 'circle')}. It does no harm."
         yield Check("conversations", "note", sentence)
     if found.pages > 1000 and found.free_pages > found.pages // 2:
         sentence = f"{size(found.free_pages * found.page_size)} of the file are free, to be used again."
@@ -132,8 +131,9 @@ def _index(home: Path, found: Examination) -> Iterator[Check]:
     elif position.seq > found.seq:
         yield Check("index.db", "note", f"It is ahead of herma.db; {by_itself}")
     else:
-        behind = f"{found.seq - position.seq:,} changes behind" if position.seq < found.seq else "up to date"
-        yield Check("index.db", "ok", f"{state.messages:,} messages, {size(state.size)}, {behind}.")
+        late = found.seq - position.seq
+        behind = f"{counted(late, 'change')} behind" if late else "up to date"
+        yield Check("index.db", "ok", f"{counted(state.messages, 'message')}, {size(state.size)}, {behind}.")
 
 
 def _inbox(found: Examination, now: float) -> Iterator[Check]:
@@ -141,7 +141,8 @@ def _inbox(found: Examination, now: float) -> Iterator[Check]:
         return
     soon = found.next_expiry is not None and found.next_expiry - now < _SOON
     ending = "; the first expires within three days" if soon else ""
-    sentence = f"{found.waiting} proposed memories wait for you{ending}."
+    waiting = counted(found.waiting, "proposed memory waits", "proposed memories wait")
+    sentence = f"{waiting} for you{ending}."
     yield Check("inbox", "warning" if soon else "note", sentence, "herma memory pending")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from herma.doctor.check import Check
+from herma.doctor.check import Check, counted
 from herma.store.sqlite.checkup import state_of
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.episodes import SqliteEpisodes
@@ -26,6 +26,7 @@ def check_episodes(home: Path, *, busy_timeout: float) -> Iterator[Check]:
     if not without:
         yield Check("episodes", "ok", f"{live:,} at hand; every conversation was looked at.")
         return
-    many = f"at least {without:,}" if without == _MANY else f"{without:,}"
-    said = f"{live:,} at hand; {many} conversations have none yet, or went on since: those that are open, or broke off."
+    which = counted(without, "conversation has", "conversations have")
+    many = f"at least {which}" if without == _MANY else which
+    said = f"{live:,} at hand; {many} none yet, or went on since: those that are open, or broke off."
     yield Check("episodes", "note", said, "herma episodes rebuild")

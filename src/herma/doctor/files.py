@@ -12,7 +12,7 @@ from pathlib import Path
 
 from herma.config import Settings
 from herma.curated.entries import parse, used
-from herma.doctor.check import REPAIR, Check, size, some
+from herma.doctor.check import REPAIR, Check, counted, size, some
 from herma.ports import Document
 from herma.safety.scan import scan
 from herma.store import backup
@@ -85,7 +85,8 @@ def check_config(settings: Settings) -> Iterator[Check]:
     if problems:
         yield Check("configuration", "warning", some(problems), "herma config show")
     elif foreign:
-        yield Check("configuration", "note", f"{foreign} keys are not Herma's and are ignored.", "herma config show")
+        sentence = f"{counted(foreign, 'key is', 'keys are')} not Herma's, and ignored."
+        yield Check("configuration", "note", sentence, "herma config show")
     else:
         yield Check("configuration", "ok", "Every key is known.")
 
@@ -119,11 +120,13 @@ def check_curated(home: Path, settings: Settings) -> Iterator[Check]:
             sentence = f"{used(entries):,} characters, {limit:,} fit: the model is not shown all of it."
             yield Check(where, "warning", sentence, "herma memory list")
         if objections:
-            sentence = f"The scanner objects to {objections} entries; the model is shown those you vouched for only."
+            which = counted(objections, "entry", "entries")
+            sentence = f"The scanner objects to {which}; the model is shown those you vouched for only."
             yield Check(where, "warning", sentence, "herma memory list")
         fine += not objections and used(entries) <= limit
     if not seen or fine == len(seen):
-        yield Check("curated memory", "ok", f"{len(seen)} files, all of them in order." if seen else "No files yet.")
+        sentence = f"{counted(len(seen), 'file')}, nothing wrong." if seen else "No files yet."
+        yield Check("curated memory", "ok", sentence)
 
 
 def leftovers(home: Path) -> list[Path]:
@@ -141,7 +144,8 @@ def check_leftovers(home: Path) -> Iterator[Check]:
     if repaired_copy(home / "herma.db").exists():
         yield Check("repair", "problem", "A repair was cut off before its end.", REPAIR)
     if useless := leftovers(home):
-        sentence = f"Interrupted work left {len(useless)} files ({some([path.name for path in useless])})."
+        which = some([path.name for path in useless])
+        sentence = f"Interrupted work left {counted(len(useless), 'file')} ({which})."
         yield Check("leftovers", "note", sentence, REPAIR)
     open_changes = list((home / "memories").rglob(".*.tmp"))
     if open_changes:
@@ -149,7 +153,8 @@ def check_leftovers(home: Path) -> Iterator[Check]:
     kept = list((home / "memories").rglob("*.bak.*"))
     if kept:
         total = sum(path.stat().st_size for path in kept)
-        yield Check("copies", "note", f"{len(kept)} copies of earlier memory files are kept ({size(total)}).")
+        copies = counted(len(kept), "copy", "copies")
+        yield Check("copies", "note", f"{copies} of earlier memory files, {size(total)}, kept in memories/.")
 
 
 def check_space(home: Path) -> Iterator[Check]:
@@ -187,8 +192,8 @@ def check_backups(home: Path, now: float) -> Iterator[Check]:
 def check_neighbours(home: Path) -> Iterator[Check]:
     other = home / "state.db"
     if other.is_file():
-        sentence = f"The database of a Hermes Agent lies here too (state.db, {size(other.stat().st_size)}). It can be "
-        yield Check("Hermes Agent", "note", f"{sentence}imported, and is never touched.")
+        sentence = f"The database of a Hermes Agent lies here too (state.db, {size(other.stat().st_size)})."
+        yield Check("Hermes Agent", "note", f"{sentence} It is never touched.")
     strange = [path.name for path in home.glob("herma.db*") if not stat.S_ISREG(path.lstat().st_mode)]
     if strange:
         yield Check("herma.db", "warning", f"Not ordinary files: {some(strange)}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from herma.config import Settings
-from herma.doctor.check import Check, some
+from herma.doctor.check import Check, counted, some
 from herma.skills.document import read_skill
 from herma.skills.guard import inspect
 from herma.store.skill_files import SkillFiles, external_folders
@@ -36,18 +36,18 @@ def check_skills(home: Path, settings: Settings, *, now: float, full: bool) -> I
         rows = _rows(home, settings, database, now)
         dangerous = [skill.path for skill in shelf.skills if full and _is_dangerous(files, skill, rows)]
     if dangerous:
-        sentence = (
-            f"The scanner calls {len(dangerous)} skills dangerous ({some(dangerous)}); agents are not shown them."
-        )
+        called = f"{counted(len(dangerous), 'skill')} dangerous ({some(dangerous)})"
+        sentence = f"The scanner calls {called}; agents are not shown what is dangerous."
         yield Check("skills", "warning", sentence, "herma skills scan NAME")
     if shelf.refused:
         listed = some([f"{each.path or each.root}: {each.reason}" for each in shelf.refused])
-        sentence = f"{len(shelf.skills):,} skills; {len(shelf.refused)} are refused ({listed})."
+        sentence = f"{counted(len(shelf.skills), 'skill')}; refused: {len(shelf.refused)} ({listed})."
         yield Check("skills", "note", sentence, "herma skills list --all")
     elif not dangerous:
-        yield Check("skills", "ok", f"{len(shelf.skills):,} skills, all of them readable.")
+        yield Check("skills", "ok", f"{counted(len(shelf.skills), 'skill')}, nothing wrong.")
     if rows.waiting:
-        yield Check("skills", "note", f"{rows.waiting} writes to skills wait for a person.", "herma skills pending")
+        waiting = counted(rows.waiting, "write to a skill waits", "writes to skills wait")
+        yield Check("skills", "note", f"{waiting} for a person.", "herma skills pending")
 
 
 def _rows(home: Path, settings: Settings, database: Database, now: float) -> _Rows:

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from herma.config import Settings
-from herma.doctor.check import Check, size
+from herma.doctor.check import Check, counted, size
 from herma.errors import StoreError
 from herma.ports import IndexUnusable
 from herma.store.sqlite.checkup import Examination
@@ -57,14 +57,14 @@ def check_vectors(home: Path, found: Examination, now: float, embedder: str) -> 
     for model in file.models:
         if model.name == embedder:
             left = max(0, file.appended - model.reach.walked)
-            rest = f"{_messages(left)} to be embedded" if left else "up to date"
+            rest = f"{counted(left, 'message')} to be embedded" if left else "up to date"
             what = f"{model.vectors:,} vectors by {model.name}, {rest}, {size(file.size)} in all."
             yield Check(_NAME, "note" if left else "ok", what, _EMBED if left else "")
         else:
             what = f"{model.vectors:,} vectors by {model.name}, which is not set up here; unused ones go by themselves."
             yield Check(_NAME, "ok", what)
     if embedder and file.models and all(model.name != embedder for model in file.models):
-        wait = f"{_messages(file.appended)} to be embedded"
+        wait = f"{counted(file.appended, 'message')} to be embedded"
         yield Check(_NAME, "note", f"None are by {embedder} yet: {wait}; words are searched meanwhile.", _EMBED)
     if file.trouble.message:
         until = datetime.fromtimestamp(file.trouble.retry_at).astimezone().strftime("%H:%M:%S")
@@ -74,7 +74,3 @@ def check_vectors(home: Path, found: Examination, now: float, embedder: str) -> 
             f"{file.trouble.model} failed {times} ({file.trouble.message}); {rest}. Words are searched meanwhile."
         )
         yield Check("embedder", "warning", sentence, _EMBED)
-
-
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count:,} messages"
