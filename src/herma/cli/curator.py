@@ -95,14 +95,14 @@ def status(desk: Desk, made: Curator) -> None:
     context.line(f"Skills: {counts}; {found.pinned} pinned, {found.archived} in the archive.")
     context.line(f"Last run: {when(found.last_run) if found.last_run else 'never'} ({found.runs} in all).")
     if not found.enabled:
-        context.line("By itself it does not run: herma config set curator.enabled true")
+        context.line(f"By itself it does not run: {context.command('config', 'set', 'curator.enabled', 'true')}")
     elif found.next_run is None:
         context.line("Next run: a while after it has first seen a skill at the end of a session.")
     else:
         context.line(f"Next run: {when(found.next_run)} or later, when nobody is at work.")
     context.line(f"Snapshots: {found.snapshots}.")
     if found.last and found.last.state in ("running", "interrupted", "failed"):
-        context.line(f"The last run was {found.last.state}: herma curator report")
+        context.line(f"The last run was {found.last.state}: {context.command('curator', 'report')}")
     _moves_table(context, found.plan.moves, "A run would do this now:", "A run would do nothing now.")
     for name, why in sorted(found.plan.kept.items()):
         context.line(f"  {name} stays: {why}.")
@@ -201,7 +201,7 @@ def rollback(desk: Desk, made: Curator, snapshot: str | None, exact: bool, listi
     if not done.done and not done.failed:
         context.line(f"Everything that {done.snapshot} has is in its place already.")
     elif done.before:
-        context.line(f"As it was before: herma curator rollback {done.before} --exact")
+        context.line(f"As it was before: {context.command('curator', 'rollback', done.before, '--exact')}")
     for path, why in done.failed:
         output.write(f"herma: {path} could not be brought back: {why}", sys.stderr)
     if not done.ok:
@@ -223,7 +223,7 @@ def list_archived(desk: Desk, made: Curator) -> None:
         desk.context.print_json({"ok": True, "archived": listed})
     elif kept:
         desk.context.table(["skill", "since", "was at"], [(k.name, when(k.at), k.path) for k in kept])
-        desk.context.line("To bring one back: herma curator restore NAME")
+        desk.context.line(f"To bring one back: {desk.context.command('curator', 'restore', 'NAME')}")
     else:
         desk.context.line("The archive is empty.")
 
@@ -323,7 +323,7 @@ def _tell(desk: Desk, found: CuratorReport) -> None:
     if found.dry_run:
         context.line("Nothing was changed.")
     elif found.snapshot and found.done:
-        context.line(f"To take it back: herma curator rollback {found.snapshot}")
+        context.line(f"To take it back: {context.command('curator', 'rollback', found.snapshot)}")
 
 
 def _moves_table(context: Context, moves: Any, before: str, nothing: str) -> None:

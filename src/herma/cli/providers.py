@@ -56,7 +56,7 @@ def list_(context: Context) -> None:
     rows = [["*" if one.name == active else "", one.name, one.kind, one.description or one.where] for one in found]
     context.table(["", "name", "kind", "what it is"], rows)
     if not active:
-        context.line(f"None is in use. To use one: herma providers use {found[0].name}")
+        context.line(f"None is in use. To use one: {context.command('providers', 'use', found[0].name)}")
 
 
 @providers.command()
@@ -83,7 +83,7 @@ def status(context: Context) -> None:
         context.line(f"{found.name} is available{where}.")
     else:
         context.line(f"{found.name} is not available{f': {found.why}' if found.why else '.'}")
-        context.line("Sessions go on without it. To use none: herma providers off")
+        context.line(f"Sessions go on without it. To use none: {context.command('providers', 'off')}")
     for line in troubles[-5:]:
         context.line(f"! {line}")
 
@@ -137,7 +137,7 @@ def off(context: Context) -> None:
         context.line("No external memory was in use.")
     elif not now:
         context.line(f"{before} takes no part in sessions that begin from now on.")
-        context.line(f"To use it again: herma providers use {before}")
+        context.line(f"To use it again: {context.command('providers', 'use', before)}")
 
 
 def _reopened(context: Context) -> Context:
