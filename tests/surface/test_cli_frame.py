@@ -165,6 +165,25 @@ def test_every_command_has_examples_and_the_shared_options() -> None:
             assert option in shown.output, path
 
 
+def test_every_option_is_explained() -> None:
+    for path, command in every_command():
+        for option in command.params:
+            assert not isinstance(option, click.Option) or option.help, (path, option.opts)
+
+
+def test_every_example_is_taken_in_whole(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsed, not carried out. The ids and files in them are examples."""
+    monkeypatch.setattr(HermaCommand, "invoke", lambda *_: None)
+    for path, command in every_command():
+        lines = [line.strip() for line in (command.help or "").splitlines()]
+        for line in lines:
+            if not line.startswith("herma "):
+                continue
+            words = shlex.split(line.partition(" | ")[0], comments=True)[1:]
+            done = CliRunner().invoke(entry.cli, ["--home", str(home), *words])
+            assert done.exit_code == 0 or "does not exist" in done.stderr, (path, line, done.stderr)
+
+
 @pytest.mark.parametrize("args", [(), ("--help",)])
 def test_without_a_command_the_help_is_shown(args: tuple[str, ...]) -> None:
     done = start(*args)

@@ -87,7 +87,13 @@ types_option = click.option("--types", is_flag=True, help="Show every type of qu
 @eval.command()
 @data_argument
 @mode_option
-@click.option("--level", type=click.Choice(("message", "session")), default="message", show_default=True)
+@click.option(
+    "--level",
+    type=click.Choice(("message", "session")),
+    default="message",
+    show_default=True,
+    help="What has to be found: the message that answers, or its session.",
+)
 @click.option(
     "--homes", type=click.Path(file_okay=False, path_type=Path), help="Keep the filled homes here, and use them again."
 )
