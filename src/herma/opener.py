@@ -25,7 +25,7 @@ from herma.session import Parts, Session
 from herma.tools import Tools
 from herma.tools.registry import Tool
 from herma.transcript import Transcripts
-from herma.transcript.log import new_session_id
+from herma.transcript.given import new_session_id
 from herma.transcript.replay import sendable
 from herma.transcript.wire import text_of
 from herma.turn.account import before

@@ -181,6 +181,18 @@ def test_compacted_messages_leave_the_context_only(log: Transcripts) -> None:
     assert log.restore_compacted(session) == 3
 
 
+def test_what_is_compacted_still_tells_how_a_session_began(log: Transcripts) -> None:
+    session = log.start("cli")
+    first, *_, last = log.append(session, [user("", name="picture"), user("the first words"), user("the last")])
+    log.compact(session, first, last - 1)
+    assert (log.get(session) or pytest.fail("gone")).preview == "the first words"
+    log.rewind(session, last)
+    assert (log.get(session) or pytest.fail("gone")).preview == "the first words"
+    log.restore_compacted(session)
+    log.rewind(session, first + 1)
+    assert (log.get(session) or pytest.fail("gone")).preview == ""
+
+
 def test_archiving_takes_the_whole_conversation(log: Transcripts) -> None:
     first = log.start("cli")
     second = log.start("cli", parent=first)

@@ -124,6 +124,11 @@ BAD: list[Any] = [
     {"role": "assistant", "tool_calls": ["f"]},
     {"role": "tool", "content": "x", "tool_call_id": 7},
     {"role": "assistant", "content": "x", "reasoning": ["a"]},
+    Message("user", "x", hidden="away"),  # type: ignore[arg-type]
+    Message("user", "x", extra=["a"]),  # type: ignore[arg-type]
+    Message("user", "x", extra={7: "x"}),  # type: ignore[dict-item]
+    Message("assistant", tool_calls=("f",)),  # type: ignore[arg-type]
+    Message("assistant", tool_calls=5),  # type: ignore[arg-type]
 ]
 
 
@@ -138,6 +143,12 @@ def test_one_message_is_not_a_list_of_them() -> None:
     for one in ({"role": "user"}, Message("user", "x"), "x"):
         with pytest.raises(UsageError, match="a list of messages"):
             all_from_wire(one, 5.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("nothing", [None, 5])
+def test_what_is_no_list_is_refused(nothing: Any) -> None:
+    with pytest.raises(UsageError, match="a list of messages, not"):
+        all_from_wire(nothing, 5.0)
 
 
 def test_nesting_beyond_reason_is_refused() -> None:

@@ -5,15 +5,15 @@ A message that `append` returned an id for is on disk. Rewinding and compacting 
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, Unpack, get_args
+from typing import Any, TypeAlias, Unpack
 
 from herma.errors import StoreChanged, UsageError
 from herma.ports import MessageRows, SessionQueries, SessionRows
-from herma.transcript import lineage
+from herma.transcript import given, lineage
+from herma.transcript.given import new_session_id, unknown
 from herma.transcript.retention import GRACE_DAYS, Keeping, Retention
 from herma.transcript.titles import base_of, next_title, sanitized
 from herma.transcript.wire import all_from_wire, preview_of
@@ -34,8 +34,9 @@ Messages: TypeAlias = list[Message]
 Sessions: TypeAlias = list[SessionInfo]
 
 SPOKEN = ("user", "assistant")
-LONGEST_ID = 200
-_FAR = 2**62
+_FAR = given.MOST_ID
+_OPENING = 20
+"""Messages of the user among which the first one with words is looked for."""
 
 
 class Transcripts:
@@ -84,25 +85,23 @@ class Transcripts:
         self._alive()
         if not isinstance(source, str) or not source.strip():
             raise UsageError("A session needs a source.", hint='For example: start("cli").')
-        if reason is not None and reason not in get_args(Reason):
-            raise UsageError(f"{reason!r} is no reason for a session.", hint=f"One of: {', '.join(get_args(Reason))}.")
         now = self._clock()
         before = self.get(parent) if parent else None
         session = SessionInfo(
-            id=_checked(session_id) if session_id is not None else new_session_id(now),
+            id=given.session_id(session_id) if session_id is not None else new_session_id(now),
             source=source.strip(),
             scope=self._scope(scope, before),
-            started=now if started is None else float(started),
+            started=now if started is None else given.moment("When a session began", started),
             conversation="",
             model=model,
             parent=parent,
-            reason=reason or ("resume" if parent else "new"),
-            **place,
+            reason=given.reason(reason, parent),
+            **given.place(place),
         )
         wish = sanitized(title)
         if wish is None and before is not None and session.reason not in ("delegation", "new"):
             wish = before.title
-        return self._add(session, wish, system_prompt)
+        return self._add(given.beginning(session, system_prompt), wish, system_prompt)
 
     def append(
         self, session_id: str, messages: Sequence[Mapping[str, Any] | Message], *, standing_for: int | None = None
@@ -113,15 +112,19 @@ class Transcripts:
         """
         self._alive()
         converted = all_from_wire(messages, self._clock())
+        given.text("The id of a session", session_id)
+        if standing_for is not None:
+            standing_for = given.number("The message that others stand for", standing_for)
         try:
             return list(self._rows.append(session_id, converted, preview=preview_of(converted), compacts=standing_for))
         except KeyError:
-            raise _unknown(session_id) from None
+            raise unknown(session_id) from None
 
     def end(self, session_id: str, reason: str = "closed") -> bool:
         """Say that a session is over; the first reason stands. → whether this call ended it."""
         self._alive()
-        ended = self._sessions.end(session_id, self._clock(), reason)
+        why = given.text("Why a session ended", reason)
+        ended = self._sessions.end(session_id, self._clock(), why)
         if not ended:
             self._known(session_id)
         return ended
@@ -147,15 +150,15 @@ class Transcripts:
     def record_usage(self, session_id: str, usage: Usage) -> None:
         """Add tokens and money to what a session cost."""
         self._alive()
-        if not self._sessions.spend(session_id, usage):
-            raise _unknown(session_id)
+        if not self._sessions.spend(session_id, given.usage(usage)):
+            raise unknown(session_id)
 
     # ── hiding ──
 
     def rewind(self, session_id: str, message_id: int) -> int:
         """Go back to before a message of the user: it and all after it are hidden, not deleted. → how many."""
         self._alive()
-        target = self._rows.by_ids([message_id]).get(message_id)
+        target = self._rows.by_ids([given.number("A message", message_id)]).get(message_id)
         if target is None or target.session_id != session_id or target.hidden or target.role != "user":
             raise UsageError(
                 f"Message {message_id} is no visible message of the user in session {session_id}.",
@@ -171,6 +174,7 @@ class Transcripts:
     def compact(self, session_id: str, first: int, last: int) -> int:
         """Hide messages first … last from the context, because a summary stands for them. Search still finds them."""
         self._known(session_id)
+        first, last = given.number("The first message", first), given.number("The last message", last)
         return self._flag(session_id, first, last, "", "compacted")
 
     def restore_compacted(self, session_id: str) -> int:
@@ -181,13 +185,13 @@ class Transcripts:
     def archive(self, session_id: str, on: bool = True) -> int:
         """Put the whole conversation away, or take it out again. → how many sessions that are."""
         members = [member.id for member in self.conversation(session_id)]
-        return self._sessions.update(members, {"archived": on})
+        return self._sessions.update(members, {"archived": bool(on)})
 
     # ── deleting ──
 
     def delete(self, session_ids: str | Sequence[str], *, whole: bool = True) -> Deletion:
         """Delete sessions, with what they delegated: `whole` conversations, or just these. Undoable until `until`."""
-        wanted = [session_ids] if isinstance(session_ids, str) else list(session_ids)
+        wanted = given.ids(session_ids)
         for session_id in wanted:
             self._known(session_id)
         return self._retention.delete(wanted, whole=whole)
@@ -202,12 +206,13 @@ class Transcripts:
     ) -> Deletion:
         """Delete conversations that match, of which no session was active lately or, by default, is still open."""
         self._alive()
-        return self._retention.prune(which or SessionFilter(), older_than_days, ended_only=ended_only, dry_run=dry_run)
+        days = given.length("How long a conversation was quiet", older_than_days)
+        return self._retention.prune(given.session_filter(which), days, ended_only=ended_only, dry_run=dry_run)
 
     def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
         """Delete what has been quiet for longer than it is kept; undoable like every deletion."""
         self._alive()
-        return self._retention.expire(keeping, dry_run=dry_run)
+        return self._retention.expire(given.kind("What is kept", keeping, Keeping), dry_run=dry_run)
 
     def deleted(self) -> Sessions:
         """What can still be brought back, oldest deletion first."""
@@ -217,8 +222,7 @@ class Transcripts:
     def undelete(self, session_ids: str | Sequence[str]) -> Sessions:
         """Bring back deleted sessions, with the rest of their conversations and what they delegated."""
         self._alive()
-        wanted = [session_ids] if isinstance(session_ids, str) else list(session_ids)
-        return self._retention.undelete(wanted, self._free_title)
+        return self._retention.undelete(given.ids(session_ids), self._free_title)
 
     def purge_expired(self) -> Sessions:
         """Remove for good what was deleted longer ago than the grace period. → what is gone."""
@@ -236,7 +240,7 @@ class Transcripts:
 
         With a `user`, the sessions of all others are not there.
         """
-        if not text:
+        if not given.text("What is looked for", text):
             return None
         known = self.get(text)
         if known is not None:
@@ -255,6 +259,8 @@ class Transcripts:
     ) -> Messages:
         """What was said, in order; with `include_hidden`, what was rewound or compacted too."""
         self._alive()
+        after = None if after is None else given.number("The message before", after, -1)
+        limit = None if limit is None else given.number("The limit", limit, -1)
         found = list(self._rows.of_session(session_id, hidden=include_hidden, after=after, limit=limit))
         if not found:
             self._known(session_id)
@@ -263,14 +269,15 @@ class Transcripts:
     def around(self, message_id: int, window: int = 5) -> Messages:
         """A message and its neighbours; rewound ones are never shown. Empty when there is no such message."""
         self._alive()
-        return list(self._rows.around(message_id, max(window, 0)))
+        message_id, window = given.number("A message", message_id), given.number("The window", window)
+        return list(self._rows.around(message_id, window))
 
     def bookends(
         self, session_id: str, n: int = 3, *, outside: tuple[int, int] | None = None, roles: Sequence[str] = SPOKEN
     ) -> tuple[Messages, Messages]:
         """The first and last `n` messages with text, none of them inside the ids `outside`, none of them twice."""
         self._alive()
-        first, last = self._rows.edges(session_id, max(n, 0), outside, roles)
+        first, last = self._rows.edges(session_id, given.number("How many", n), outside, roles)
         return list(first), list(last)
 
     def conversation(self, session_id: str) -> Sessions:
@@ -316,7 +323,8 @@ class Transcripts:
         chosen = which or SessionFilter(
             source=source, project=project, archived=archived, search=search, delegated=delegated
         )
-        wanted = self._queries.recent(chosen, max(limit, 0), max(offset, 0))
+        limit, offset = given.number("The limit", limit), given.number("The offset", offset)
+        wanted = self._queries.recent(given.session_filter(chosen), limit, offset)
         members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in wanted}
         for session in self._queries.of_conversations(wanted):
             members[session.conversation].append(session)
@@ -337,6 +345,8 @@ class Transcripts:
                     raise UsageError(
                         f"There is a session {session.id} already.", hint="Leave session_id out, or choose another."
                     ) from None
+                if wish is None:
+                    raise
             else:
                 return session.id
 
@@ -357,13 +367,13 @@ class Transcripts:
     def _scope(self, scope: Scope | None, before: SessionInfo | None) -> Scope:
         if scope is None and before is not None:
             return before.scope
-        scope = scope or Scope()
+        scope = given.kind("The scope of a session", scope or Scope(), Scope)
         return scope if scope.profile else replace(scope, profile=self._profile)
 
     def _flag(self, session_id: str, first: int, last: int, old: Any, new: Any) -> int:
         count = self._rows.hide(session_id, first, last, old, new)
         if count:
-            opening, _ = self._rows.edges(session_id, 1, None, ("user",))
+            opening, _ = self._rows.edges(session_id, _OPENING, None, ("user",))
             self._sessions.update([session_id], {"preview": preview_of(opening)})
         return count
 
@@ -373,28 +383,5 @@ class Transcripts:
     def _known(self, session_id: str) -> SessionInfo:
         info = self.get(session_id)
         if info is None:
-            raise _unknown(session_id)
+            raise unknown(session_id)
         return info
-
-
-def new_session_id(now: float) -> str:
-    """Readable, sorted by time, unique: 20261231_235959_1a2b3c4d."""
-    return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{secrets.token_hex(4)}"
-
-
-def _checked(session_id: str) -> str:
-    if (
-        not session_id
-        or len(session_id) > LONGEST_ID
-        or not session_id.isprintable()
-        or session_id.strip() != session_id
-    ):
-        raise UsageError(
-            f"{session_id[:LONGEST_ID]!r} cannot be the id of a session.",
-            hint=f"An id is 1 to {LONGEST_ID} printable characters without spaces at its ends.",
-        )
-    return session_id
-
-
-def _unknown(session_id: str) -> UsageError:
-    return UsageError(f"There is no session {session_id!r}.", hint="`herma sessions list` shows them.")

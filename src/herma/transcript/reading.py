@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, get_args
 
 from herma.errors import UsageError
 from herma.transcript.export import FORMAT, LONGEST_LINE, VERSION
-from herma.transcript.log import LONGEST_ID
+from herma.transcript.given import LONGEST_ID
 from herma.transcript.titles import sanitized
 from herma.transcript.wire import MOST, from_wire
 from herma.types import Hidden, Message, Reason, Scope, SessionInfo, Usage, Whereabouts

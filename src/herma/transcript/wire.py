@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from herma.errors import UsageError
-from herma.types import Content, Message
+from herma.types import Content, Hidden, Message
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 KEPT = ("sent", "told", "tokens", "finish_reason", "reasoning", "tool_name")
@@ -22,6 +22,7 @@ MOST = 2**53
 """Larger numbers are no time and no count."""
 PREVIEW = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_HIDDEN = get_args(Hidden)
 _TEXTS = ("tool_call_id", "tool_name", "reasoning", "told", "finish_reason")
 
 
@@ -56,6 +57,11 @@ def all_from_wire(messages: Sequence[Mapping[str, Any] | Message], now: float) -
     """Messages to keep, each with a time. `UsageError` that names the first one that cannot be kept."""
     if isinstance(messages, Mapping | Message | str | bytes):
         raise UsageError("append takes a list of messages, not one.", hint="Put it into a list.")
+    if not isinstance(messages, Iterable):
+        raise UsageError(
+            f"append takes a list of messages, not {_kind(messages)}.",
+            hint='For example: [{"role": "user", "content": "…"}].',
+        )
     converted = []
     for index, given in enumerate(messages):
         try:
@@ -76,9 +82,9 @@ def text_of(content: Content) -> str:
 
 
 def preview_of(messages: Sequence[Message]) -> str:
-    """The first words of the first thing the user said."""
+    """The first words of the first thing the user said. What a summary stands for was said all the same."""
     for message in messages:
-        if message.role == "user" and not message.hidden:
+        if message.role == "user" and message.hidden != "rewound":
             words = " ".join(text_of(message.content)[: 8 * PREVIEW].replace("\0", " ").split())
             if words:
                 return words if len(words) <= PREVIEW else words[: PREVIEW - 1].rstrip() + "…"
@@ -114,6 +120,11 @@ def _check(message: Message) -> None:
         raise ValueError(f"has the role {message.role!r}, not one of {', '.join(sorted(ROLES))}")
     for name in ("content", "sent"):
         _check_content(name, getattr(message, name))
+    _calls(message.tool_calls)
+    if not isinstance(message.extra, Mapping) or not all(isinstance(name, str) for name in message.extra):
+        raise ValueError("has extra fields that are not named by text")
+    if message.hidden not in _HIDDEN:
+        raise ValueError(f"is hidden as {message.hidden!r:.40}, not as rewound or compacted")
     for name in _TEXTS:
         value = getattr(message, name)
         if value is not None and not isinstance(value, str):
@@ -143,7 +154,7 @@ def _clean(message: Message, now: float) -> Message:
         if isinstance(value := getattr(message, name), str) and not value.isascii()
     }
     structures: dict[str, Any] = {
-        name: _through_json(name, value)
+        name: _through_json(name, dict(value) if name == "extra" else value)
         for name in ("content", "sent", "tool_calls", "extra")
         if (value := getattr(message, name)) and not isinstance(value, str)
     }

@@ -109,6 +109,8 @@ class SqliteSessions:
         return self._sessions("children", parents=json.dumps(list(parents)))
 
     def recent(self, which: SessionFilter, limit: int, offset: int) -> list[str]:
+        if limit <= 0:
+            return []
         matches, bindings = conditions(which, "m")
         sql = self._sql["recent"].replace("{matches}", matches)
 
@@ -154,6 +156,8 @@ class SqliteSessions:
             try:
                 return work(connection)
             except apsw.ConstraintError as exc:
+                if getattr(exc, "extendedresult", 0) != apsw.SQLITE_CONSTRAINT_UNIQUE:
+                    raise
                 raise StoreChanged("That title or id belongs to another session.") from exc
 
         return self._db.write(guarded)
