@@ -112,6 +112,33 @@ def test_operators_hold_in_every_script(h: Herma) -> None:
     assert sessions(h.search('"苹果和"')) == [both]
 
 
+def test_brackets_and_filters_can_be_turned_round(h: Herma) -> None:
+    staging, canary, prod = (said(h, f"deploy on {name}") for name in ("staging", "canary", "prod"))
+    nightly = said(h, "deploy by night", source="cron")
+    assert set(sessions(h.search("deploy NOT (staging OR canary)"))) == {prod, nightly}
+    assert set(sessions(h.search("(deploy AND staging) OR night"))) == {staging, nightly}
+    assert set(sessions(h.search('"deploy by" OR canary'))) == {nightly, canary}
+    assert set(sessions(h.search("deploy NOT source:cron"))) == {staging, canary, prod}
+    assert sessions(h.search("deploy source:CRON")) == [nightly]
+    assert rules(h.search("deploy -role:user")) == {"role": 4}
+
+
+def test_a_role_goes_by_the_same_names_everywhere_and_what_is_none_is_said(h: Herma) -> None:
+    mine = said(h, "the falcon", "the falcon answered")
+    (hit,) = h.search("falcon", role="human", level="message").hits
+    assert (hit.session_id, hit.role) == (mine, "user")
+    report = h.search("falcon", role="nobody")
+    assert report.hits
+    assert "'nobody' is no role" in report.notes[0]
+    assert not report.widened
+
+
+def test_what_is_there_but_unwanted_is_not_denied(h: Herma) -> None:
+    said(h, "the connection reset again")
+    report = h.search('connection -"connection reset"')
+    assert "No message contains connection without “connection reset”." in report.notes
+
+
 def test_rewound_messages_are_never_found(h: Herma) -> None:
     session = said(h, "The zeppelin is red.", "Noted.", "天气很好", "是的")
     first = h.transcripts.messages(session)[0]

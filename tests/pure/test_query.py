@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from herma.recall import query
-from herma.recall.query import MOST_TERMS, Query, describe, parse, strip
+from herma.recall import when_told
+from herma.recall.described import describe
+from herma.recall.query import MOST_TERMS, Query, parse
+from herma.recall.stripped import strip
 
 NOW = time.mktime((2026, 11, 18, 15, 30, 0, 0, 0, -1))  # a Wednesday
 
@@ -149,6 +152,93 @@ def test_operators() -> None:
     assert [str(term) for term in query.none_of] == ["okta", "“dry run”"]
 
 
+@pytest.mark.parametrize(
+    ("text", "groups", "without"),
+    [
+        ("(a1 AND b1) OR c1", [["a1", "c1"], ["b1", "c1"]], []),
+        ("a1 AND (b1 OR (c1 AND d1))", [["a1"], ["b1", "c1"], ["b1", "d1"]], []),
+        ("((a1 AND b1))", [["a1"], ["b1"]], []),
+        ("(a1 AND b1", [["a1"], ["b1"]], []),
+        ("a1) AND b1)", [["a1"], ["b1"]], []),
+        ("a1 NOT (b1 OR c1)", [], ["b1", "c1"]),
+        ("a1 -(b1 c1)", [], ["b1", "c1"]),
+        ("a1 NOT(b1 OR c1", [], ["b1", "c1"]),
+        ("a1 AND NOT (b1 OR (c1 OR d1))", [], ["c1", "d1", "b1"]),
+        ("f(x) AND call()", [["f(x"], ["call"]], []),
+        ('("a b" OR c1) AND d1', [["“a b”", "c1"], ["d1"]], []),
+    ],
+)
+def test_brackets(text: str, groups: list[list[str]], without: list[str]) -> None:
+    query = read(text)
+    assert [[str(term) for term in group] for group in query.all_of] == groups
+    assert [str(term) for term in query.none_of] == without
+    assert not {*query.none_of} & {*query.any_of}
+
+
+def test_a_bracket_of_all_that_must_not_occur_together_is_read_more_strictly_and_said() -> None:
+    query = read("deploy NOT (staging AND canary)")
+    assert [str(term) for term in query.none_of] == ["staging", "canary"]
+    assert "none of these" in query.notes[0]
+
+
+NESTED = st.recursive(
+    st.sampled_from(["a1", "b2", "c3", "d4"]),
+    lambda inner: st.tuples(st.sampled_from(["AND", "OR"]), st.lists(inner, min_size=2, max_size=3)),
+    max_leaves=8,
+)
+
+
+@given(NESTED, st.sets(st.sampled_from(["a1", "b2", "c3", "d4"])))
+def test_groups_say_what_the_brackets_say(tree: Any, there: set[str]) -> None:
+    def text(node: Any) -> str:
+        return node if isinstance(node, str) else "(" + f" {node[0]} ".join(map(text, node[1])) + ")"
+
+    def holds(node: Any) -> bool:
+        if isinstance(node, str):
+            return node in there
+        return (all if node[0] == "AND" else any)(map(holds, node[1]))
+
+    query = read(text(tree))
+    assume(not query.notes)  # more brackets than are followed to the letter
+    selected = query.all_of or (query.any_of,)
+    assert all(any(term.text in there for term in group) for group in selected) == holds(tree)
+
+
+MANY_PAIRS = " OR ".join(f"(a{at} AND b{at})" for at in range(1_000))
+
+
+@pytest.mark.parametrize("text", ["(" * 9_000 + "x1", "(a1 " * 4_000, "a1) " * 4_000, MANY_PAIRS])
+def test_no_number_of_brackets_costs_much(text: str) -> None:
+    assert read(text).any_of
+
+
+def test_a_phrase_beside_an_or_is_one_of_two() -> None:
+    assert read('"connection reset" OR timeout').all_of == ()
+    query = read('"connection reset" OR timeout staging')
+    assert [[str(term) for term in group] for group in query.all_of] == [["“connection reset”", "timeout"]]
+
+
+@pytest.mark.parametrize("text", ["x1 -source:cron", "x1 NOT source:cron", 'x1 -source:"cron"', "x1 NOT (source:cron)"])
+def test_a_filter_can_be_turned_round(text: str) -> None:
+    query = read(text)
+    assert (query.sources, query.excluded, query.none_of) == ((), (("source", "cron"),), ())
+    assert "not source cron" in describe(query)
+    assert [str(term) for term in query.any_of] == ["x1"]
+
+
+def test_a_date_can_be_turned_round() -> None:
+    (span,) = read("x1 -on:2026-03-05").dates
+    assert span.hard
+    assert (span.covers(NOW), span.covers((span.since or 0) + 5)) == (True, False)
+    assert "read as not 2026-03-05" in describe(read("x1 -on:2026-03-05"))
+
+
+def test_what_was_typed_is_said_back_in_brief() -> None:
+    query = read("x" * 30_000 + " since:" + "y" * 3_000)
+    assert len(describe(query)) < 400
+    assert all(len(note) < 400 for note in query.notes)
+
+
 def test_phrases_must_occur_but_one_of_several_is_enough() -> None:
     assert [[str(term) for term in group] for group in read('"a b" "c d" x').all_of] == [["“a b”", "“c d”"]]
     assert [[str(term) for term in group] for group in read('"a b" AND "c d"').all_of] == [["“a b”"], ["“c d”"]]
@@ -213,7 +303,7 @@ def test_many_parts_cost_what_their_text_costs(monkeypatch: pytest.MonkeyPatch) 
         read_whole.append(text)
         return text
 
-    monkeypatch.setattr(query, "unframed", unframed)
+    monkeypatch.setattr(when_told, "unframed", unframed)
     found = read("alpha AND beta AND " * 1_000)
     assert len(read_whole) == 1
     assert [[str(term) for term in group] for group in found.all_of] == [["alpha"], ["beta"]]

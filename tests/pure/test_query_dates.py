@@ -108,3 +108,42 @@ def test_words_of_a_relative_date_are_not_looked_for() -> None:
     assert [str(term) for term in parse("what did we discuss last week about rent", NOW).any_of] == ["rent"]
     assert [str(term) for term in parse("trip to Paris in March", NOW).any_of] == ["trip", "Paris", "March"]
     assert [str(term) for term in parse("我们昨天聊了房租", NOW).any_of] == ["房租"]
+
+
+@pytest.mark.parametrize(
+    ("value", "moment"),
+    [
+        ("2026-11-16T10:00", "2026-11-16 10:00:00"),
+        ("2026-11-16t10:00:30", "2026-11-16 10:00:30"),
+        ("2026-11-16 10:00:30", "2026-11-16 10:00:30"),
+        ("16.11.2026", "2026-11-16 00:00:00"),
+    ],
+)
+def test_moments_as_programs_write_them(value: str, moment: str) -> None:
+    span = read_value(value, NOW)
+    assert span is not None
+    assert span.since == time.mktime(time.strptime(moment, "%Y-%m-%d %H:%M:%S"))
+
+
+def test_moments_with_an_offset() -> None:
+    utc, east = read_value("2026-11-16T10:00:00Z", NOW), read_value("2026-11-16T12:00:00.000+02:00", NOW)
+    assert utc is not None
+    assert east is not None
+    assert utc.since == east.since == 1794823200.0
+
+
+@pytest.mark.parametrize(
+    "value", ["2026-02-31", "2026-13-45", "31.02.2026", "2026-11-16T25:00", "9999-99-99t00:00:00z"]
+)
+def test_days_that_there_never_were_are_no_dates(value: str) -> None:
+    assert read_value(value, NOW) is None
+
+
+def test_now_and_tomorrow_are_dates_of_filters_only() -> None:
+    now, tomorrow = read_value("now", NOW), read_value("tomorrow", NOW)
+    assert now is not None
+    assert now.since == NOW
+    assert tomorrow is not None
+    assert tomorrow.since is not None
+    assert NOW < tomorrow.since < NOW + 86_400
+    assert parse("the meeting is tomorrow", NOW).dates == ()

@@ -163,6 +163,7 @@ def test_what_is_a_mistake_is_said(full: Path) -> None:
         ("x", "--level", "word"),
         ("x", "--sort", "best"),
         ("x", "--role", ""),
+        ("x", "--role", "nobody"),
         ("x", "--sorted"),
         (),
     ):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict, get_args
 
 from herma.errors import UsageError
 from herma.recall.dates import Span, read_value
+from herma.recall.query import ROLES, brief
 from herma.types import Scope
 
 Level = Literal["session", "message"]
@@ -54,6 +55,19 @@ def several(value: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(item.strip() for item in given if item.strip())
 
 
+def known_roles(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The roles that are named, by the names that a query may use too."""
+    return tuple(ROLES[name.casefold()] for name in several(value) if name.casefold() in ROLES)
+
+
+def no_roles(value: str | Sequence[str] | None) -> list[str]:
+    return [
+        f"{brief(name)!r} is no role (user, assistant, tool, system); it was not used."
+        for name in several(value)
+        if name.casefold() not in ROLES
+    ]
+
+
 def edges(since: str | float | None, before: str | float | None, now: float) -> list[Span]:
     """Keyword arguments: seconds, or a date as in a query. What cannot be read is no filter."""
     spans = []
@@ -91,3 +105,20 @@ def check(text: object, limit: object, level: str, sort: str | None, mode: str) 
         raise UsageError(f"{sort!r} is no order.", hint="There are newest and oldest; by relevance without it.")
     if mode not in MODES:
         raise UsageError(f"{mode!r} is no way to search.", hint=f"There are {', '.join(MODES)}.")
+
+
+def check_filters(
+    named: Mapping[str, object], since: object, before: object, scope: object, current_session: object
+) -> None:
+    """What narrows a search is of its type."""
+    for name, value in named.items():
+        several_texts = isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(one, str) for one in value)
+        if not (value is None or isinstance(value, str) or several_texts):
+            raise UsageError(f"The {name} is text, or several texts, not {value!r:.80}.", hint=f'As in {name}="user".')
+    for name, value in (("since", since), ("before", before)):
+        if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
+            raise UsageError(f"{name} is a date or seconds since 1970, not {value!r:.80}.", hint='As in since="7d".')
+    if not isinstance(scope, (Scope, type(None))):
+        raise UsageError(f"The scope is a Scope, not {scope!r:.80}.", hint='As in scope=Scope(user="anna").')
+    if not isinstance(current_session, (str, type(None))):
+        raise UsageError(f"The current session is named by text, not {current_session!r:.80}.", hint="Give its id.")

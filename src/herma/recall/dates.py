@@ -29,6 +29,7 @@ from herma.recall.datewords import (
 DAY = 86_400.0
 _UNIT_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
 _ISO = re.compile(r"(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2})(?:[T ](\d{1,2}):(\d{2}))?)?)?$")
+_GERMAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})$")
 _RELATIVE = re.compile(r"(\d{1,4}) ?(h|d|w|m|y|mo|hours?|days?|weeks?|months?|years?)$")
 _WORD = re.compile(r"[\w'’]+(?:[-/]\w+)*")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|\.)?$")
@@ -52,8 +53,12 @@ class Span:
     relative: bool = False
     """Whether the words mean a time only as seen from now ("last week"), so that no message would repeat them."""
 
+    outside: bool = False
+    """Whether all other times are meant."""
+
     def covers(self, moment: float) -> bool:
-        return (self.since is None or moment >= self.since) and (self.before is None or moment < self.before)
+        inside = (self.since is None or moment >= self.since) and (self.before is None or moment < self.before)
+        return inside != self.outside
 
 
 # ── values of operators: since:, before:, on: ──
@@ -62,9 +67,11 @@ class Span:
 def read_value(value: str, now: float) -> Span | None:
     """The span that a value names: a year, month, day or minute; a period back from now; or a phrase. None: no date."""
     value = value.strip().casefold().replace("_", " ")
-    iso = _iso(value)
+    iso = _iso(_GERMAN.sub(r"\3-\2-\1", value)) or _stamp(value)
     if iso:
         return iso
+    if value in ("now", "tomorrow"):  # in a sentence these are the time of something else
+        return Span(now, now, value, relative=True) if value == "now" else _day_back(-1, now)
     back = _RELATIVE.match(value)
     if back:
         since = now - int(back[1]) * _UNIT_DAYS[back[2][0]] * DAY
@@ -97,7 +104,9 @@ def _iso(value: str) -> Span | None:
     if not found:
         return None
     year, month, day = int(found[1]), int(found[2] or 0), int(found[3] or 0)
-    if not 1970 <= year < 3000 or month > 12 or day > 31 or (found[2] and not month) or (found[3] and not day):
+    if not 1970 <= year < 3000 or month > 12 or (found[2] and not month) or (found[3] and not day):
+        return None
+    if day and time.localtime(_at(year, month, day, 12)).tm_mday != day:  # the 31st of February
         return None
     if found[4]:
         minute = _at(year, month, day, int(found[4]) % 24, int(found[5]) % 60)
@@ -107,6 +116,19 @@ def _iso(value: str) -> Span | None:
     if month:
         return Span(_at(year, month), _at(year, month + 1), value)
     return Span(_at(year), _at(year + 1), value)
+
+
+def _stamp(value: str) -> Span | None:
+    """A moment as programs write it: 2026-03-05T10:00:00.5Z, with an offset or in local time."""
+    from datetime import datetime
+
+    if len(value) < len("2026-03-05 10:00") or not value[:4].isdecimal() or not 1970 <= int(value[:4]) < 3000:
+        return None
+    try:
+        moment = datetime.fromisoformat(value.upper()).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return Span(moment, moment + 1, value)
 
 
 # ── dates inside a sentence ──

@@ -13,9 +13,10 @@ from herma.errors import HermaError
 from herma.ports.vectors import Near, VectorIndex
 from herma.recall.fuse import FOREIGN, KEYWORDS, NEAREST, ONE_THING
 from herma.recall.match import units
-from herma.recall.query import HAS_CJK, Query
+from herma.recall.query import Query
 from herma.recall.rules import Filters
 from herma.recall.stopwords import NOT_ENGLISH
+from herma.recall.stripped import HAS_CJK
 
 _ENGLISH = re.compile("[A-Za-z]{3}")
 _UNRELATED = {"e5-small": 0.8}

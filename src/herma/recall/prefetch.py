@@ -20,9 +20,10 @@ from herma.recall.gather import terms_of
 from herma.recall.match import Unit, fold, units
 from herma.recall.outdated import latest_first
 from herma.recall.plainly import Asked, plainly
-from herma.recall.query import HAS_CJK, Query, parse
+from herma.recall.query import Query, parse
 from herma.recall.search import Searcher
 from herma.recall.stopwords import STOP_WORDS
+from herma.recall.stripped import HAS_CJK
 from herma.recall.window import Context, Line
 from herma.recall.worth import CHATTER, Evidence, chance, model_for, question_of, rarity, stands_out, weigh
 from herma.safety.scan import scan

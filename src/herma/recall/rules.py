@@ -40,6 +40,8 @@ class Filters:
     sources: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()
+    """What must not hold of any: a rule, and the value that is not wanted."""
     dates: tuple[Span, ...] = ()
     scope: Scope | None = None
     current: str | None = None
@@ -49,7 +51,7 @@ class Filters:
     @property
     def narrow(self) -> bool:
         """Whether much of what matches may be left out."""
-        chosen = self.roles or self.sources or self.projects or self.sessions or self.dates
+        chosen = self.roles or self.sources or self.projects or self.sessions or self.dates or self.excluded
         return bool(chosen or self.scope or self.current)
 
     def against(self, head: Head, session: SessionInfo | Standing | None) -> str:
@@ -69,7 +71,7 @@ class Filters:
             return "rewound"
         if session.archived and not self.include_archived:
             return "archived"
-        if session.source in HIDDEN_SOURCES and session.source not in self.sources:
+        if session.source in HIDDEN_SOURCES and not _is_one(session.source, self.sources):
             return "hidden source"
         if session.conversation == self.current and not self.left(head):
             return "current conversation"
@@ -80,7 +82,7 @@ class Filters:
             return ""
         if self.sessions and session.id not in self.sessions and session.conversation not in self.sessions:
             return "session"
-        if self.sources and session.source not in self.sources:
+        if self.sources and not _is_one(session.source, self.sources):
             return "source"
         if self.projects and not any(same_project(project, session.scope.project) for project in self.projects):
             return "project"
@@ -88,7 +90,7 @@ class Filters:
             return "role"
         if not all(span.covers(head.timestamp) for span in self.dates):
             return "date"
-        return ""
+        return next((rule for rule, value in self.excluded if _has(rule, value, head, session)), "")
 
     def without(self, *rules: str) -> Filters:
         """The same, with rules given up that the query asked for."""
@@ -99,11 +101,28 @@ class Filters:
             sources=() if "source" in rules else self.sources,
             projects=() if "project" in rules else self.projects,
             sessions=() if "session" in rules else self.sessions,
+            excluded=tuple(one for one in self.excluded if one[0] not in rules),
         )
 
     def left(self, head: Head) -> bool:
         """Whether a message of the current conversation has left the model's context."""
         return head.hidden == "compacted" or head.session_id not in self.live
+
+
+def _is_one(source: str, sources: Sequence[str]) -> bool:
+    return source in sources or any(source.casefold() == one.casefold() for one in sources)
+
+
+def _has(rule: str, value: str, head: Head, session: SessionInfo | Standing) -> bool:
+    match rule:
+        case "source":
+            return _is_one(session.source, (value,))
+        case "project":
+            return same_project(value, session.scope.project)
+        case "role":
+            return head.role == value
+        case _:
+            return value in (session.id, session.conversation)
 
 
 def same_project(wanted: str, project: str) -> bool:

@@ -14,13 +14,27 @@ from dataclasses import dataclass, field, replace
 from herma.ports import Head, TextIndex, TranscriptReader
 from herma.ports.vectors import VectorIndex
 from herma.recall.arrange import Arranged, arrange
-from herma.recall.asked import MOST_HITS, Level, Mode, Sort, Wanted, check, edges, several, unread
+from herma.recall.asked import (
+    MOST_HITS,
+    Level,
+    Mode,
+    Sort,
+    Wanted,
+    check,
+    check_filters,
+    edges,
+    known_roles,
+    no_roles,
+    several,
+    unread,
+)
+from herma.recall.described import describe
 from herma.recall.fuse import STANDS_OUT, by_cosine, fuse, stands_out
 from herma.recall.gather import INDEXES, SCANS, Gathered, Gatherer
 from herma.recall.match import Unit, fold, legible, named, units
 from herma.recall.meaning import Asker, Meaning, Pending
 from herma.recall.present import hit, searched, why
-from herma.recall.query import Query, describe, parse
+from herma.recall.query import Query, parse
 from herma.recall.rank import Candidate, rank
 from herma.recall.rerank import Reranker
 from herma.recall.rules import Filters, live_sessions
@@ -99,6 +113,7 @@ class Searcher:
         self._alive()
         began, mode = time.perf_counter(), mode or self._mode
         check(text, limit, level, sort, mode)
+        check_filters({"role": role, "source": source, "project": project}, since, before, scope, current_session)
         query = parse(text, self._clock())
         if any(given is not None for given in (role, source, project, since, before)):
             query = self._narrowed(query, role, source, project, since, before)
@@ -276,7 +291,7 @@ class Searcher:
         pending: Pending,
     ) -> _Answer:
         """`empty` has no hits, or only such as are near in meaning: those stay when words alike find nothing."""
-        empty.notes.append(explanation(query, empty.dropped, empty.matched, sessions, partly=lag > SCANS))
+        empty.notes.append(explanation(query, empty.dropped, sessions, partly=lag > SCANS))
         if not sessions:
             return empty
         if empty.hits:
@@ -305,11 +320,11 @@ class Searcher:
         """The query with what keyword arguments ask for besides."""
         return replace(
             query,
-            roles=(*query.roles, *several(role)),
+            roles=(*query.roles, *known_roles(role)),
             sources=(*query.sources, *several(source)),
             projects=(*query.projects, *several(project)),
             dates=(*query.dates, *edges(since, before, self._clock())),
-            notes=(*query.notes, *unread(since, before, self._clock())),
+            notes=(*query.notes, *no_roles(role), *unread(since, before, self._clock())),
         )
 
     def _filters(self, query: Query, scope: Scope | None, current: str | None, include_archived: bool) -> Filters:
@@ -322,6 +337,7 @@ class Searcher:
             sources=query.sources,
             projects=query.projects,
             sessions=query.sessions,
+            excluded=query.excluded,
             dates=query.hard_dates,
             scope=scope,
             current=conversation,

@@ -27,7 +27,7 @@ class Attempt:
     note: str
 
 
-def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions: int, *, partly: bool = False) -> str:
+def explanation(query: Query, dropped: Sequence[Dropped], sessions: int, *, partly: bool = False) -> str:
     """Why there is nothing to show, in one sentence. `partly`: some messages were neither indexed nor read."""
     if not sessions:
         return "Nothing is stored yet, so there is nothing to find."
@@ -40,9 +40,10 @@ def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions
     if not any(letter.isalnum() for term in query.any_of for letter in term.text):
         return f"Letters and digits are indexed, signs are not, so {words} cannot be searched for."
     none = "No message that was searched" if partly else "No message"
-    if query.all_of and not matched:
-        return f"{none} contains all that is asked for ({words})."
-    return f"{none} contains {words}." if len(query.any_of) == 1 else f"{none} contains any of {words}."
+    without = f" without {', '.join(map(str, query.none_of[:8]))}" if query.none_of else ""
+    if query.all_of:
+        return f"{none} contains all that is asked for ({words}){without}."
+    return f"{none} contains {'' if len(query.any_of) == 1 else 'any of '}{words}{without}."
 
 
 def wider(query: Query, filters: Filters, dropped: Sequence[Dropped], vocabulary: Vocabulary) -> Iterator[Attempt]:

@@ -67,6 +67,14 @@ def _read_time(_: click.Context, parameter: click.Parameter, value: str | None) 
     return value
 
 
+def _read_roles(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    from herma.recall.asked import no_roles
+
+    if value is not None and no_roles(value):
+        raise click.BadParameter(f"{value[:40]!r} is no role; say user, assistant, tool or system.", param=parameter)
+    return value
+
+
 @sessions.command(cls=SearchCommand)
 @click.argument("text", nargs=-1, required=True, callback=_read_text)
 @click.option("--limit", type=click.IntRange(1, 200), default=10, show_default=True, help="How many at most.")
@@ -77,7 +85,9 @@ def _read_time(_: click.Context, parameter: click.Parameter, value: str | None) 
     show_default=True,
     help="One hit for each conversation, or the best messages.",
 )
-@click.option("--role", metavar="NAMES", help="Only what these said: user, assistant, tool, system.")
+@click.option(
+    "--role", metavar="NAMES", callback=_read_roles, help="Only what these said: user, assistant, tool, system."
+)
 @click.option("--source", metavar="NAMES", help="Only sessions from there: cli, telegram, subagent, …")
 @click.option("--project", metavar="NAME", help="Only sessions of this project, or below this folder.")
 @click.option("--since", metavar="TIME", callback=_read_time, help="From then on: 2026-03-05, 7d, yesterday.")
