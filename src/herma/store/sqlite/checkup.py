@@ -12,7 +12,7 @@ from typing import Any, Literal
 import apsw
 
 from herma.errors import ForeignStore, StoreBusy, StoreError
-from herma.store.sqlite.errors import translated
+from herma.store.sqlite.errors import DamagedLog, translated
 from herma.store.sqlite.migrate import user_version
 from herma.store.sqlite.opening import APPLICATION_ID, VERSION, open_reader
 from herma.store.sqlite.queries import queries
@@ -73,8 +73,8 @@ def state_of(path: Path) -> tuple[State, str]:
         if "newer" in str(exc):
             return "newer", str(exc)
         return ("damaged", "its head cannot be read") if _was_ours(path) else ("foreign", str(exc))
-    except (apsw.CorruptError, apsw.NotADBError) as exc:
-        return "damaged", str(exc)
+    except (apsw.CorruptError, apsw.NotADBError, DamagedLog) as exc:
+        return "damaged", str(exc).rstrip(".")
     except (apsw.Error, OSError, StoreError) as exc:
         return "unreadable", str(exc)
     return "ours", ""

@@ -27,6 +27,10 @@ def translated(path: Path) -> Iterator[None]:
         raise damaged(path, exc) from exc
 
 
+class DamagedLog(StoreError):
+    """A part of the write-ahead log cannot be reached."""
+
+
 def damaged(path: Path | str, why: object) -> StoreError:
     """Something in the file is not what was written."""
     return StoreError(

@@ -18,7 +18,9 @@ import apsw
 from herma.errors import ForeignStore, StoreError
 from herma.store.atomic import make_folder
 from herma.store.sqlite import journal
+from herma.store.sqlite.errors import DamagedLog
 from herma.store.sqlite.migrate import migrate, user_version
+from herma.store.sqlite.salvage_log import left_out
 
 APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
 VERSION = 2
@@ -35,6 +37,9 @@ CACHE_KIB = 8 * 1024
 _LOOKS, _LOOK_AGAIN = 200, 0.01
 """How often and how long (seconds) to look again at a file that somebody seems to be making."""
 
+_CONFIRMED = 3
+"""How often a log has to look damaged."""
+
 _alive: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
 _fork_hook = False
 
@@ -47,6 +52,7 @@ def open_writer(path: Path, busy_timeout: float) -> apsw.Connection:
     try:
         if not connection.readonly("main"):
             _prepare(connection, path)
+        refuse_damaged_log(connection)
     except BaseException:
         connection.close()
         raise
@@ -74,10 +80,29 @@ def _reading(path: Path, busy_timeout: float) -> apsw.Connection:
     connection = _connect(str(path), apsw.SQLITE_OPEN_READONLY, busy_timeout)
     try:
         _refuse_newer(path, user_version(connection))
+        refuse_damaged_log(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def refuse_damaged_log(connection: apsw.Connection) -> None:
+    """Raise when SQLite leaves out a part of the write-ahead log that was finished, and was acknowledged: it goes by
+    the log up to the first wrong bit, says nothing, and would soon write over the rest.
+    """
+    log, size = Path(connection.filename_wal), int(connection.pragma("page_size"))
+    for _ in range(_CONFIRMED):  # another process may just have begun the log anew
+        used, _ = connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_NOOP)
+        found = left_out(log, used, size) if used >= 0 else 0
+        if found < 2:
+            return
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()  # sees what others did meanwhile
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # so that the log stays as it is
+    raise DamagedLog(
+        f"{log} is damaged: {found} finished changes in it cannot be reached.",
+        hint="Stop every program that uses this home, then run: herma doctor --repair",
+    )
 
 
 def _roll_back(path: Path, busy_timeout: float) -> None:

@@ -30,11 +30,12 @@ from herma.store.sqlite.salvage_terms import Terms, terms_anew
 
 _DERIVED = {"payload_uses", "changes"}
 _TERMS = {"episode_terms", "curated_tail_terms"}
-_HOMELESS = (
-    ("session_states", "homeless_states"),
-    ("reviews", "homeless_reviews"),
-    ("episode_terms", "homeless_terms"),
-)
+_STRAYS = {
+    "payloads": "unused_stray",
+    "sessions": "empty_stray",
+    "episodes": "homeless_stray",
+    "reviews": "homeless_review",
+}
 _RUN = 1000
 Progress = Callable[[int, int], None]
 Ranges = tuple[tuple[int, int], ...]
@@ -149,7 +150,7 @@ class _Salvage:
         elif not catalogue.listed:
             self._notes.append("The file's list of tables was damaged; tables were found by their content.")
         if self._pages.lost_frames:
-            self._notes.append(f"{self._pages.lost_frames} pages of the write-ahead log could not be used.")
+            self._notes.append(f"{self._pages.lost_frames} pages of the write-ahead log were damaged.")
         total = self._pages.count
         readings = {
             reading.shape.name: reading
@@ -164,12 +165,13 @@ class _Salvage:
         self._join_pieces()
         self._drop_strays(readings)
         self._db.execute(self._sql["recount"])
-        if not catalogue.listed:  # without a list of tables some of these come from an index that looks the same
-            self._drop("curated_tail_uses", "homeless_uses")
-        for table, query in _HOMELESS:
-            self._drop(table, query)
+        if readings["session_states"].strays:
+            self._drop("session_states", "homeless_states")
+        self._drop("episode_terms", "homeless_terms")
         if self._terms is not None:
             self._kept.update(terms_anew(self._db, self._terms))
+        if not catalogue.listed:
+            self._drop("curated_tail_uses", "not_uses")
         self._identify()
         self._feed_anew(readings)
         self._progress(total, total)
@@ -286,8 +288,7 @@ class _Salvage:
 
     def _drop_strays(self, readings: dict[str, Reading]) -> None:
         """What nothing refers to and no tree led to was deleted, most likely: it must not come back."""
-        strays = (("payloads", "unused_stray"), ("sessions", "empty_stray"), ("episodes", "homeless_stray"))
-        for name, query in strays:
+        for name, query in _STRAYS.items():
             reading = readings[name]
             doubtful = reading.seen if reading.named_all else reading.strays & reading.seen
             for number in sorted(doubtful - reading.named.keys()):

@@ -60,13 +60,17 @@ DELETE FROM episodes
 DELETE FROM session_states
  WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = session_states.conversation);
 
--- homeless_reviews --
+-- homeless_review --
 -- What was noted about a conversation that is gone went with it.
-DELETE FROM reviews WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = reviews.conversation);
+DELETE FROM reviews
+ WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.conversation = reviews.conversation);
 
--- homeless_uses --
+-- not_uses --
+-- Without a list of tables, rows of the indexes that find terms by their owner look like uses.
 DELETE FROM curated_tail_uses
- WHERE entry NOT IN (SELECT id FROM curated_tail) OR conversation NOT IN (SELECT conversation FROM sessions);
+ WHERE entry NOT IN (SELECT id FROM curated_tail)
+    OR EXISTS (SELECT 1 FROM episode_terms t WHERE t.term = conversation AND t.episode = entry)
+    OR EXISTS (SELECT 1 FROM curated_tail_terms t WHERE t.term = conversation AND t.entry = curated_tail_uses.entry);
 
 -- homeless_terms --
 DELETE FROM episode_terms WHERE episode NOT IN (SELECT id FROM episodes WHERE archived IS NULL);

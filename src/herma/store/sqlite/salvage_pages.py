@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from herma.store.sqlite.salvage_log import committed_pages, page_size_of
+
 INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 _SIZES = {512 << shift for shift in range(8)}
 _FIXED = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
-_FRAME = 24
 _SAMPLE = 16 * 2**20
 
 Value: TypeAlias = int | float | str | bytes | None
@@ -280,55 +281,8 @@ def _declared_size(head: bytes) -> int:
 
 def _page_size(head: bytes, log: bytes) -> int:
     """As the log says, or the file; 0 when neither does."""
-    if len(log) >= 32 and int.from_bytes(log[:4], "big") & ~1 == 0x377F0682:
-        size = int.from_bytes(log[8:12], "big")
-        if size in _SIZES:
-            return size
+    size = page_size_of(log)
+    if size in _SIZES:
+        return size
     size = _declared_size(head)
     return size if size in _SIZES and head[:16] == b"SQLite format 3\0" else 0
-
-
-# ── the write-ahead log ──
-
-
-def committed_pages(log: bytes, size: int) -> tuple[dict[int, bytes], int]:
-    """The newest content of each page in the log's finished transactions. → and how many frames could not be used.
-
-    Checksums run through the whole log. Where one does not fit, the next frame tells whether the damage is that one's
-    only: its checksum goes on from the stored one.
-    """
-    if int.from_bytes(log[:4], "big") & ~1 != 0x377F0682:
-        return {}, len(log) // (size + _FRAME)
-    order = ">" if log[3] & 1 else "<"
-    state = _sum(order, log[:24], (0, 0))
-    if state != struct.unpack(">II", log[24:32]):
-        return {}, (len(log) - 32) // (size + _FRAME)
-    salts = log[16:24]
-    done: dict[int, bytes] = {}
-    open_: dict[int, bytes] = {}
-    lost, suspect = 0, 0
-    for at in range(32, len(log) - size - _FRAME + 1, size + _FRAME):
-        head, page = log[at : at + _FRAME], log[at + _FRAME : at + _FRAME + size]
-        if head[8:16] != salts:
-            break  # from before the log began anew
-        stored: tuple[int, int] = struct.unpack(">II", head[16:24])
-        fits = _sum(order, page, _sum(order, head[:8], state)) == stored
-        state = stored
-        if not fits:
-            suspect += 1
-            continue
-        lost, suspect = lost + suspect, 0
-        number, commit = struct.unpack(">II", head[:8])
-        open_[number] = page
-        if commit:
-            done |= open_
-            open_ = {}
-    return done, lost + suspect
-
-
-def _sum(order: str, data: bytes, state: tuple[int, int]) -> tuple[int, int]:
-    first, second = state
-    for one, two in struct.iter_unpack(f"{order}II", data):
-        first = (first + one + second) & 0xFFFFFFFF
-        second = (second + two + first) & 0xFFFFFFFF
-    return first, second

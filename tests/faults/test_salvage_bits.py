@@ -1,0 +1,385 @@
+"""One wrong bit at the worst place: in a name, a count, a pointer, the change feed, a text, the write-ahead log."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herma import Add, Herma
+from herma.doctor import Mended, diagnose, mend, plan
+from herma.errors import StoreError
+from herma.store.sqlite.opening import APPLICATION_ID
+from herma.store.sqlite.salvage_pages import INDEX_LEAF, TABLE_INTERIOR, TABLE_LEAF, PageFile
+from herma.store.sqlite.salvage_tables import Walk
+
+OLD_SCHEMA = Path(__file__).parents[1] / "migrate" / "schema_0001.sql"
+DERIVED = ("changes", "payload_uses", "meta")
+PLENTY = {"memory.memory_char_limit": 100_000}
+
+
+def old_file(path: Path) -> None:
+    """A database of the first format, with pages of 8 KB: its rows lack the columns that came later."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA page_size = 8192")
+        database.executescript(OLD_SCHEMA.read_text())
+        facts = [("store_id", "ab" * 16), ("epoch", "cd" * 8), ("created", "1")]
+        database.executemany("INSERT INTO meta VALUES (?, ?)", facts)
+        for key in range(1, 41):
+            database.execute(
+                "INSERT INTO sessions (key, id, source, profile, project, user, chat, title, reason, conversation,"
+                " started, last_active, message_count) VALUES (?, ?, 'cli', '', '', '', '', ?, 'new', ?, 1, 2, 10)",
+                (key, f"old{key}", f"Old talk {key}", f"old{key}"),
+            )
+            said = [(key, f"[{key}.{at}] " + "words of old " * 30) for at in range(10)]
+            database.executemany(
+                "INSERT INTO messages (session, role, timestamp, content) VALUES (?, 'user', 1, ?)", said
+            )
+            database.execute("INSERT INTO changes (gone, first_id, count) VALUES (0, ?, 10)", (key * 10 - 9,))
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.execute("PRAGMA user_version = 1")
+        database.commit()
+
+
+def fill(home: Path) -> None:
+    chance = random.Random(3)
+    with Herma.open(home, flags=PLENTY) as h:
+        for number in range(20):
+            h.memory.apply("memory", Add(f"Fact {number}: the tide of harbour {number} turns at {number} o'clock."))
+        h.memory.apply("user", Add("Timezone: Europe/Rome"))
+        for number in range(30):
+            session = h.transcripts.start("cli", title=f"Talk {number}")
+            said: list[dict[str, Any]] = [
+                {"role": ("user", "assistant")[at % 2], "content": f"<{number}.{at}> " + "some words " * 40}
+                for at in range(8)
+            ]
+            call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
+            said += [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c", "content": f"{chance.getrandbits(240):060x}" * 400},
+            ]
+            h.transcripts.append(session, said)
+        h.episodes.rebuild()
+    with closing(sqlite3.connect(home / "herma.db")) as database:
+        for number in range(200):
+            database.execute(
+                "INSERT INTO calls VALUES"
+                " (?, 's', 1.5, 'm', 1, 1, ?, '', 1, 1, 1, 'new', NULL, NULL, 'exact', 1, 1, NULL)",
+                (number + 1, f"digest {number} " + "x" * 60),
+            )
+        database.commit()
+
+
+@pytest.fixture(scope="module", params=["new", "old"])
+def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("sound") / "home"
+    home.mkdir(mode=0o700)
+    if request.param == "old":
+        old_file(home / "herma.db")
+        (home / "herma.db").chmod(0o600)
+    fill(home)
+    with closing(sqlite3.connect(home / "herma.db")) as database:
+        assert database.execute("PRAGMA page_size").fetchone() == ({"new": 4096, "old": 8192}[request.param],)
+    return home
+
+
+@pytest.fixture
+def hurt(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "home"))
+
+
+def rows(path: Path, table: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+
+
+def tables(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as database:
+        found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        return [name for (name,) in found if name not in DERIVED]
+
+
+def root_of(path: Path, name: str) -> int:
+    with closing(sqlite3.connect(path)) as database:
+        number: int = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+        return number
+
+
+def change(home: Path, how: Callable[[bytearray, int], None]) -> None:
+    path = home / "herma.db"
+    raw = bytearray(path.read_bytes())
+    how(raw, int.from_bytes(raw[16:18], "big"))
+    path.write_bytes(raw)
+
+
+def repair(home: Path) -> Mended:
+    (fix,) = (fix for fix in plan(home) if fix.kind == "database")
+    return mend(home, fix)
+
+
+def all_there(sound: Path, hurt: Path) -> None:
+    for table in tables(sound / "herma.db"):
+        assert rows(hurt / "herma.db", table) == rows(sound / "herma.db", table), table
+    assert diagnose(hurt, full=True).healthy
+
+
+# ── the list of tables ──
+
+
+def test_without_the_list_of_tables_every_row_is_found_and_none_is_made_up(sound: Path, hurt: Path) -> None:
+    def no_first_page(raw: bytearray, size: int) -> None:
+        raw[:size] = bytes(size)
+
+    change(hurt, no_first_page)
+    repair(hurt)
+    all_there(sound, hurt)
+
+
+def test_with_nothing_that_leads_to_rows_those_of_any_format_are_found(sound: Path, hurt: Path) -> None:
+    def only_leaves(raw: bytearray, size: int) -> None:
+        raw[:size] = bytes(size)
+        for at in range(size, len(raw), size):
+            if raw[at] == TABLE_INTERIOR:
+                raw[at : at + size] = bytes(size)
+
+    change(hurt, only_leaves)
+    repair(hurt)
+    all_there(sound, hurt)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"finish_reason TEXT", b"finish_re!son TEXT"),  # a column's name: its values must not be dropped
+        (b"tablecallscalls", b"tablecalmscalms"),  # a table's name: the file seems to have no such table
+        (b"tablesessionssessions", b"tablesesshonssesshons"),
+    ],
+)
+def test_a_name_that_was_hit_costs_nothing(sound: Path, hurt: Path, old: bytes, new: bytes) -> None:
+    def rename(raw: bytearray, _: int) -> None:
+        assert old in raw
+        raw[:] = raw.replace(old, new)
+
+    change(hurt, rename)
+    repair(hurt)
+    all_there(sound, hurt)
+
+
+# ── pages ──
+
+
+def test_a_page_that_leads_to_others_and_says_it_holds_rows(sound: Path, hurt: Path) -> None:
+    root = root_of(hurt / "herma.db", "calls")
+
+    def leaf(raw: bytearray, size: int) -> None:
+        assert raw[(root - 1) * size] == TABLE_INTERIOR
+        raw[(root - 1) * size] = TABLE_LEAF
+
+    change(hurt, leaf)
+    repair(hurt)
+    all_there(sound, hurt)
+
+
+def test_a_page_that_counts_too_few_pages_below_it(sound: Path, hurt: Path) -> None:
+    root = root_of(hurt / "herma.db", "messages")
+
+    def fewer(raw: bytearray, size: int) -> None:
+        at = (root - 1) * size + 3
+        (count,) = struct.unpack_from(">H", raw, at)
+        assert count > 4
+        struct.pack_into(">H", raw, at, count - 3)
+
+    change(hurt, fewer)
+    repair(hurt)
+    all_there(sound, hurt)
+
+
+def test_a_page_that_counts_too_few_rows_is_said(hurt: Path) -> None:
+    root = root_of(hurt / "herma.db", "curated_entries")
+    pages = PageFile(hurt / "herma.db")
+    leaf, _, _ = list(Walk(pages).leaves(root, INDEX_LEAF))[-1]
+    pages.close()
+
+    def fewer(raw: bytearray, size: int) -> None:
+        at = (leaf - 1) * size + 3
+        struct.pack_into(">H", raw, at, struct.unpack_from(">H", raw, at)[0] - 1)
+
+    change(hurt, fewer)
+    made = repair(hurt)
+    assert made.salvaged
+    assert any("curated_entries may be missing" in note for note in made.salvaged.notes)
+
+
+def test_two_pages_in_each_others_place(sound: Path, hurt: Path) -> None:
+    one, two = (root_of(hurt / "herma.db", name) for name in ("messages", "calls"))
+
+    def swap(raw: bytearray, size: int) -> None:
+        first, second = slice((one - 1) * size, one * size), slice((two - 1) * size, two * size)
+        raw[first], raw[second] = raw[second], raw[first]
+
+    change(hurt, swap)
+    repair(hurt)
+    all_there(sound, hurt)
+
+
+# ── the change feed ──
+
+
+@pytest.mark.parametrize("change_to", ["gone = 1", "count = count + (1 << 28)", "gone = 1, count = count + (1 << 20)"])
+@pytest.mark.parametrize("leading", [True, False], ids=["with its tree", "without"])
+def test_a_wrong_row_of_the_feed_costs_no_message(sound: Path, hurt: Path, change_to: str, leading: bool) -> None:
+    with closing(sqlite3.connect(hurt / "herma.db")) as database:
+        database.execute(f"UPDATE changes SET {change_to} WHERE seq = 12")
+        database.commit()
+    root = root_of(hurt / "herma.db", "messages")
+
+    def no_tree(raw: bytearray, size: int) -> None:
+        raw[(root - 1) * size : root * size] = bytes(size)
+
+    if not leading:
+        change(hurt, no_tree)
+    made = repair(hurt)
+    assert made.salvaged
+    assert made.salvaged.complete
+    all_there(sound, hurt)
+    with Herma.open(hurt) as h:
+        (new,) = h.transcripts.append(h.transcripts.start("cli"), [{"role": "user", "content": "after"}])
+        assert new == max(row[0] for row in rows(sound / "herma.db", "messages")) + 1
+
+
+# ── values ──
+
+
+def test_text_that_is_no_text_is_damage(hurt: Path) -> None:
+    def broken(raw: bytearray, _: int) -> None:
+        at = raw.index(b"<7.3> ") + 8
+        raw[at] ^= 0x80
+
+    change(hurt, broken)
+    with Herma.open(hurt) as h:
+        session = next(one.id for one in h.transcripts.list(limit=99) if one.title == "Talk 7")
+        with pytest.raises(StoreError, match="damaged") as caught:
+            h.transcripts.messages(session)
+        assert "doctor --repair" in caught.value.hint
+    assert any("cannot be read" in check.sentence for check in diagnose(hurt).of("problem"))
+    made = repair(hurt)
+    assert made.salvaged
+    assert [table.table for table in made.salvaged.tables if table.mended] == ["messages"]
+    with Herma.open(hurt) as h:
+        assert any("<7.3> " in str(one.content) for one in h.transcripts.messages(session))
+    assert diagnose(hurt).healthy
+
+
+def test_json_that_is_no_json_is_damage(hurt: Path) -> None:
+    with closing(sqlite3.connect(hurt / "herma.db")) as database:
+        database.execute("UPDATE messages SET tool_calls = '[{\"id\"' WHERE id = (SELECT max(id) - 1 FROM messages)")
+        database.execute("UPDATE episodes SET steps = '[' WHERE id = 3")
+        database.commit()
+    with Herma.open(hurt) as h:
+        for call in (lambda: h.episodes.get(3), lambda: h.transcripts.messages(h.transcripts.list(limit=1)[0].id)):
+            with pytest.raises(StoreError, match="damaged") as caught:
+                call()
+            assert "doctor --repair" in caught.value.hint
+    assert not diagnose(hurt).healthy
+    repair(hurt)
+    assert diagnose(hurt).healthy
+    with Herma.open(hurt) as h:
+        assert h.episodes.get(3)
+        assert len(h.transcripts.messages(h.transcripts.list(limit=1)[0].id)) == 10
+
+
+@pytest.mark.parametrize("where", [0, 5, 20, -4])
+def test_a_stored_text_that_changed_is_not_given_out(hurt: Path, where: int) -> None:
+    with closing(sqlite3.connect(hurt / "herma.db")) as database:
+        number, data = database.execute("SELECT id, data FROM payloads ORDER BY id DESC").fetchone()
+        wrong = bytearray(data)
+        wrong[where] ^= 0x04
+        database.execute("UPDATE payloads SET data = ? WHERE id = ?", (bytes(wrong), number))
+        session = database.execute(
+            "SELECT s.id FROM sessions s JOIN messages m ON m.session = s.key JOIN payload_uses u ON u.message = m.id"
+            " WHERE u.payload = ?",
+            (number,),
+        ).fetchone()[0]
+        database.commit()
+    with Herma.open(hurt) as h, pytest.raises(StoreError, match="damaged"):
+        h.transcripts.messages(session)
+    assert not diagnose(hurt).healthy
+
+
+# ── the write-ahead log ──
+
+FRAME = 24 + 4096
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home as a killed process leaves it: most of it is in the log."""
+    folder = tmp_path_factory.mktemp("logged")
+    with Herma.open(folder / "home") as h:
+        session = h.transcripts.start("cli", session_id="s")
+        for number in range(60):
+            h.transcripts.append(session, [{"role": "user", "content": f"{number} {'words ' * 40}"}])
+        shutil.copytree(folder / "home", folder / "copy")
+    (folder / "copy" / "herma.db-shm").unlink()
+    return folder / "copy"
+
+
+@pytest.mark.parametrize(
+    ("at", "what"),
+    [
+        (2, "magic"),
+        (17, "salt of the log"),
+        (25, "checksum of the log"),
+        (32 + 100 * FRAME + 2, "number of a page"),
+        (32 + 100 * FRAME + 9, "salt of a frame"),
+        (32 + 100 * FRAME + 17, "checksum of a frame"),
+        (32 + 100 * FRAME + 24 + 3, "count on a page"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_bit_in_the_log_loses_nothing_that_comes_after_it(
+    logged: Path, tmp_path: Path, at: int, what: str
+) -> None:
+    home = Path(shutil.copytree(logged, tmp_path / "home"))
+    log = home / "herma.db-wal"
+    raw = bytearray(log.read_bytes())
+    raw[at] ^= 0x20
+    log.write_bytes(raw)
+    database = (home / "herma.db").read_bytes()
+    with Herma.open(home) as h:
+        for call in (
+            lambda: h.transcripts.messages("s"),
+            lambda: h.transcripts.append("s", [{"role": "user", "content": "more"}]),
+        ):
+            with pytest.raises(StoreError, match="-wal is damaged") as caught:
+                call()
+            assert "doctor --repair" in caught.value.hint
+    assert any("herma.db-wal is damaged" in check.sentence for check in diagnose(home).of("problem"))
+    assert (log.read_bytes(), (home / "herma.db").read_bytes()) == (bytes(raw), database), "trying changed nothing"
+    made = repair(home)
+    assert made.kept
+    assert (made.kept / "herma.db-wal").read_bytes() == raw
+    with Herma.open(home) as h:
+        assert [str(one.content).split()[0] for one in h.transcripts.messages("s")] == [str(n) for n in range(60)]
+    assert diagnose(home).healthy
+
+
+def test_what_a_power_loss_cut_off_is_no_damage(logged: Path, tmp_path: Path) -> None:
+    """The last change was not acknowledged yet: its frames may be there in part, and in any order."""
+    home = Path(shutil.copytree(logged, tmp_path / "home"))
+    log = home / "herma.db-wal"
+    raw = bytearray(log.read_bytes())
+    raw[-2 * FRAME : -FRAME] = bytes(FRAME)
+    log.write_bytes(raw)
+    with Herma.open(home) as h:
+        assert len(h.transcripts.messages("s")) == 59
+        h.transcripts.append("s", [{"role": "user", "content": "more"}])
+        assert len(h.transcripts.messages("s")) == 60
+    assert diagnose(home).healthy
