@@ -6,6 +6,7 @@ from pathlib import Path
 
 from herma import Herma
 from herma.ports import Standing
+from herma.ports.search import Admitted
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.reader import SqliteReader
 from herma.types import Scope
@@ -76,3 +77,20 @@ def test_steady_reading_creates_nothing(tmp_path: Path) -> None:
         assert reader.newest(10) == []
     assert not (tmp_path / "herma.db").exists()
     database.close()
+
+
+def test_the_newest_of_what_is_admitted(tmp_path: Path) -> None:
+    with Herma.open(home=tmp_path) as h:
+        first, second, gone = (h.transcripts.start(source) for source in ("cli", "telegram", "telegram"))
+        turn = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello there."}]
+        ids = {one: h.transcripts.append(one, turn) for one in (first, second, gone)}
+        h.transcripts.delete(gone)
+        database = Database(tmp_path / "herma.db")
+        reader = SqliteReader(database)
+        everything = Admitted(lambda _: True)
+        assert reader.newest(10, everything) == [*reversed(ids[second]), *reversed(ids[first])]
+        assert reader.newest(1, everything) == ids[second][1:]
+        assert reader.newest(10, Admitted(lambda one: one.source == "cli", roles=("user",))) == ids[first][:1]
+        assert reader.newest(10, Admitted(lambda _: True, before=0.0)) == []
+        assert reader.newest(10, Admitted(lambda _: False)) == []
+        database.close()

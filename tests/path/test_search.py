@@ -11,6 +11,7 @@ import pytest
 
 from herma import Herma
 from herma.errors import UsageError
+from herma.recall import gather
 from herma.types import Scope, SearchReport
 
 
@@ -259,6 +260,58 @@ def test_what_is_left_out_does_not_use_up_the_places(h: Herma) -> None:
         h.transcripts.append(session, [{"role": "user", "content": "zeppelin zeppelin"}] * 250)
     wanted = said(h, "There was also some talk about a zeppelin, at length, among many other things.")
     assert sessions(h.search("zeppelin")) == [wanted]
+
+
+@pytest.mark.parametrize("query", ["falcon", "falcon seen", "falcon AND seen", '"falcon was seen"'])
+def test_what_filters_leave_of_a_common_word_is_found_however_many_others_have_it(
+    h: Herma, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr(gather, "MOST", 40)
+    mine = said(h, "once a falcon was seen, said somebody, at some length", scope=Scope(user="ada"))
+    shop = said(h, "a falcon was seen in the shop, somebody said there", scope=Scope(project="/src/shop"))
+    phone = said(h, "the falcon was seen from the window, as somebody said", source="telegram")
+    for _ in range(5):
+        said(h, *["falcon was seen"] * 60)
+    for found, report in (
+        (mine, h.search(query, scope=Scope(user="ada"))),
+        (shop, h.search(f"{query} project:shop")),
+        (phone, h.search(query, source="telegram")),
+    ):
+        assert sessions(report) == [found], report
+        assert not report.widened
+    assert h.search(f"{query} project:shop -source:cli role:user").widened
+
+
+def test_what_was_not_looked_at_is_not_denied(h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "MOST", 40)
+    monkeypatch.setattr(gather, "CLOSELY", 5)
+    said(h, "the falcon again", *["nothing else"] * 10, scope=Scope(user="ada"))
+    said(h, *["falcon"] * 300)
+    report = h.search("falcon", scope=Scope(user="ada"))
+    assert report.hits == ()
+    assert "No message that was searched contains falcon." in report.notes
+    assert any("the newest 5 messages were looked at" in note for note in report.notes)
+
+
+def test_without_words_the_newest_that_pass_the_filters_are_shown_however_old(
+    h: Herma, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather, "BROWSED", 5)
+    old = said(h, "from the phone", source="telegram")
+    said(h, *["from the keyboard"] * 20)
+    report = h.search("source:telegram")
+    assert sessions(report) == [old]
+    assert not report.widened
+
+
+def test_a_title_that_is_given_as_it_stands_comes_first(h: Herma) -> None:
+    wanted = said(h, "about something else altogether", title="Deploy plan")
+    for _ in range(4):
+        said(h, "the deploy plan, the whole deploy plan")
+    for query in ("Deploy plan", '"Deploy plan"', "`Deploy plan`"):
+        report = h.search(query, limit=3)
+        assert (sessions(report)[0], len(report.hits)) == (wanted, 3)
+        assert "the title is what was asked for" in report.hits[0].why
 
 
 def test_one_long_conversation_does_not_hide_the_others(h: Herma) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -72,6 +72,16 @@ class Surroundings:
     end: Sequence[Shown] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Which messages may be meant: those of sessions that `wanted` admits, in this time, by these roles (none: all)."""
+
+    wanted: Callable[[Standing], bool]
+    since: float = float("-inf")
+    before: float = float("inf")
+    roles: Sequence[str] = ()
+
+
 class TranscriptReader(Protocol):
     """Messages and sessions for ranking, in batches: never one query per hit. What is gone is left out.
 
@@ -105,14 +115,18 @@ class TranscriptReader(Protocol):
         """The sessions of each conversation that are not deleted, oldest first."""
         ...
 
-    def newest(self, limit: int) -> Sequence[int]:
-        """The messages that came last, newest first."""
+    def newest(self, limit: int, admitted: Admitted | None = None) -> Sequence[int]:
+        """The messages that came last, newest first; with `admitted`, of those, in the sessions last active."""
         ...
 
     def sessions(self, session_ids: Sequence[str]) -> Mapping[str, SessionInfo]: ...
 
-    def titled(self, words: Sequence[str], limit: int) -> Sequence[tuple[SessionInfo, int | None]]:
-        """Sessions whose title contains all of these words, last active first, each with its first message."""
+    def titled(
+        self, words: Sequence[str], limit: int, *, exactly: bool = False
+    ) -> Sequence[tuple[SessionInfo, int | None]]:
+        """Sessions whose title contains all of these words (`exactly`: is one of them), last active first, each with
+        its first message.
+        """
         ...
 
     def size(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from herma.ports import Head, Standing, Terms, TextIndex, TranscriptReader
 from herma.ports.vectors import Near
@@ -32,6 +32,8 @@ READ = 8_000
 """Characters of a message that ranking reads."""
 BROWSED = 2_000
 """Newest messages that a query without words looks through."""
+CLOSELY = 2_000
+"""Newest messages that pass the filters and are read one by one, where the best matches do not."""
 
 
 @dataclass(slots=True)
@@ -51,6 +53,8 @@ class Gathered:
     unindexed: set[int] = field(default_factory=set)
     """Messages that match and were not in the index when they were read."""
     notes: list[str] = field(default_factory=list)
+    partly: bool = False
+    """Whether more messages pass the filters than were looked at, and some of these may match."""
     matched: int = 0
     near: dict[int, float] = field(default_factory=dict)
     """How near in meaning the nearest are that may be shown; they need not have any of the words."""
@@ -92,7 +96,7 @@ class Gatherer:
             return found
         if lag:
             self._scan(query, found, filters, looked_for)
-        depth = _depth(looked_for, limit)
+        depth, closely = _depth(looked_for, limit), filters.narrow
         terms, asked = terms_of(query), 2 * depth if len(looked_for) == 1 else FIRST
         while True:
             answer = self._index.find(terms, asked)
@@ -101,9 +105,18 @@ class Gatherer:
             new = [id_ for id_ in fresh if id_ not in found.unindexed] if found.unindexed else list(fresh)
             self._take(found, filters, new, READ if len(fresh) <= depth else 0)
             exhausted = len(answer.candidates) < asked and not answer.more
-            if exhausted or asked >= MOST or _enough(found, depth, limit):
+            if exhausted or _enough(found, depth, limit):
+                break
+            if closely and self._read_closely(query, found, filters, looked_for):
+                answer = replace(answer, notes=())  # of what passes, nothing was left out
+                break
+            closely = False
+            if asked >= MOST:
                 break
             asked *= 4
+        if found.partly and not _enough(found, depth, limit):
+            passing = f"the strongest matches and the newest {CLOSELY:,} messages were looked at"
+            found.notes.append(f"Of what passes the filters, {passing}.")
         found.matched = max(answer.matches, len(found.scores)) + len(found.unindexed - found.scores.keys())
         found.notes.extend(answer.notes)
         return found
@@ -118,6 +131,20 @@ class Gatherer:
         found.unindexed.update(matching)
         found.texts.update((id_, texts[id_]) for id_ in matching)
         self._take(found, filters, matching)
+
+    def _read_closely(self, query: Query, found: Gathered, filters: Filters, looked_for: Sequence[Unit]) -> bool:
+        """Read what passes the filters, newest first: what they leave of a common word need not be among its best
+        matches. → whether that was everything.
+        """
+        passing = self._reader.newest(CLOSELY, filters.admitted())
+        unknown = [id_ for id_ in passing if id_ not in found.heads]
+        texts = self._reader.texts(unknown, READ)
+        matching = [id_ for id_ in unknown if id_ in texts and _selected(query, fold(legible(texts[id_])), looked_for)]
+        found.texts.update((id_, texts[id_]) for id_ in matching)
+        found.scores.update(dict.fromkeys(matching, 0.0))
+        self._take(found, filters, matching)
+        found.partly = len(passing) == CLOSELY
+        return not found.partly
 
     def read_ahead(self, query: Query, found: Gathered, looked_for: Sequence[Unit], limit: int) -> None:
         """Read what `candidates` will need of what words have found, and find the words in it, while it is not known
@@ -180,8 +207,12 @@ class Gatherer:
         return made
 
     def _newest(self, found: Gathered, filters: Filters, none_of: Sequence[Term]) -> None:
-        found.notes.append(f"No words to look for: what passes the filters among the newest {BROWSED:,} messages.")
-        newest = list(self._reader.newest(BROWSED))
+        newest = list(self._reader.newest(BROWSED, filters.admitted())) if filters.narrow else []
+        if newest:
+            found.notes.append("No words to look for: the newest messages that pass the filters.")
+        else:
+            found.notes.append(f"No words to look for: what passes the filters among the newest {BROWSED:,} messages.")
+            newest = list(self._reader.newest(BROWSED))
         if none_of:
             folded = {id_: fold(legible(text)) for id_, text in self._reader.texts(newest, READ).items()}
             newest = [id_ for id_ in newest if not any(holds(term, folded.get(id_, "")) for term in none_of)]

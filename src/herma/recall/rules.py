@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from herma.ports import Head, Standing
+from herma.ports.search import Admitted
 from herma.recall.dates import Span
 from herma.types import Dropped, Scope, SessionInfo
 
@@ -102,6 +103,17 @@ class Filters:
             projects=() if "project" in rules else self.projects,
             sessions=() if "session" in rules else self.sessions,
             excluded=tuple(one for one in self.excluded if one[0] not in rules),
+        )
+
+    def admitted(self) -> Admitted:
+        """Which messages may pass, as far as that is known without looking at them."""
+        of_sessions = self.without("date", "role")
+        spans = [span for span in self.dates if not span.outside]
+        return Admitted(
+            lambda session: not of_sessions.against(Head(0, session.id, "", 0.0, "compacted"), session),
+            max((span.since for span in spans if span.since is not None), default=float("-inf")),
+            min((span.before for span in spans if span.before is not None), default=float("inf")),
+            self.roles,
         )
 
     def left(self, head: Head) -> bool:

@@ -43,16 +43,20 @@ from herma.recall.wider import explanation, wider
 from herma.recall.window import Context, in_context
 from herma.types import Dropped, Hit, Scope, SearchReport, SessionInfo
 
+_QUOTED = "\"'`“”„«» \n\t"
+
 
 @dataclass(slots=True)
 class _Answer:
     """One pass: what it found and what happened on the way."""
 
-    hits: tuple[Hit, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     notes: list[str] = field(default_factory=list)
     matched: int = 0
     """How many messages the index named, shown or not."""
+    partly: bool = False
+    """Whether there may be matches among what was not looked at."""
+    hits: tuple[Hit, ...] = ()
     widened: bool = False
     members: Mapping[str, Sequence[SessionInfo]] = field(default_factory=dict)
     """The sessions of conversations that are shown, as far as they were read."""
@@ -177,12 +181,12 @@ class Searcher:
         meaning = pending.result()
         if meaning.near:
             self._gatherer.meet(found, filters, meaning.near)
-        answer = _Answer(dropped=found.sifted.report(), notes=list(found.notes), matched=found.matched)
+        answer = _Answer(found.sifted.report(), list(found.notes), found.matched, found.partly)
         ranked = self._ranked(query, filters, found, looked_for, wanted, meaning)
         arranged = arrange(ranked, query, wanted, found, self._reranker(), self._wait)
         answer.notes += arranged.notes
         answer.hits = self._hits(query, arranged, found, looked_for, wanted, answer)
-        if wanted.level == "session" and len(answer.hits) < wanted.limit:
+        if wanted.level == "session":
             answer.hits = self._titled(query, filters, answer.hits, looked_for, wanted)
         return answer
 
@@ -255,18 +259,24 @@ class Searcher:
     def _titled(
         self, query: Query, filters: Filters, hits: tuple[Hit, ...], looked_for: Sequence[Unit], wanted: Wanted
     ) -> tuple[Hit, ...]:
-        """Conversations whose title has all the words come first, found by their words or not."""
+        """Conversations whose title has all the words come first, found by their words or not; where there are hits
+        enough, only the one whose title was given as it stands.
+        """
         words = [term.text for term in query.any_of if term.kind != "prefix"]
-        if not words or len(words) > 8 or query.all_of or query.roles or wanted.sort:
+        title = query.text.strip(_QUOTED)
+        if wanted.sort or query.roles or not words:
+            return hits
+        entitled = self._reader.titled([title], wanted.limit, exactly=True)
+        if not entitled and (len(words) > 8 or query.all_of or len(hits) >= wanted.limit):
             return hits
         named: list[Hit] = []
-        for session, first in self._reader.titled(words, wanted.limit):
+        for session, first in entitled or self._reader.titled(words, wanted.limit):
             head = Head(first or 0, session.id, "session_title", session.last_active)
             if filters.against(head, session) or any(one.conversation == session.conversation for one in named):
                 continue
-            title = session.title or ""
+            title, said = session.title or "", "is what was asked for" if entitled else "has all the words"
             line = snippet(title, matches(title, fold(title), looked_for))
-            named.append(hit(head, session, line, 1.0, ("the title has all the words",)))
+            named.append(hit(head, session, line, 1.0, (f"the title {said}",)))
         known = {one.conversation for one in named}
         rest = [one for one in hits if one.conversation not in known]
         by_conversation = {one.conversation: one for one in hits}
@@ -291,7 +301,9 @@ class Searcher:
         pending: Pending,
     ) -> _Answer:
         """`empty` has no hits, or only such as are near in meaning: those stay when words alike find nothing."""
-        empty.notes.append(explanation(query, empty.dropped, sessions, partly=lag > SCANS))
+        empty.notes.append(
+            explanation(query, empty.dropped, empty.matched, sessions, partly=empty.partly or lag > SCANS)
+        )
         if not sessions:
             return empty
         if empty.hits:

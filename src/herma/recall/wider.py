@@ -27,13 +27,14 @@ class Attempt:
     note: str
 
 
-def explanation(query: Query, dropped: Sequence[Dropped], sessions: int, *, partly: bool = False) -> str:
+def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions: int, *, partly: bool = False) -> str:
     """Why there is nothing to show, in one sentence. `partly`: some messages were neither indexed nor read."""
     if not sessions:
         return "Nothing is stored yet, so there is nothing to find."
     if dropped:
         rules = ", ".join(f"{one.count:,} by the rule “{one.rule}”" for one in dropped)
-        return f"All matches were left out: {rules}. {dropped[0].remedy}".strip()
+        looked_at = " that were looked at" if matched > sum(one.count for one in dropped) else ""
+        return f"All matches{looked_at} were left out: {rules}. {dropped[0].remedy}".strip()
     if not query.any_of:
         return "There is nothing to look for in this query, and nothing recent passes its filters."
     words = ", ".join(str(term) for term in query.any_of[:8])

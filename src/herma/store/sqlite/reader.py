@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import apsw
 
 from herma.ports import Head, Spot, Standing, Surroundings
-from herma.ports.search import Shown, Turns
+from herma.ports.search import Admitted, Shown, Turns
 from herma.store.searchable import searchable_text
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.index_connection import fetch
@@ -68,18 +68,37 @@ class SqliteReader:
             found[session.conversation].append(session)
         return found
 
-    def newest(self, limit: int) -> list[int]:
-        return [row[0] for row in self._db.rows(self._sql["newest"], {"limit": limit})]
+    def newest(self, limit: int, admitted: Admitted | None = None) -> list[int]:
+        if admitted is None:
+            return [row[0] for row in self._db.rows(self._sql["newest"], {"limit": limit})]
+        return self._db.read(lambda connection: self._newest_of(connection, limit, admitted), [])
+
+    def _newest_of(self, connection: apsw.Connection, limit: int, admitted: Admitted) -> list[int]:
+        """Sessions are gone through from the one last active on, until they have enough messages."""
+        times = {"since": admitted.since, "before": admitted.before}
+        keys, messages = list[int](), 0
+        for key, count, id_, source, *scope, conversation, archived, deleted in connection.execute(
+            self._sql["standings"], times
+        ):
+            if admitted.wanted(Standing(id_, source, Scope(*scope), conversation, bool(archived), deleted)):
+                keys.append(key)
+                messages += count
+                if messages >= limit:
+                    break
+        asked = {**times, "keys": json.dumps(keys), "roles": json.dumps([*admitted.roles]), "limit": limit}
+        return [row[0] for row in fetch(connection, self._sql["newest_of"], asked)]
 
     def sessions(self, session_ids: Sequence[str]) -> dict[str, SessionInfo]:
         return self._sessions.get(session_ids, deleted=True)
 
-    def titled(self, words: Sequence[str], limit: int) -> list[tuple[SessionInfo, int | None]]:
-        words = [word.lower() for word in words]
-        if not words or not self._db.rows(self._sql["any_titled"], {"word": max(words, key=len)}):
+    def titled(
+        self, words: Sequence[str], limit: int, *, exactly: bool = False
+    ) -> list[tuple[SessionInfo, int | None]]:
+        words = list(words) if exactly else [word.lower() for word in words]
+        if not words or not (exactly or self._db.rows(self._sql["any_titled"], {"word": max(words, key=len)})):
             return []
         bindings = {"words": json.dumps(words), "limit": limit}
-        first = dict(self._db.rows(self._sql["titled"], bindings))
+        first = dict(self._db.rows(self._sql["entitled" if exactly else "titled"], bindings))
         known = self._sessions.get(list(first)) if first else {}
         return [(known[id_], message) for id_, message in first.items() if id_ in known]
 

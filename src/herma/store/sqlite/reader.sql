@@ -59,6 +59,21 @@ SELECT key FROM sessions WHERE id = ? AND deleted IS NULL;
 -- newest --
 SELECT id FROM messages ORDER BY id DESC LIMIT :limit;
 
+-- standings --
+-- Sessions that were active in a time, last active first.
+SELECT s.key, s.message_count, s.id, s.source, s.profile, s.project, s.user, s.chat, s.conversation, s.archived, s.deleted
+  FROM sessions s INDEXED BY sessions_by_activity
+ WHERE s.last_active >= :since AND s.started < :before AND s.deleted IS NULL
+ ORDER BY s.last_active DESC;
+
+-- newest_of --
+-- The newest messages of some sessions, by the index on session.
+SELECT m.id FROM messages m
+ WHERE m.session IN (SELECT value FROM json_each(:keys)) AND m.hidden <> 'rewound'
+   AND m.timestamp >= :since AND m.timestamp < :before
+   AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
+ ORDER BY m.id DESC LIMIT :limit;
+
 -- any_titled --
 -- Whether any title contains a word: mostly none does, and then this is all.
 SELECT 1 FROM sessions s INDEXED BY sessions_by_title
@@ -70,6 +85,14 @@ SELECT s.id, (SELECT min(m.id) FROM messages m WHERE m.session = s.key AND m.hid
   FROM sessions s INDEXED BY sessions_by_title
  WHERE s.title IS NOT NULL AND s.deleted IS NULL
    AND NOT EXISTS (SELECT 1 FROM json_each(:words) w WHERE instr(lower(s.title), w.value) = 0)
+ ORDER BY s.last_active DESC
+ LIMIT :limit;
+
+-- entitled --
+-- Sessions of exactly these titles, by the index of titles.
+SELECT s.id, (SELECT min(m.id) FROM messages m WHERE m.session = s.key AND m.hidden <> 'rewound')
+  FROM sessions s INDEXED BY sessions_by_title
+ WHERE s.title IN (SELECT value FROM json_each(:words)) AND s.deleted IS NULL
  ORDER BY s.last_active DESC
  LIMIT :limit;
 
