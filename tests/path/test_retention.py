@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,37 @@ def test_nothing_is_deleted_by_default(home: Path) -> None:
         clock.advance(10_000 * DAY)
         assert h.transcripts.expire(Keeping()).sessions == ()
         assert h.transcripts.get(session) is not None
+
+
+def test_what_is_gone_for_good_is_in_no_byte_of_the_file(home: Path) -> None:
+    clock = FixedClock()
+    with Herma.open(home, clock=clock) as h:
+        log = h.transcripts
+        kept, gone = begin(h, "cli"), log.start("cli", title="Hushed title", system_prompt="Hushed prompt. " * 9)
+        for size in (1, 40, 900, 6_000):
+            said = {
+                "role": "assistant",
+                "content": f"hushed words {size} " + "- " * size,
+                "reasoning": "hushed thought",
+            }
+            log.append(gone, [{"role": "user", "content": "a hushed question"}, said])
+        large = log.append(gone, [{"role": "tool", "content": random.Random(1).randbytes(90_000).hex()}])
+        (packed,) = h._ground.database.rows("SELECT data FROM payloads WHERE size = 180000")[0]
+        assert b"hushed words" in stored(home)
+        log.delete(gone)
+        clock.advance(8 * DAY)
+        assert [one.id for one in log.purge_expired()] == [gone]
+        assert log.around(large[0]) == []
+    left = (home / "herma.db").read_bytes()
+    assert not (home / "herma.db-wal").exists()
+    assert b"ushed" not in left
+    assert not any(packed[at : at + 64] in left for at in range(0, len(packed), 4_000))
+    with Herma.open(home, clock=clock) as h:
+        assert [one.content for one in h.transcripts.messages(kept)] == ["hello from cli"]
+
+
+def stored(home: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in home.glob("herma.db*"))
 
 
 @pytest.mark.parametrize("rules", ["cron", "cron=", "=3", "cron=soon", "cron=-1", "cron=inf"])

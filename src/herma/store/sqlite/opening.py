@@ -210,6 +210,7 @@ class _Patience:
 def _prepare(connection: apsw.Connection, path: Path) -> None:
     """Create the schema when the file is new, bring it up to date when it is old; then every writer's settings."""
     connection.pragma("foreign_keys", True)
+    connection.pragma("secure_delete", True)  # what is gone for good is overwritten, not merely let go of
     if user_version(connection) == 0:
         _create(connection)
         path.chmod(0o600)  # transcripts and memory are private
