@@ -191,11 +191,27 @@ def test_a_killed_indexer_leaves_nothing_wrong(home: Path, tmp_path: Path, doing
 def test_what_cannot_be_replaced_is_told(home: Path, tmp_path: Path) -> None:
     (home / "index.db" / "something of somebody").mkdir(parents=True)
     index = opened(home, transcript(tmp_path / "feed", 5))
+    assert "move it away" in index.status().trouble
     assert index.catch_up() > 0
-    assert index.find(Terms(any_of=(("alpha",),)), 5).candidates == ()
-    assert "index.db" in index.status().trouble
-    with pytest.raises(StoreError):
-        index.rebuild()
+    found = index.find(Terms(any_of=(("alpha",),)), 5)
+    assert found.candidates == ()
+    assert "move it away" in found.notes[0]
+    assert "move it away" in index.status().trouble
+    for work in (index.rebuild, index.verify, index.drop):
+        with pytest.raises(StoreError, match="move it away") as told:
+            work()
+        assert told.value.hint.startswith("mv ")
+    index.close()
+    assert (home / "index.db" / "something of somebody").is_dir()
+
+
+@pytest.mark.parametrize("name", ["index.db", "index.db.new"])
+def test_an_empty_folder_in_its_place_costs_a_rebuild(home: Path, tmp_path: Path, name: str) -> None:
+    (home / name).mkdir(parents=True)
+    feed = transcript(tmp_path / "feed", 5)
+    index = opened(home, feed)
+    assert_right(index, feed)
+    assert index.status().trouble == ""
     index.close()
 
 

@@ -176,7 +176,7 @@ class Index:
         self._alive()
         state, lag = self._follower.state(), self._follower.lag(SEARCH_INDEXES)
         building = lag > 0 and self._follower.position(self._feed.position()) is None
-        trouble = (self._trouble or self._background.trouble) if lag else ""
+        trouble = (self._files.obstacle() or self._trouble or self._background.trouble) if lag else ""
         building = building or self._follower.rebuilding
         vectors = self.vectors.state() if self.vectors is not None else VectorState()
         return IndexStatus(state.messages, lag, state.size, state.position, building, trouble, vectors)

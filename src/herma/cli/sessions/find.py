@@ -241,10 +241,11 @@ def _write_account(desk: Desk, report: SearchReport, notes: list[str]) -> None:
             matches = count(one.count, "match", "matches")
             desk.context.line(f"Left out by the rule “{one.rule}”: {matches}. {_remedy(one)}".rstrip())
     if report.lag:
+        were, are = ("was", "is") if report.lag == 1 else ("were", "are")
         seen = (
-            "were read one by one"
+            f"{were} read one by one"
             if report.lag <= SCANS
-            else "are not indexed yet: this search saw only a part of them"
+            else f"{are} not indexed yet: this search saw only a part of them"
         )
         possible = not desk.h.index.status().trouble
         now = f" To index them now: {desk.command('index', 'rebuild')}" if possible else ""

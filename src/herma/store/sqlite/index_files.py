@@ -68,10 +68,18 @@ class SqliteIndexFiles:
             for path in (self._path, self._new):  # left by a killed writer of the old file: not meant for the new one
                 for suffix in _BESIDE:
                     _remove(path.with_name(path.name + suffix), beside=False)
+            if self._path.is_dir():
+                _remove_folder(self._path)
             try:
                 os.replace(self._new, self._path)  # noqa: PTH105  the same name on every platform
             except OSError as exc:
                 raise StoreError(f"{self._path} cannot be replaced: {exc.strerror}.") from exc
+
+    def obstacle(self) -> str:
+        for path in (self._path, self._new):
+            if path.is_dir() and any(path.iterdir()):
+                return _in_the_way(path)
+        return ""
 
     def drop(self) -> None:
         self.close()
@@ -86,7 +94,21 @@ class SqliteIndexFiles:
             self._current = self._building = self._identity = None
 
 
+def _in_the_way(path: Path) -> str:
+    return f"{path} is a folder with something in it: move it away, and the index is built by itself."
+
+
+def _remove_folder(path: Path) -> None:
+    """An empty folder is in nobody's way; what is in another is not ours to delete."""
+    try:
+        path.rmdir()
+    except OSError as exc:
+        raise StoreError(_in_the_way(path), hint=f"mv {path} {path}.old") from exc
+
+
 def _remove(path: Path, *, beside: bool = True) -> None:
+    if path.is_dir():
+        _remove_folder(path)
     try:
         path.unlink(missing_ok=True)
         for suffix in _BESIDE if beside else ():
