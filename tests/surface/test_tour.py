@@ -38,7 +38,7 @@ def test_the_whole_tour_without_a_terminal(temporary: Path, user_folder: Path) -
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert done.stdout.splitlines()[-1] == tour.NEXT
+    assert done.stdout.splitlines()[-1] == f"Your turn: {tour.program()} {tour.NEXT}"
     for number in range(1, len(tour_steps.STEPS) + 1):
         assert f"\n{number}  " in done.stdout
     assert "\x1b" not in done.stdout
@@ -132,3 +132,16 @@ def test_a_model_installed_here_does_not_change_the_tour(tmp_path: Path) -> None
     """What is near in meaning would be found where the tour says that nothing is."""
     with opened(tmp_path / "home", tour._environment(tmp_path / "home")) as h:
         assert h.settings.embedding.model == "none"
+
+
+def test_the_last_line_can_be_pasted_where_the_program_is_not_on_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "an env" / "herma"
+    program.parent.mkdir()
+    program.touch(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert tour.program() == f"'{program}'"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert tour.program() == "herma"

@@ -20,7 +20,7 @@ from herma.cli.tour_steps import STEPS
 from herma.config import resolve_home
 from herma.errors import ConfigError, StoreError
 
-NEXT = 'Your turn: herma memory add "something your agent should never forget"'
+NEXT = 'memory add "something your agent should never forget"'
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -76,16 +76,22 @@ def tour(context: Context, keep: bool) -> None:
     finally:
         if not keep:
             shutil.rmtree(home, ignore_errors=True)
-    hermes = _hermes_line(context)
+    hermes, turn = _hermes_line(context), f"Your turn: {program()} {NEXT}"
     if context.json:
-        value = {"ok": True, "home": home, "kept": keep, "steps": steps, "hermes": hermes or None, "next": NEXT}
+        value = {"ok": True, "home": home, "kept": keep, "steps": steps, "hermes": hermes or None, "next": turn}
         context.print_json(value)
     context.line()
     context.line("That is the cycle: learn, remember, refuse, ask, record, undo, find again, do better.")
     context.line(f"The tour's home is kept: {home}" if keep else "The tour's home is deleted again.")
     if hermes:
         context.line(hermes)
-    context.line(NEXT)
+    context.line(turn)
+
+
+def program() -> str:
+    """What to type for this program: in an environment that is not on the PATH, where it is."""
+    here = Path(sys.argv[0])
+    return "herma" if shutil.which("herma") or here.name != "herma" else shlex.quote(str(here))
 
 
 def _walk(guide: Guide) -> list[Facts]:
