@@ -6,6 +6,8 @@ import random
 import shutil
 import sqlite3
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +19,7 @@ from herma import Add, Herma
 from herma.doctor import Mended, diagnose, mend, plan
 from herma.errors import StoreError
 from herma.store.sqlite.opening import APPLICATION_ID
+from herma.store.sqlite.salvage_file import HEAD
 from herma.store.sqlite.salvage_pages import INDEX_LEAF, TABLE_INTERIOR, TABLE_LEAF, PageFile
 from herma.store.sqlite.salvage_tables import Walk
 
@@ -383,3 +386,61 @@ def test_what_a_power_loss_cut_off_is_no_damage(logged: Path, tmp_path: Path) ->
         h.transcripts.append("s", [{"role": "user", "content": "more"}])
         assert len(h.transcripts.messages("s")) == 60
     assert diagnose(home).healthy
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from herma.doctor import mend, plan
+home = Path(sys.argv[1])
+fix, = (fix for fix in plan(home) if fix.kind == "database")
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+mend(home, fix)
+"""
+
+
+def test_after_a_kill_in_the_last_step_nobody_goes_on_without_the_log(logged: Path, tmp_path: Path) -> None:
+    """The log is gone by then, and without it the database looks whole: what was written to it would be lost."""
+    home = Path(shutil.copytree(logged, tmp_path / "home"))
+    log = home / "herma.db-wal"
+    raw = bytearray(log.read_bytes())
+    raw[32 + 100 * FRAME + 9] ^= 0x20
+    log.write_bytes(raw)
+    run = subprocess.run([sys.executable, "-c", KILLED, home], capture_output=True, text=True, check=False)
+    assert run.returncode == -9, run.stderr
+    assert not log.exists()
+    with Herma.open(home) as h, pytest.raises(StoreError) as caught:
+        h.transcripts.append(h.transcripts.start("cli"), [{"role": "user", "content": "more"}])
+    assert "herma doctor" in caught.value.hint
+    assert any(check.name == "repair" for check in diagnose(home).of("problem"))
+    for fix in plan(home):
+        mend(home, fix)
+    with Herma.open(home) as h:
+        assert len(h.transcripts.messages("s")) == 60
+    assert diagnose(home).healthy
+    assert plan(home) == []
+
+
+# ── a herma.db that is a link ──
+
+
+def test_behind_a_link_the_file_itself_is_repaired_with_its_log(logged: Path, tmp_path: Path) -> None:
+    real = Path(shutil.copytree(logged, tmp_path / "elsewhere"))
+    raw = bytearray((real / "herma.db-wal").read_bytes())
+    raw[32 + 100 * FRAME + 9] ^= 0x20
+    (real / "herma.db-wal").write_bytes(raw)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "herma.db").symlink_to(real / "herma.db")
+    made = repair(home)
+    assert made.kept
+    assert (made.kept / "herma.db-wal").read_bytes() == raw
+    assert (home / "herma.db").is_symlink()
+    with Herma.open(home) as h:
+        assert len(h.transcripts.messages("s")) == 60
+    (real / "herma.db").write_bytes(bytes(HEAD) + (real / "herma.db").read_bytes()[HEAD:])
+    assert any(check.name == "herma.db" and "damaged" in check.sentence for check in diagnose(home).of("problem"))
+    repair(home)
+    with Herma.open(home) as h:
+        assert len(h.transcripts.messages("s")) == 60
+    assert sorted(path.name for path in real.iterdir()) == ["herma.db"]

@@ -100,7 +100,8 @@ def _journal(path: Path, found: Examination) -> Iterator[Check]:
         )
     elif mount:
         yield Check("journal", "note", f"It lies on {mount}; a folder on a local disk is faster.")
-    log = path.with_name(path.name + "-wal")
+    real = path.resolve()
+    log = real.with_name(real.name + "-wal")
     length = log.stat().st_size if log.exists() else 0
     if length > _LARGE_LOG:
         sentence = f"The write-ahead log has {size(length)}: some program has been reading for very long."

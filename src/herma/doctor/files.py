@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shlex
 import shutil
@@ -133,8 +134,11 @@ def leftovers(home: Path) -> list[Path]:
     """What interrupted work left behind and nobody needs. Unfinished changes of curated files are not among it: the
     next write settles those.
     """
-    patterns = (".herma.db.repaired.tmp*", "backups/.*.tmp", "backups/.*.tmp.part")
+    patterns = ("backups/.*.tmp", "backups/.*.tmp.part")
     found = [path for pattern in patterns for path in home.glob(pattern)]
+    database = (home / "herma.db").resolve()
+    for what in ("repaired", "moved"):
+        found += database.parent.glob(f".{glob.escape(database.name)}.{what}.tmp*")
     return sorted([*found, *abandoned(home)])
 
 

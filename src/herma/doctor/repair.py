@@ -27,7 +27,7 @@ from herma.store.sqlite.database import Database
 from herma.store.sqlite.feed import SqliteFeed
 from herma.store.sqlite.index_files import SqliteIndexFiles
 from herma.store.sqlite.salvage import Salvaged
-from herma.store.sqlite.salvage_file import Alone, repair_database, repaired_copy
+from herma.store.sqlite.salvage_file import HEAD, Alone, repair_database, repaired_copy
 from herma.store.sqlite.salvage_terms import Terms
 
 Progress = Callable[[int, int], None]
@@ -129,8 +129,8 @@ def _finish_repair(
     home: Path, fix: Fix, timeout: float, clock: Callable[[], float], progress: Progress | None
 ) -> Mended:
     """The new database was ready. It takes its place if the damaged one is as it was then; else repair again."""
-    database, ready = home / "herma.db", fix.paths[0]
-    log = database.with_name("herma.db-wal")
+    database, ready = (home / "herma.db").resolve(), fix.paths[0]
+    log = database.with_name(f"{database.name}-wal")
     with Alone(database, timeout) as held:
         for kept in sorted((home / "backups").glob("damaged-*/herma.db"), reverse=True):
             if not (log.exists() and log.stat().st_size) and held.digest() == _digest(kept):
@@ -146,6 +146,7 @@ def _finish_repair(
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
+        file.seek(HEAD)
         return file_digest(file, "sha256").hexdigest()
 
 

@@ -89,6 +89,7 @@ def examine(path: Path, *, now: float, full: bool = False, busy_timeout: float =
     """Everything there is to know. Damage is a finding, not an error."""
     state, why = state_of(path)
     found = Examination(state, why)
+    path = path.resolve()
     if state == "unreadable" and path.with_name(path.name + "-wal").exists():
         return _without_log(path, found, now=now, full=full)
     if state != "ours":

@@ -150,7 +150,7 @@ class _Salvage:
         elif not catalogue.listed:
             self._notes.append("The file's list of tables was damaged; tables were found by their content.")
         if self._pages.lost_frames:
-            self._notes.append(f"{self._pages.lost_frames} pages of the write-ahead log were damaged.")
+            self._notes.append(f"Damaged pages in the write-ahead log: {self._pages.lost_frames}.")
         total = self._pages.count
         readings = {
             reading.shape.name: reading

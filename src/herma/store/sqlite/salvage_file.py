@@ -20,10 +20,13 @@ from typing import Self
 import apsw
 
 from herma.errors import StoreBusy, StoreError
+from herma.store.atomic import make_folder
 from herma.store.sqlite.salvage import Progress, Salvaged, salvage
 from herma.store.sqlite.salvage_terms import Terms
 
 BESIDE = ("-wal", "-shm", "-journal")
+HEAD = 100
+"""Bytes at the beginning without which SQLite takes a file for no database."""
 _CHUNK = 2**20
 
 
@@ -31,7 +34,7 @@ class Alone:
     """Hold `herma.db` so that nobody else can read or write it. A file that is not there needs no holding."""
 
     def __init__(self, path: Path, timeout: float) -> None:
-        self.path = path
+        self.path = path.resolve()  # what belongs to it lies beside the file itself, not beside a link to it
         self._timeout = timeout
         self._file: apsw.VFSFile | None = None
 
@@ -40,7 +43,7 @@ class Alone:
             return self
         try:
             flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
-            self._file = apsw.VFSFile("", str(self.path.absolute()), [flags, 0])
+            self._file = apsw.VFSFile("", str(self.path), [flags, 0])
         except apsw.Error as exc:
             raise StoreError(
                 f"{self.path} cannot be opened for writing ({exc}).",
@@ -78,42 +81,47 @@ class Alone:
                 copy.write(chunk)
             copy.flush()
             os.fsync(copy.fileno())
+        (folder / self.path.name).chmod(0o600)
         for suffix in BESIDE:
             beside = self.path.with_name(self.path.name + suffix)
             if beside.exists() and suffix != "-shm":
                 shutil.copyfile(beside, folder / beside.name)
+                (folder / beside.name).chmod(0o600)
                 with (folder / beside.name).open("rb+") as copy:
                     os.fsync(copy.fileno())
         sync_folder(folder)
 
     def digest(self) -> str:
-        """The SHA-256 of the file as it is."""
+        """The SHA-256 of the file as it is, without its head: that goes first when it is replaced."""
         digest = sha256()
-        for chunk in read_through(self._file):
-            digest.update(chunk)
+        for number, chunk in enumerate(read_through(self._file)):
+            digest.update(chunk if number else chunk[HEAD:])
         return digest.hexdigest()
 
     def replace(self, new: Path) -> None:
-        """Put `new` in the place of the file; what belonged to the old one goes first, as it would be taken for its."""
-        self._clear_beside()
-        if os.name == "nt":
-            self.close()
+        """Put `new` in the place of the file; what belonged to the old one goes first, as it would be taken for its.
+
+        Before that the old one is made unusable: without its log it may look whole, and whoever went on with it after
+        a crash at this point would write what nobody finds again.
+        """
+        if new.stat().st_dev != self.path.parent.stat().st_dev:  # behind a link to another disk
+            new = _moved(new, self.path.with_name(f".{self.path.name}.moved.tmp"))
+        self._retire()
         new.replace(self.path)
         sync_folder(self.path.parent)
-        if self._file is not None:
-            self._file.xWrite(bytes(100), 0)
 
     def remove(self) -> None:
         """Delete the file and what belongs to it."""
-        self._clear_beside()
-        if os.name == "nt":
-            self.close()
+        self._retire()
         self.path.unlink(missing_ok=True)
         sync_folder(self.path.parent)
-        if self._file is not None:
-            self._file.xWrite(bytes(100), 0)
 
-    def _clear_beside(self) -> None:
+    def _retire(self) -> None:
+        if self._file is not None:
+            self._file.xWrite(bytes(HEAD), 0)
+            self._file.xSync(apsw.SQLITE_SYNC_NORMAL)
+        if os.name == "nt":
+            self.close()
         for suffix in BESIDE:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
@@ -127,6 +135,16 @@ class Alone:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _moved(file: Path, goal: Path) -> Path:
+    """The same on another disk, durably; a second attempt finds the first one's file, or writes over it."""
+    shutil.copyfile(file, goal)
+    goal.chmod(0o600)
+    with goal.open("rb+") as copy:
+        os.fsync(copy.fileno())
+    file.unlink()
+    return goal
 
 
 def read_through(file: apsw.VFSFile | None, limit: int | None = None) -> list[bytes] | _Chunks:
@@ -168,7 +186,7 @@ def beginning(path: Path, size: int) -> bytes:
     """The first bytes of a database, read without harm to the locks that this process may hold on it."""
     try:
         flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
-        file = apsw.VFSFile("", str(path.absolute()), [flags, 0])
+        file = apsw.VFSFile("", str(path.resolve()), [flags, 0])
     except apsw.Error:
         return b""
     try:
@@ -192,20 +210,21 @@ def sync_folder(folder: Path) -> None:
 
 def repaired_copy(path: Path) -> Path:
     """Where a finished new database waits to take its place; it is there after a crash in the last step only."""
-    return path.with_name(f"{path.name}.repaired")
+    return path.resolve().with_name(f"{path.resolve().name}.repaired")
 
 
 def repair_database(
     path: Path, keep_in: Path, timeout: float, progress: Progress | None = None, terms: Terms | None = None
 ) -> Salvaged:
     """Keep the damaged file in the new folder `keep_in`, and put what could be read in its place."""
+    path = path.resolve()
     with Alone(path, timeout) as held:
         _refuse_without_space(path)
         started = keep_in.with_name(f".{keep_in.name}.tmp")
         shutil.rmtree(started, ignore_errors=True)
         new = path.with_name(f".{path.name}.repaired.tmp")
         try:
-            started.mkdir(parents=True, mode=0o700)
+            make_folder(started)
             held.copy_to(started)
             _forget(new)
             made = salvage(_rolled_back(started, path.name), started / f"{path.name}-wal", new, progress, terms)
@@ -214,7 +233,7 @@ def repair_database(
             sync_folder(keep_in.parent)
             if (waiting := repaired_copy(path)).exists():
                 waiting.rename(keep_in / f"{path.name}.earlier-repair")
-            held.replace(new.rename(repaired_copy(path)))
+            ready = new.rename(repaired_copy(path))
         except OSError as exc:
             raise StoreError(
                 f"{path} could not be repaired: {exc.strerror or exc}. It is as it was.",
@@ -223,6 +242,13 @@ def repair_database(
         finally:
             _forget(new)
             shutil.rmtree(started, ignore_errors=True)
+        try:
+            held.replace(ready)
+        except OSError as exc:
+            raise StoreError(
+                f"{path} is repaired, but could not be put in its place: {exc.strerror or exc}.",
+                hint="Check free space and permissions, then run: herma doctor --repair",
+            ) from exc
     return made
 
 
