@@ -15,6 +15,31 @@ _NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]
 _NOT_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What a key takes whose value is a list of names, each with a number: `cron=30, subagent=7`."""
+
+    what: str
+    most: float
+    mark: str = ""
+    """What may stand behind a number, which then counts something else."""
+
+    def read(self, text: str) -> list[tuple[str, float, bool]]:
+        """Each name with its number, and whether the mark stood behind it. ValueError with the first that is none."""
+        found = []
+        for row in filter(None, map(str.strip, text.split(","))):
+            name, _, number = (part.strip() for part in row.partition("="))
+            bare = number.removesuffix(self.mark)
+            if not name or not _NUMBER.fullmatch(bare) or not 0 <= float(bare) <= self.most:
+                raise ValueError(row)
+            found.append((name, float(bare), bare != number))
+        return found
+
+
+BY_SOURCE = Amounts("sources, each with its days (at most 36500), as in: cron=30, subagent=7", 36_500)
+BY_PURPOSE = Amounts("purposes, each with its limit, as in: review=0.10, tidy=50000t (dollars, tokens)", 10**15, "t")
+
+
 def option(
     default: Value,
     doc: str,
@@ -22,10 +47,12 @@ def option(
     low: float | None = None,
     high: float | None = None,
     one_of: tuple[str, ...] = (),
+    amounts: Amounts | None = None,
     project: bool = False,
 ) -> Any:
     """A field of a section: what it means, its range or the words it takes, and whether a project's file may set it."""
-    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "one_of": one_of, "project": project})
+    takes = {"low": low, "high": high, "one_of": one_of, "amounts": amounts}
+    return field(default=default, metadata={"doc": doc, **takes, "project": project})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +65,7 @@ class Option:
     low: float | None
     high: float | None
     one_of: tuple[str, ...] = ()
+    amounts: Amounts | None = None
     project: bool
 
     @property
@@ -54,6 +82,8 @@ class Option:
             return "true or false"
         if self.one_of:
             return "one of " + ", ".join(word or "(empty)" for word in self.one_of)
+        if self.amounts:
+            return self.amounts.what
         if self.kind is str:
             return "one line of text"
         what = "a whole number" if self.kind is int else "a number"
@@ -88,6 +118,8 @@ class Option:
         word = text.strip()
         if self.one_of:
             return self._chosen(word.lower())
+        if self.amounts:
+            self.amounts.read(text)
         if self.kind is str and not _NOT_A_LINE.search(text):
             return text
         if self.kind is bool and word.lower() in TRUE_WORDS | FALSE_WORDS:

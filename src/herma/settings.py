@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from herma.configkey import option
+from herma.configkey import BY_PURPOSE, BY_SOURCE, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class SpendSettings:
     daily_tokens: int = option(
         1_000_000, "Tokens per day, sent and received; 0: no background work.", low=0, high=10**15
     )
-    by_purpose: str = option("", "Limits of single purposes, as in: review=0.10, tidy=50000t (dollars, tokens).")
+    by_purpose: str = option("", "Limits of single purposes per day, within those for all.", amounts=BY_PURPOSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,9 @@ class RetentionSettings:
     days: float = option(
         0.0, "Days without activity after which a conversation is deleted; 0: never.", low=0, high=36_500
     )
-    by_source: str = option("", "The same for single sources, as in: cron=30, subagent=7.")
+    by_source: str = option(
+        "", "The same for single sources; 0: never. Those that are not named go by retention.days.", amounts=BY_SOURCE
+    )
     grace_days: float = option(7.0, "Days in which a deletion can be undone.", low=0, high=36_500)
 
 

@@ -393,6 +393,46 @@ def test_a_key_that_takes_certain_words_takes_those_of_its_type(home: Path) -> N
             load(home, flags={key: "perhaps"})
 
 
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        (
+            "retention.by_source",
+            ("", " , ", "cron=30", "cron = 30 , subagent=7.5,", "a b=0"),
+            (
+                "cron",
+                "cron=",
+                "=3",
+                "cron=soon",
+                "cron=-1",
+                "cron=inf",
+                "cron=nan",
+                "cron=1_0",
+                "cron=3t",
+                "cron=36501",
+            ),
+        ),
+        (
+            "spend.by_purpose",
+            ("", "review=0.10, tidy=50000t", "review=1,review=5t"),
+            ("review", "review=t", "review=1tt", "review=-1", "review=1e300", "review=5x"),
+        ),
+    ],
+)
+def test_names_with_numbers_are_checked_when_they_are_set(
+    home: Path, key: str, good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    for text in good:
+        assert config.get(load(home, flags={key: text}), key) == text
+    for text in bad:
+        with pytest.raises(ConfigError, match=f"{key} cannot be .* as in: ") as error:
+            load(home, flags={key: f"x=1, {text}"})
+        assert error.value.hint
+        write(home / "config.yaml", f"{key.partition('.')[0]}: {{{key.partition('.')[2]}: '{text}'}}")
+        with pytest.raises(ConfigError, match=r"config\.yaml"):
+            load(home)
+
+
 def test_numbers_as_people_write_them(home: Path) -> None:
     write(home / "config.yaml", 'memory: {memory_char_limit: "300", lock_timeout: 3, inbox_days: +7}')
     memory = load(home).memory

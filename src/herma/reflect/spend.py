@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from herma.configkey import BY_PURPOSE
 from herma.errors import (
     ConfigError,
     ModelBroken,
@@ -180,20 +181,17 @@ def spent_by(error: ModelError, worst: Usage, count: Callable[[str], int]) -> Us
 
 def read_caps(daily_usd: float, daily_tokens: int, by_purpose: str) -> Caps:
     """Caps from configuration: `review=0.10, tidy=50000t` are US dollars and tokens of single purposes."""
+    try:
+        amounts = BY_PURPOSE.read(by_purpose)
+    except ValueError as exc:
+        raise ConfigError(
+            f"spend.by_purpose has {str(exc)!r}, which is not a purpose with its limit.",
+            hint="For example: herma config set spend.by_purpose 'review=0.10, tidy=50000t'",
+        ) from exc
     own: dict[str, Cap] = {}
-    for row in filter(None, map(str.strip, by_purpose.split(","))):
-        purpose, _, amount = (part.strip() for part in row.partition("="))
-        try:
-            given = float(amount.removesuffix("t"))
-        except ValueError:
-            given = -1.0
-        if not purpose or not 0 <= given < 1e15:
-            raise ConfigError(
-                f"spend.by_purpose has {row!r}, which is not a purpose with its limit.",
-                hint="For example: herma config set spend.by_purpose 'review=0.10, tidy=50000t'",
-            )
+    for purpose, amount, in_tokens in amounts:
         before = own.get(purpose, Cap())
-        own[purpose] = Cap(before.usd, int(given)) if amount.endswith("t") else Cap(given, before.tokens)
+        own[purpose] = Cap(before.usd, int(amount)) if in_tokens else Cap(amount, before.tokens)
     return Caps(Cap(daily_usd, daily_tokens), own)
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from herma.configkey import BY_SOURCE
 from herma.errors import ConfigError, StoreChanged, UsageError
 from herma.ports import SessionQueries, SessionRows
 from herma.transcript.lineage import delegated, delegators, one_line
@@ -27,19 +28,13 @@ class Keeping:
     @staticmethod
     def read(days: float, by_source: str) -> Keeping:
         """From configuration: `cron=30, subagent=7`."""
-        rules: dict[str, float] = {}
-        for rule in filter(None, map(str.strip, by_source.split(","))):
-            source, _, number = (part.strip() for part in rule.partition("="))
-            try:
-                rules[source] = float(number)
-            except ValueError:
-                source = ""
-            if not source or not 0 <= rules[source] < float("inf"):
-                raise ConfigError(
-                    f"retention.by_source has {rule!r}, which is not a source and a number of days.",
-                    hint="For example: herma config set retention.by_source 'cron=30, subagent=7'",
-                )
-        return Keeping(days, rules)
+        try:
+            return Keeping(days, {source: number for source, number, _ in BY_SOURCE.read(by_source)})
+        except ValueError as exc:
+            raise ConfigError(
+                f"retention.by_source has {str(exc)!r}, which is not a source and a number of days.",
+                hint="For example: herma config set retention.by_source 'cron=30, subagent=7'",
+            ) from exc
 
 
 class Retention:
