@@ -300,3 +300,95 @@ def test_the_schema_names_every_argument(h: Herma) -> None:
     names = {"query", "limit", "sort", "session_id", "around_message_id", "window", "role_filter", "explain"}
     assert names <= set(schema["function"]["parameters"]["properties"])
     assert "required" not in schema["function"]["parameters"]
+
+
+# ── what nobody promised to be short, whole numbers in any spelling, other profiles ──
+
+
+def test_answers_stay_bounded_whatever_tools_were_called_with(h: Herma) -> None:
+    session = h.transcripts.start("cli")
+    calls = [
+        {"id": f"c{at}", "type": "function", "function": {"name": "n" * 900, "arguments": "x" * 9_000}}
+        for at in range(300)
+    ]
+    h.transcripts.append(
+        session,
+        [
+            {"role": "user", "content": "run the zebra"},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": "c" * 9_000, "name": "t" * 9_000, "content": "zebra " * 9_000},
+        ],
+    )
+    for arguments in ({"query": "zebra"}, {"session_id": session}, {"session_id": session, "around_message_id": 2}):
+        text = h.tools.call("session_search", arguments, None)
+        assert len(text) < 40_000
+    (shown,) = [one for one in call(h, session_id=session)["messages"] if one["role"] == "assistant"]
+    assert len(shown["tool_calls"]) + shown["tool_calls_left_out"] == 300
+    assert shown["tool_calls"]
+
+
+def test_the_parts_of_an_endless_conversation_are_named_in_part(h: Herma) -> None:
+    session = said(h, "the first part")
+    for _ in range(40):
+        session = h.transcripts.start("cli", parent=session, reason="compression")
+        h.transcripts.append(session, [{"role": "user", "content": "and on"}])
+    answer = call(h, session_id=session)
+    assert (len(answer["conversation"]), answer["conversation_parts"]) == (30, 41)
+    assert answer["conversation"][-1] == session
+
+
+@pytest.mark.parametrize("number", [2, "2", 2.0, "2.0", " 2 "])
+def test_a_whole_number_may_be_written_as_it_comes(h: Herma, number: Any) -> None:
+    session = said(h, "one", "two", "three", "four")
+    answer = call(h, session_id=session, around_message_id=number, window=1.0)
+    assert [one["id"] for one in answer["messages"]] == [1, 2, 3]
+    for _ in range(4):
+        said(h, "the falcon")
+    assert call(h, query="falcon", limit=number)["count"] == 2
+
+
+@pytest.mark.parametrize("number", [True, 2.5, "two", float("nan"), float("inf"), 1e300, [2], {}, -(2**70)])
+def test_what_is_no_whole_number_is_said(h: Herma, number: Any) -> None:
+    session = said(h, "one", "two")
+    assert "must be the number" in call(h, session_id=session, around_message_id=number)["error"]
+
+
+def test_a_long_message_is_read_to_its_end_by_the_calls_that_are_named(h: Herma) -> None:
+    words = " ".join(f"word{at}" for at in range(6_000))
+    session = said(h, "before", f"{words} the needle at the end")
+    result = call(h, query="needle")["results"][0]
+    assert "needle" in next(one for one in result["messages"] if one.get("anchor"))["content"]
+    assert result["expand"] == f'session_search(session_id="{session}", around_message_id=2)'
+    read, offset = "", 0
+    while True:
+        answer = call(h, session_id=session, around_message_id=2, offset=offset)
+        read += next(one for one in answer["messages"] if one.get("anchor"))["content"].removesuffix("…")
+        if "next_offset" not in answer:
+            break
+        offset = answer["next_offset"]
+    assert read == f"{words} the needle at the end"
+    whole = call(h, session_id=session)
+    assert whole["expand"] == f'session_search(session_id="{session}", around_message_id=2)'
+
+
+def test_an_unknown_order_is_said(h: Herma) -> None:
+    said(h, "the falcon")
+    assert any("'best' is no order" in note for note in call(h, query="falcon", sort="best")["notes"])
+
+
+def test_another_profile_is_neither_browsed_nor_read_nor_scrolled(h: Herma) -> None:
+    theirs = said(h, "the falcon of others", scope=Scope(profile="theirs"))
+    mine = said(h, "what I am doing", scope=Scope(profile="mine"))
+    context = inside(mine, Scope(profile="mine"))
+    assert call(h, context)["results"] == []
+    assert call(h, context, query="falcon")["results"] == []
+    (message,) = ids(h, theirs)
+    for arguments in ({}, {"around_message_id": message}, {"tool_call_id": "x"}):
+        assert "There is no session" in call(h, context, session_id=theirs, **arguments)["error"]
+
+
+def test_a_conversation_without_messages_is_named_without_one(h: Herma) -> None:
+    session = h.transcripts.start("cli", title="Quiet harbour")
+    said(h, "something else")
+    (result,) = call(h, query="Quiet harbour")["results"]
+    assert (result["session_id"], result["match_message_id"], result["messages"]) == (session, None, [])

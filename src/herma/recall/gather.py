@@ -137,7 +137,7 @@ class Gatherer:
         matches. → whether that was everything.
         """
         passing = self._reader.newest(CLOSELY, filters.admitted())
-        unknown = [id_ for id_ in passing if id_ not in found.heads]
+        unknown = [id_ for id_ in passing if id_ not in found.heads and id_ not in found.scores]
         texts = self._reader.texts(unknown, READ)
         matching = [id_ for id_ in unknown if id_ in texts and _selected(query, fold(legible(texts[id_])), looked_for)]
         found.texts.update((id_, texts[id_]) for id_ in matching)

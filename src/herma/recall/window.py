@@ -102,17 +102,19 @@ def lines(messages: Sequence[Message | Shown]) -> tuple[Line, ...]:
     return tuple(map(_line, messages))
 
 
-def fit(view: View, units: Sequence[Unit], each: int, total: int) -> View:
-    """The view within so many characters a message and in all; the anchor keeps its own room, the rest share."""
-    anchor = next((line for line in view.messages if line.anchor), None)
-    left = total - min(len(anchor.text), each) if anchor else total
+def fit(view: View, units: Sequence[Unit], each: int, total: int, own: int = 0) -> View:
+    """The view within so many characters a message and in all; the anchor keeps its own room (`each`, if it is not
+    said), the rest share.
+    """
+    anchor, own = next((line for line in view.messages if line.anchor), None), own or each
+    left = total - min(len(anchor.text), own) if anchor else total
     others = [len(line.text) for line in (*view.messages, *view.start, *view.end) if not line.anchor]
-    if sum(others) <= left and max(others, default=0) <= each and (anchor is None or len(anchor.text) <= each):
+    if sum(others) <= left and max(others, default=0) <= each and (anchor is None or len(anchor.text) <= own):
         return view
     share = _fair(others, each, left)
 
     def cut(line: Line) -> Line:
-        return shorten(line, each if line.anchor else share, units if line.anchor else ())
+        return shorten(line, own if line.anchor else share, units if line.anchor else ())
 
     return replace(
         view,
@@ -120,6 +122,12 @@ def fit(view: View, units: Sequence[Unit], each: int, total: int) -> View:
         start=tuple(map(cut, view.start)),
         end=tuple(map(cut, view.end)),
     )
+
+
+def from_offset(view: View, offset: int) -> View:
+    """The view with the anchor's text from there on."""
+    lines = tuple(line._replace(text=line.text[offset:]) if line.anchor else line for line in view.messages)
+    return replace(view, messages=lines)
 
 
 def shorten(line: Line, most: int, units: Sequence[Unit] = ()) -> Line:

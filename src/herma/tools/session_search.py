@@ -3,7 +3,8 @@
 {}                                   browse: the latest conversations
 {query}                              discover: the best matches, each in its surroundings
 {query, expand, summarize}           with a model: other words searched too; what each conversation says, summed up
-{session_id, around_message_id}      scroll: more of a conversation around a message; without session_id, of this one
+{session_id, around_message_id}      scroll: more of a conversation around a message; without session_id, of this one;
+                                     with offset, the rest of a long message
 {session_id}                         read: a whole session
 {tool_call_id}                       result: what a tool of this conversation returned, in full
 """
@@ -21,11 +22,25 @@ from herma.recall.rules import HIDDEN_SOURCES, live_sessions
 from herma.recall.search import Searcher
 from herma.recall.summaries import LARGEST as MOST_SUMMARIES
 from herma.recall.summaries import USUAL as USUAL_SUMMARIES
-from herma.recall.window import BRIEF, FULL, Context, View, around, fit, lines
+from herma.recall.window import BRIEF, FULL, Context, View, around, fit, from_offset, lines
 from herma.tools.registry import Json, Tool, ToolContext
-from herma.tools.session_answers import NOTE, call, echoed, error, meta, shape, story, summary, summed_up, unknown, when
+from herma.tools.session_answers import (
+    NOTE,
+    CallRoom,
+    brief,
+    call,
+    echoed,
+    error,
+    meta,
+    shapes,
+    story,
+    summary,
+    summed_up,
+    unknown,
+    when,
+)
 from herma.tools.shown import MOST_RESULTS, USUAL_RESULTS, USUAL_WINDOW, WIDEST, session_search_shown
-from herma.tools.whole_result import whole_result
+from herma.tools.whole_result import PAGE, whole_result
 from herma.transcript import Transcripts
 from herma.transcript.origins import origins
 from herma.types import Hit, Message, Scope, SearchReport, SessionFilter, SessionInfo
@@ -35,6 +50,10 @@ FIRST_HIT, ALL_OTHERS = 14_000, 18_000
 WHOLE, HEAD, TAIL = 30, 20, 10
 """A session with more than so many messages is read as its first and last ones."""
 READ_ROOM = 40_000
+FIRST_CALLS, OTHER_CALLS, ALL_CALLS = 4_000, 1_000, 8_000
+"""Characters of tool calls: of the first result, of each other one, and of an answer that shows one conversation."""
+MOST_PARTS = 30
+"""Sessions of a conversation that are named, the last ones."""
 
 
 def session_search_tool(searcher: Searcher, transcripts: Transcripts, assisted: AssistedSearch | None = None) -> Tool:
@@ -81,6 +100,7 @@ class _Desk:
             archived=False,
             delegated=False,
             user=scope.user if scope else None,
+            profile=(scope.profile or None) if scope else None,
         )
         current = self._conversation(context.author.session)
         recent = self._transcripts.list(which, limit=limit + 1)
@@ -104,10 +124,14 @@ class _Desk:
             "explain": explain,
         }
         report = self._found(query, arguments, options)
+        if (order := _text(arguments.get("sort"))) and not options["sort"]:
+            told = f"{echoed(order)!r} is no order (newest, oldest): the best come first."
+            report = replace(report, notes=(*report.notes, told))
         looked_for = self._searcher.looked_for(query)
         room = ALL_OTHERS // max(1, len(report.hits) - 1)
         results = []
-        for place, (hit, found) in enumerate(zip(report.hits, self._searcher.in_context(report.hits), strict=True)):
+        contexts = self._searcher.in_context(report.hits)
+        for place, (hit, found) in enumerate(zip(report.hits, contexts, strict=True)):
             each, total = (FULL, FIRST_HIT) if place == 0 else (BRIEF, room)
             result = _result(hit, found, looked_for, each, total, explain=explain)
             results.append(summed_up(result, hit, report.summaries))
@@ -148,7 +172,9 @@ class _Desk:
             return error(f"Message {anchor} is not in session {known.id}, nor in another part of its conversation.")
         if self._is_live(here, owner, context):
             return error("That message is in the conversation at hand: look above instead.")
-        view = fit(view, (), FULL, READ_ROOM)
+        offset = max(0, _number(arguments.get("offset")) or 0)
+        whole = next(len(line.text) for line in view.messages if line.anchor)
+        view = fit(from_offset(view, offset), (), FULL, READ_ROOM, own=PAGE)
         answer: Json = {
             "success": True,
             "mode": "scroll",
@@ -156,11 +182,13 @@ class _Desk:
             "around_message_id": anchor,
             "session_meta": meta(owner),
             "window": window,
-            "messages": [shape(line) for line in view.messages],
+            "messages": shapes(CallRoom(ALL_CALLS), view.messages),
             "messages_before": view.before,
             "messages_after": view.after,
             "note": NOTE,
         }
+        if offset + PAGE < whole:
+            answer["next_offset"] = offset + PAGE
         if owner.id != known.id:
             answer["warning"] = (
                 f"Message {anchor} is in {owner.id}, another part of the same conversation; shown from there."
@@ -186,14 +214,18 @@ class _Desk:
             "session_meta": meta(session),
             "message_count": session.message_count,
             "truncated": truncated,
-            "messages": [shape(line) for line in view.messages],
+            "messages": shapes(CallRoom(ALL_CALLS), view.messages),
             "note": NOTE,
         }
+        if cut := next((line.message.id for line in view.messages if line.left_out), None):
+            answer["expand"] = call(session.id, cut)
         if session.id != session_id:
-            answer["warning"] = f"{session_id} was taken to mean session {session.id}."
+            answer["warning"] = f"{echoed(session_id)} was taken to mean session {session.id}."
         parts = [member.id for member in self._transcripts.conversation(session.id)]
         if len(parts) > 1:
-            answer["conversation"] = parts
+            answer["conversation"] = parts[-MOST_PARTS:]
+        if len(parts) > MOST_PARTS:
+            answer["conversation_parts"] = len(parts)
         if truncated:
             between = first[HEAD].id
             answer["message"] = f"The first {HEAD} and last {TAIL} messages. For more: {call(session.id, between)}."
@@ -222,7 +254,10 @@ class _Desk:
         """The session that is meant, if whoever asks may see it."""
         scope = _scope(context)
         found = self._transcripts.resolve(session_id, user=scope.user if scope else None)
-        return self._transcripts.get(found) if found else None
+        session = self._transcripts.get(found) if found else None
+        if session and scope and scope.profile and session.scope.profile not in ("", scope.profile):
+            return None
+        return session
 
     def _conversation(self, session_id: str | None) -> str | None:
         session = self._transcripts.get(session_id) if session_id else None
@@ -245,18 +280,20 @@ class _Desk:
 def _result(hit: Hit, found: Context, looked_for: Sequence[Unit], each: int, total: int, *, explain: bool) -> Json:
     session = hit.session or found.members[-1]
     view = fit(found.view, looked_for, each, total)
+    room = CallRoom(FIRST_CALLS if each == FULL else OTHER_CALLS)
+    messages = shapes(room, view.messages)
     result: Json = {
         "session_id": hit.session_id,
         "when": when(hit.timestamp),
-        "source": session.source,
-        "model": session.model,
-        "title": session.title or next((one.title for one in reversed(found.members) if one.title), None),
+        "source": brief(session.source),
+        "model": brief(session.model),
+        "title": brief(session.title or next((one.title for one in reversed(found.members) if one.title), None)),
         "matched_role": hit.role,
-        "match_message_id": hit.message_id,
+        "match_message_id": hit.message_id or None,
         "snippet": neutralize(hit.snippet),
-        "bookend_start": [shape(line) for line in view.start],
-        "messages": [shape(line) for line in view.messages],
-        "bookend_end": [shape(line) for line in view.end],
+        "bookend_start": shapes(room, view.start),
+        "messages": messages,
+        "bookend_end": shapes(room, view.end),
         "messages_before": view.before,
         "messages_after": view.after,
     }
@@ -280,12 +317,12 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int | None:
-    """A number that a store can hold."""
+    """A whole number that a store can hold, however it is written: 12, "12", 12.0."""
     try:
-        number = int(str(value).strip())
+        number = float(value) if isinstance(value, float) else int(str(value).strip().removesuffix(".0"))
     except ValueError:
         return None
-    return number if abs(number) < 2**63 else None
+    return int(number) if abs(number) < 2**63 and number == int(number) else None
 
 
 def _within(value: object, low: int, high: int, usual: int) -> int:

@@ -38,7 +38,7 @@ _SEARCH_FOR = {
     "around_message_id": ("integer", "The message whose surroundings to show, as numbered in a result or a summary."),
     "window": ("integer", f"Messages on each side of it, 1 to {WIDEST}; {USUAL_WINDOW} if left out."),
     "tool_call_id": ("string", "A tool call of this conversation whose shortened result you need in full."),
-    "offset": ("integer", "With tool_call_id: where to go on in a long result."),
+    "offset": ("integer", "With tool_call_id or around_message_id: where to go on in a long text."),
     "role_filter": ("string", "Only messages of these roles, with commas between."),
     "explain": ("boolean", "Say why each result is there."),
 }
