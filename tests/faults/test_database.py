@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -70,6 +70,16 @@ def test_nothing_is_made_beside_a_foreign_database(home: Path, foreign: object, 
     done = CliRunner().invoke(cli, ["--home", str(home), *words.split()])
     assert done.exit_code == 3
     assert "left as it is" in done.stderr
+    assert [each.name for each in home.iterdir()] == ["herma.db"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_file_is_refused_and_not_waited_for(home: Path, make: Callable[[Path], None]) -> None:
+    make(home / "herma.db")
+    with Herma.open(home) as h, pytest.raises(ForeignStore, match="not a Herma database"):
+        h.transcripts.start("cli")
+    done = CliRunner().invoke(cli, ["--home", str(home), "backup", "create"])
+    assert (done.exit_code, "left as it is" in done.stderr) == (3, True)
     assert [each.name for each in home.iterdir()] == ["herma.db"]
 
 

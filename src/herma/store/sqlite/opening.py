@@ -141,6 +141,8 @@ def _judge(path: Path) -> tuple[bool, int]:
     """Whether the file is ours, or not there yet, or still empty; and its version."""
     if not path.exists():
         return True, 0
+    if not path.is_file():  # a folder; or a pipe, which SQLite would wait for without end
+        return False, 0
     try:
         connection = apsw.Connection(_frozen(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         try:
