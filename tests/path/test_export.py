@@ -428,6 +428,35 @@ def test_a_message_without_credentials_stays_the_very_same() -> None:
     assert Redactor().message(said) is said
 
 
+def test_credentials_in_names_and_in_what_is_known_about_a_session() -> None:
+    redactor = Redactor()
+    said = redactor.value({TOKEN: 1, "nested": ' \n {"password": "Zx81!kk-mQ2"}'})
+    assert said == {"[redacted: GitHub token]": 1, "nested": '{"password": "[redacted: password]"}'}
+    info = SessionInfo(
+        "s-1", "cli", Scope(project="https://me:s3cr3t-Pw9@git/x"), 0.0, "s-1", title=f"use {TOKEN}", folder=f"/{TOKEN}"
+    )
+    for text in (
+        export.session_line(redactor.session(export.Told(info, f"prompt {TOKEN}"))),
+        "".join(pages.web_page([(redactor.session(export.Told(info)), [])], "t")),
+    ):
+        assert "s3cr3t" not in text
+        assert TOKEN not in text
+
+
+def test_what_is_nested_very_deeply_is_looked_at_too() -> None:
+    value: Any = {"password": "Zx81!kk-mQ2"}
+    for _ in range(300):
+        value = {"a": [value]}
+    for held in (value, json.dumps(value)[:-1_000] + TOKEN, {"arguments": json.dumps({"a": "x " + TOKEN})}):
+        shown = json.dumps(Redactor().value(held))
+        assert "Zx81" not in shown
+        assert TOKEN not in shown
+    harmless: Any = "x"
+    for _ in range(300):
+        harmless = [harmless]
+    assert Redactor().value(harmless) == harmless
+
+
 def test_a_key_goes_to_its_last_character() -> None:
     assert Redactor().text(f"before {KEY} after") == "before [redacted: private key] after"
     cut_off = KEY.partition("-----END")[0]

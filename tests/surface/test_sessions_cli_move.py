@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from herma import Herma
 from herma.cli.main import cli
+from herma.transcript.importing import Importer
 
 TOKEN = "ghp_" + "k7Qw2Zx9" * 5
 
@@ -69,6 +72,32 @@ def test_through_a_pipe(full: Path, other: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert b"standard input: imported 48 sessions" in done.stdout
     assert program(other, "export", "--all").stdout == piped.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_with_a_name_is_read_too(full: Path, other: Path, tmp_path: Path) -> None:
+    """As a shell makes one for `herma sessions import <(zcat sessions.jsonl.gz)`."""
+    piped = program(full, "export", "--all")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(piped.stdout))
+    writer.start()
+    done = program(other, "import", str(pipe))
+    writer.join()
+    assert done.returncode == 0, done.stderr
+    assert program(other, "export", "--all").stdout == piped.stdout
+
+
+def test_checking_a_file_is_a_part_of_what_is_shown(full: Path, other: Path, tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    herma(full, "export", "--all", "-o", str(file))
+    seen: list[tuple[int, int | None]] = []
+    with Herma.open(other) as h, file.open("rb") as opened:
+        Importer(h.transcripts).run(
+            opened, "f", dry_run=True, checking=lambda done, total=None: seen.append((done, total))
+        )
+    assert seen[-1] == (file.stat().st_size, file.stat().st_size)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
 def test_the_format_is_what_the_file_is_called(full: Path, tmp_path: Path) -> None:

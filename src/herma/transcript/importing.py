@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from os import SEEK_END
 from typing import BinaryIO, Protocol
 
 from herma.errors import StoreChanged, StoreError, UsageError
@@ -90,13 +91,20 @@ class Importer:
         self._clock = clock
 
     def run(
-        self, file: BinaryIO, name: str, *, dry_run: bool = False, progress: Progress | None = None
+        self,
+        file: BinaryIO,
+        name: str,
+        *,
+        dry_run: bool = False,
+        checking: Progress | None = None,
+        progress: Progress | None = None,
     ) -> ImportReport:
         """Import one open file, which is read more than once; `name` is what it is called in reports.
 
-        `UsageError` names the line and field that is wrong; nothing is written then.
+        `checking` is told how many bytes have been checked, `progress` how many messages are written. `UsageError`
+        names the line and field that is wrong; nothing is written then.
         """
-        plan = self._plan(file, name)
+        plan = self._plan(file, name, checking or _silent)
         plan.report.dry_run = dry_run
         if dry_run or not plan.new:
             return plan.report
@@ -113,18 +121,22 @@ class Importer:
 
     # ── checking ──
 
-    def _plan(self, file: BinaryIO, name: str) -> _Plan:
+    def _plan(self, file: BinaryIO, name: str, checking: Progress) -> _Plan:
         """Read the whole file; → what would be imported. Nothing is written."""
         parsed: dict[str, Parsed] = {}
         counts: dict[str, int] = {}
         shown: dict[str, int] = {}
-        for one in read_lines(file, name):
+        size = file.seek(0, SEEK_END)
+        for number, one in enumerate(read_lines(file, name)):
+            if number % SLICE == 0:
+                checking(file.tell(), size)
             if isinstance(one, Parsed):
                 parsed[one.session.id] = replace(one, system_prompt=None)
                 counts[one.session.id] = shown[one.session.id] = 0
             else:
                 counts[one.session_id] += 1
                 shown[one.session_id] += not one.hidden
+        checking(size, size)
         report = ImportReport(name)
         there = self._sessions.get(list(parsed), deleted=True)
         for session in there.values():

@@ -220,8 +220,15 @@ def _import(desk: Desk, name: str, dry_run: bool) -> ImportReport:
     shown = "standard input" if name == "-" else name
     with _opened(name) as file:
         lines = file.seek(0, os.SEEK_END) // _USUAL_LINE
-        with desk.progress("Importing messages", lines) as progress:
-            return importer.run(file, shown, dry_run=dry_run, progress=progress)
+        with desk.progress("Importing, per cent", lines) as report:
+
+            def checked(done: int, total: int | None = None) -> None:  # which takes as long as the rest
+                report((100 if dry_run else 50) * done // (total or done or 1), 100)
+
+            def written(done: int, total: int | None = None) -> None:
+                report(50 + 50 * done // (total or done or 1), 100)
+
+            return importer.run(file, shown, dry_run=dry_run, checking=checked, progress=written)
 
 
 def _index(desk: Desk) -> None:
@@ -238,22 +245,36 @@ def _index(desk: Desk) -> None:
 
 
 def _opened(name: str) -> BinaryIO:
-    """The file, or a copy of standard input, which can be read only once."""
+    """The file, or a copy of standard input or of a pipe, which can be read only once."""
     if name == "-":
         if sys.stdin is None or sys.stdin.isatty():
             raise UsageError("There is nothing on standard input.", hint="Give the name of a file, or use a pipe.")
-        import shutil
-
-        spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115 (the caller closes it)
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-        return spool  # type: ignore[return-value]  # it is one in all but name
+        return _spooled(sys.stdin.buffer, "standard input")
     path = Path(name)
     try:
         if path.is_dir():
             raise UsageError(f"{name} is a folder.", hint="Give the name of a file.")
-        return path.open("rb")
+        file = path.open("rb")
     except OSError as exc:
         raise UsageError(f"{name} cannot be read: {exc.strerror}.", hint="Is the name right?") from exc
+    if file.seekable():
+        return file
+    with file:
+        return _spooled(file, name)
+
+
+def _spooled(source: BinaryIO, name: str) -> BinaryIO:
+    """A copy of what can be read only once: a pipe."""
+    import shutil
+
+    spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115 (the caller closes it)
+    try:
+        shutil.copyfileobj(source, spool)
+    except OSError as exc:
+        spool.close()
+        hint = "It is copied to a temporary file first: free some space there, or give the name of a file."
+        raise StoreError(f"{name} could not be read: {exc.strerror}.", hint=hint) from exc
+    return spool  # type: ignore[return-value]  # it is one in all but name
 
 
 def _imported(desk: Desk, report: ImportReport) -> None:
