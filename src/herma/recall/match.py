@@ -146,10 +146,13 @@ def _pairs(run: str) -> list[str]:
 def inside_names(text: str, folded: str, units: Sequence[Unit]) -> list[tuple[Place, str]]:
     """Where these stand in identifiers: as a part (`tip` in getTip), or as the whole without its joints (`dryrun`)."""
     text, folded = text[:_NAMES_READ], folded[:_NAMES_READ]
+    squeezed = _squeezed(folded)
+    units = [unit for unit in units if unit.part in folded or unit.part in squeezed]
+    if not units:
+        return []
     seams = [found.start() for found in _SEAM.finditer(text)]
     apart = "_".join(folded[start:end] for start, end in pairwise([0, *seams, len(folded)])) if seams else ""
     at = [seam + number for number, seam in enumerate(seams)]  # where the seams are in it
-    squeezed = _squeezed(folded)
     found: list[tuple[Place, str]] = []
     for unit in units:
         places = unit.find(apart, MANY) if unit.part in apart else []
