@@ -163,6 +163,44 @@ def test_an_interrupted_leader_leaves_the_others_work_to_be_done_once(database: 
     assert "interrupted" not in keys(database)
 
 
+@pytest.mark.parametrize("moment", ["_await", "_lead"])
+def test_an_interrupt_before_waiting_or_leading_leaves_nobody_waiting(
+    database: Database, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    entered, go, ended = threading.Event(), threading.Event(), threading.Event()
+    real = getattr(database._commits, moment)
+
+    def interrupt(ticket: object) -> None:
+        if threading.current_thread().name == "unlucky":
+            raise KeyboardInterrupt
+        real(ticket)
+
+    def long(connection: apsw.Connection) -> None:
+        put("long")(connection)
+        entered.set()
+        assert go.wait(20)
+
+    def unlucky() -> None:
+        threading.current_thread().name = "unlucky"
+        assert entered.wait(20) if moment == "_await" else ended.wait(20)
+        with pytest.raises(KeyboardInterrupt):
+            database.write(put("unlucky"))
+        go.set()
+
+    def lead() -> None:
+        if moment == "_lead":
+            go.set()
+        database.write(long)
+        ended.set()
+
+    monkeypatch.setattr(database._commits, moment, interrupt)
+    assert together(lead, unlucky) == []
+    assert together(lambda: database.write(put("afterwards"))) == []
+    assert keys(database) >= {"long", "afterwards"}
+    assert "unlucky" not in keys(database)
+    assert database._commits.drain(1)
+
+
 def test_what_failed_before_an_interrupt_and_succeeds_after_it_has_succeeded(database: Database) -> None:
     entered, go, runs = threading.Event(), threading.Event(), {"fails once": 0, "interrupts once": 0}
 

@@ -53,7 +53,7 @@ class GroupCommit:
         self._translated = translated
         self._gate = threading.Condition(threading.Lock())
         self._queue: deque[_Ticket] = deque()
-        self._leader: int | None = None
+        self._leader: _Ticket | None = None
 
     def run(self, work: Work[T]) -> T:
         """Run `work` in a transaction that is durable when this returns. An error in it undoes this work only.
@@ -61,21 +61,24 @@ class GroupCommit:
         A work may be run a second time, after a rollback, when the thread that ran it was interrupted.
         """
         ticket = _Ticket(work)
-        with self._gate:
-            if self._leader == ticket.thread:
-                raise StoreError("A write was begun inside another write.", hint="Use the connection that was given.")
-            leads = self._leader is None
-            if leads:
-                self._leader = ticket.thread
-            else:
-                self._queue.append(ticket)
-        if not leads:
-            self._await(ticket)
-        if not ticket.done:
-            try:
+        try:  # an interrupt may come anywhere in here, and must not leave anybody waiting for this thread
+            with self._gate:
+                if self._leader is not None and self._leader.thread == ticket.thread:
+                    raise StoreError(
+                        "A write was begun inside another write.", hint="Use the connection that was given."
+                    )
+                leads = self._leader is None
+                if leads:
+                    self._leader = ticket
+                else:
+                    self._queue.append(ticket)
+            if not leads:
+                self._await(ticket)
+            if not ticket.done:
                 self._lead(ticket)
-            finally:
-                self._hand_over()
+        finally:
+            if self._leader is ticket or not ticket.done:
+                self._step_down(ticket)
         result: T = ticket.outcome()
         return result
 
@@ -86,15 +89,7 @@ class GroupCommit:
 
     def _await(self, ticket: _Ticket) -> None:
         """Until the work is done or its caller is to lead. Leaders are bounded by the database's deadline."""
-        try:
-            ticket.turn.acquire()
-        except BaseException:  # an interrupt: nobody waits for this work any more
-            with self._gate:
-                if ticket in self._queue:
-                    self._queue.remove(ticket)
-                elif self._leader == ticket.thread:
-                    self._pass_on()
-            raise
+        ticket.turn.acquire()
 
     def _lead(self, own: _Ticket) -> None:
         batch = [own]
@@ -159,19 +154,18 @@ class GroupCommit:
             connection.execute("ROLLBACK TO work")
         connection.execute("RELEASE work")
 
-    def _hand_over(self) -> None:
+    def _step_down(self, ticket: _Ticket) -> None:
+        """Let the first who waits lead; nobody, when nobody waits. Who leaves without leading waits no longer."""
         with self._gate:
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        """Let the first who waits lead; nobody, when nobody waits. The gate is held."""
-        if self._queue:
-            follower = self._queue.popleft()
-            self._leader = follower.thread
-            follower.turn.release()
-        else:
-            self._leader = None
-            self._gate.notify_all()
+            if self._leader is not ticket:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+            elif self._queue:
+                self._leader = self._queue.popleft()
+                self._leader.turn.release()
+            else:
+                self._leader = None
+                self._gate.notify_all()
 
 
 def _roll_back(connection: apsw.Connection | None) -> None:
