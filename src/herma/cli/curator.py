@@ -12,10 +12,10 @@ import click
 
 from herma.cli import output
 from herma.cli.frame import Context, HermaGroup, pass_context
-from herma.cli.memory.wording import iso, when
 from herma.cli.person import for_people_only
 from herma.cli.skills.desk import Desk, dry_run_option, name_argument, reason_option
 from herma.cli.skills.standing import usage_json
+from herma.wording.sessions import iso, when
 
 if TYPE_CHECKING:
     from herma.reflect.curator import Curator

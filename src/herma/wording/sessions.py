@@ -15,8 +15,10 @@ Json = dict[str, Any]
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """`1 session`, `2 sessions`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    """`1 session`, `2 sessions`, `2 entries`."""
+    if not many:
+        many = f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s"
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def size(number: float) -> str:

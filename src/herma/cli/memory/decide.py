@@ -10,9 +10,10 @@ import click
 from herma.cli.deciding import chosen, tell_approved, tell_how_to_decide, tell_rejected
 from herma.cli.memory.desk import Desk, either_target_option, memory, with_memory
 from herma.cli.memory.report import advice, outcome_json, success
-from herma.cli.memory.wording import by, count, operation, pending_json, span
+from herma.cli.memory.wording import by, operation, pending_json, span
 from herma.cli.person import for_people_only
 from herma.types import Pending, Scope, Target
+from herma.wording.sessions import count
 
 
 @memory.command(short_help="List the writes that wait for a person")

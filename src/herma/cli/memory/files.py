@@ -7,8 +7,9 @@ import click
 from herma.cli.frame import yes_option
 from herma.cli.memory.desk import TARGET, Desk, memory, with_memory
 from herma.cli.memory.report import outcome_json, refuse, success
-from herma.cli.memory.wording import Json, count, preview, rules
+from herma.cli.memory.wording import preview, rules
 from herma.types import TARGETS, Applied, MemoryOutcome, StoreStatus, Target
+from herma.wording.sessions import Json, count
 
 
 @memory.command(short_help="Turn a file that was written otherwise into entries")

@@ -7,19 +7,10 @@ from collections.abc import Callable
 import click
 
 from herma.cli.memory.desk import Desk, either_target_option, memory, with_memory
-from herma.cli.memory.wording import (
-    Json,
-    bar,
-    count,
-    entry_json,
-    handle,
-    preview,
-    remarks,
-    rules,
-    usage,
-)
+from herma.cli.memory.wording import bar, entry_json, handle, preview, remarks, rules, usage
 from herma.types import CATEGORIES, Entry, Origin, StoreStatus, Target
 from herma.wording.memory import status_json
+from herma.wording.sessions import Json, count
 
 Numbered = tuple[int, Entry]
 

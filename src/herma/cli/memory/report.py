@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from herma.cli import output
 from herma.cli.memory.desk import Desk
-from herma.cli.memory.wording import Json, count, excerpt, finding_json, handle, preview, usage
+from herma.cli.memory.wording import excerpt, finding_json, handle, preview, usage
 from herma.types import (
     Ambiguous,
     Applied,
@@ -22,6 +22,7 @@ from herma.types import (
     Suggestion,
     Target,
 )
+from herma.wording.sessions import Json, count
 
 _INDENT = "\n    "
 _MOST = 12

@@ -9,9 +9,10 @@ import click
 from herma.cli.frame import HermaGroup
 from herma.cli.memory.desk import Desk, TextCommand, either_target_option, memory, text_argument, with_memory
 from herma.cli.memory.report import report
-from herma.cli.memory.wording import Json, count, day, iso, preview
+from herma.cli.memory.wording import day, preview
 from herma.types import TailEntry, Target
 from herma.wording.memory import scope_json
+from herma.wording.sessions import Json, count, iso
 
 _WHY = {"room": "to make room", "expired": "its date has passed", "superseded": "a newer entry says otherwise"}
 _NUMBER = click.IntRange(1, 2**63 - 1)

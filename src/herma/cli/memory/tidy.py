@@ -8,9 +8,10 @@ from herma.cli.frame import yes_option
 from herma.cli.memory.desk import Desk, either_target_option, memory, with_memory
 from herma.cli.memory.report import outcome_json, refuse, success
 from herma.cli.memory.trace import print_diff
-from herma.cli.memory.wording import Json, count, operation_json, preview
+from herma.cli.memory.wording import operation_json, preview
 from herma.types import Proposal, Target, Tidied, TidyReport
 from herma.wording.memory import scope_json
+from herma.wording.sessions import Json, count
 
 _TITLES = {
     "merge": "say once",

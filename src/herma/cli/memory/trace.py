@@ -12,10 +12,11 @@ from herma.cli import output
 from herma.cli.frame import Context
 from herma.cli.memory.desk import Desk, change_argument, either_target_option, memory, with_memory
 from herma.cli.memory.report import refuse, report
-from herma.cli.memory.wording import by, change_json, count, entry_json, preview, usage, when
+from herma.cli.memory.wording import by, change_json, entry_json, preview, usage
 from herma.curated.entries import parse, unique, used
 from herma.errors import UsageError
 from herma.types import Applied, Change, NoMatch, OverBudget, Target
+from herma.wording.sessions import count, when
 
 _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from herma.types import Add, Author, Change, Entry, Finding, MemoryOp, Pending, Remove, Replace
 from herma.wording.memory import percent, scope_json
+from herma.wording.sessions import Json, count, iso
 
-Json = dict[str, Any]
 BAR = 24
 
 
@@ -24,13 +23,6 @@ class Sized(Protocol):
     def limit(self) -> int: ...
     @property
     def entry_count(self) -> int: ...
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """`1 entry`, `2 entries`, `0 changes`."""
-    if not many:
-        many = f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s"
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def usage(sized: Sized) -> str:
@@ -77,17 +69,8 @@ def handle(entry: str, entries: Sequence[str]) -> str:
 # ── times ──
 
 
-def when(at: float | None) -> str:
-    """Local time to the minute; `-` where nobody recorded it."""
-    return "-" if at is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-
-
 def day(at: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(at))
-
-
-def iso(at: float | None) -> str | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def span(seconds: float) -> str:

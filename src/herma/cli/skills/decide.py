@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from herma.cli.deciding import chosen, tell_approved, tell_how_to_decide, tell_rejected
-from herma.cli.memory.wording import by, count, iso, preview, span
+from herma.cli.memory.wording import by, preview, span
 from herma.cli.person import for_people_only
 from herma.cli.skills.desk import Desk, Json, outcome_json, skills, with_skills
 from herma.types import (
@@ -21,6 +21,7 @@ from herma.types import (
     SkillPending,
     WriteSkillFile,
 )
+from herma.wording.sessions import count, iso
 
 
 @skills.command(short_help="List the writes that wait for a person")

@@ -7,11 +7,12 @@ from dataclasses import asdict
 
 import click
 
-from herma.cli.memory.wording import count, preview, when
+from herma.cli.memory.wording import preview
 from herma.cli.skills.desk import Desk, Json, name_argument, skills, with_skills
 from herma.errors import UsageError
 from herma.skills import SkillView
 from herma.types import FindMode, Skill, SkillMatch, SkillUsage
+from herma.wording.sessions import count, when
 
 
 @skills.command("list", short_help="List the skills")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from herma.cli.memory.wording import count
 from herma.cli.person import for_people_only
 from herma.cli.skills.desk import Desk, Json, dry_run_option, outcome_json, skills, with_skills
 from herma.types import TRUSTS, SkillReport, Trust
+from herma.wording.sessions import count
 
 
 @skills.command(short_help="Take skills in from a folder or an archive")

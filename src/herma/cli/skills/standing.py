@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import click
 
-from herma.cli.memory.wording import iso, when
 from herma.cli.person import for_people_only
 from herma.cli.skills.desk import Desk, dry_run_option, name_argument, reason_option, skills, with_skills
 from herma.errors import UsageError
 from herma.types import SKILL_STATES, SkillState, SkillUsage
+from herma.wording.sessions import iso, when
 
 
 @skills.command(short_help="Move a skill to the archive")

@@ -8,10 +8,11 @@ from difflib import unified_diff
 import click
 
 from herma.cli import output
-from herma.cli.memory.wording import by, iso, preview, when
+from herma.cli.memory.wording import by, preview
 from herma.cli.skills.desk import Desk, Json, dry_run_option, skills, with_skills
 from herma.errors import UsageError
 from herma.types import SkillChange
+from herma.wording.sessions import iso, when
 
 _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
