@@ -18,9 +18,10 @@ import zstandard
 
 from herma import Add, Herma
 from herma.doctor import diagnose, mend, plan
-from herma.errors import ForeignStore, HermaError, StoreError
+from herma.errors import ForeignStore, HermaError, StoreBusy, StoreError
 from herma.store import backup
 from herma.store.backup_archive import look_at, members
+from herma.store.backup_copy import DatabaseCopy
 from herma.store.backup_restore import restore
 
 
@@ -73,6 +74,29 @@ def test_a_backup_while_others_write_is_one_consistent_state(home: Path, tmp_pat
         assert said == [f"{letter}{n}" for n in range(len(said) // 2) for letter in "ab"]
         assert (other / "memories" / "MEMORY.md").read_text() == last, "the file is what its history says"
         assert diagnose(other).healthy
+
+
+def test_no_skill_changes_between_the_moment_of_the_database_and_the_copy_of_its_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, "old", 5)
+    text = "---\nname: {}\ndescription: Do a thing.\n---\n\n1. Do it.\n"
+    with Herma.open(home, flags={"memory.lock_timeout": 0.2}) as h:
+        h.skills.create("first", text.format("first"))
+        begin, tried = DatabaseCopy.begin, []
+
+        def begin_and_write(copy: DatabaseCopy) -> None:
+            begin(copy)
+            with pytest.raises(StoreBusy):
+                h.skills.create("second", text.format("second"), despite_similar=True)
+            tried.append(copy)
+
+        monkeypatch.setattr(DatabaseCopy, "begin", begin_and_write)
+        made = backup.create(home)
+        assert tried
+        assert made.manifest
+        assert "skills/first/SKILL.md" in made.manifest.files
+        h.skills.create("second", text.format("second"), despite_similar=True)
 
 
 KILLED = """

@@ -1,8 +1,8 @@
 """Backups: one file that holds everything, made while others write, checked before it is trusted.
 
-`herma.db` is copied by SQLite's own backup from one consistent state; the curated files are read while their locks
-are held, together with the moment of that state, so that files and history belong together. `index.db` is never in a
-backup: it is derived.
+`herma.db` is copied by SQLite's own backup from one consistent state; memory files and skills are read while their
+locks are held, together with the moment of that state, so that files and history belong together. `index.db` is never
+in a backup: it is derived.
 """
 
 from __future__ import annotations
@@ -182,10 +182,10 @@ def verify(backup: Backup, progress: Progress | None = None) -> Verified:
 
 
 @contextmanager
-def curated_files_held(home: Path, timeout: float) -> Iterator[None]:
-    """Nobody is in the middle of a change to a memory file while the block runs."""
+def files_held(home: Path, timeout: float) -> Iterator[None]:
+    """Nobody is in the middle of a change to a memory file or a skill while the block runs."""
     with ExitStack() as locks:
-        for lock in sorted((home / "memories").rglob("*.lock")):
+        for lock in (*sorted((home / "memories").rglob("*.lock")), home / "skills" / ".herma.lock"):
             if os.access(lock, os.W_OK):
                 locks.enter_context(exclusive(lock, timeout))
         yield
@@ -197,16 +197,16 @@ def curated_files_held(home: Path, timeout: float) -> Iterator[None]:
 def _gather(
     home: Path, database: Path | None, stage: Path, *, with_secrets: bool, progress: Progress | None
 ) -> tuple[list[str], dict[str, Any]]:
-    """Copy everything into `stage`. Curated files and the state of the database are of the same moment."""
+    """Copy everything into `stage`. Curated files, skills and the state of the database are of the same moment."""
     skipped: list[str] = []
     with copy_database(database, stage / DATABASE) as finish:
-        with curated_files_held(home, _LOCK_WAIT):
+        with files_held(home, _LOCK_WAIT):
             finish.begin()
             copy_folder(home / "memories", stage / "memories", skipped)
+            copy_folder(home / "skills", stage / "skills", skipped)
         for name in (*FILES, *(SECRETS if with_secrets else ())):
             if (home / name).is_file():
                 shutil.copyfile(home / name, stage / name)
-        copy_folder(home / "skills", stage / "skills", skipped)
         finish.copy(progress)
     facts, damage = database_facts(stage / DATABASE) if (stage / DATABASE).exists() else ({}, "")
     return skipped, {**facts, "damage": damage}

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,7 @@ def copy_folder(source: Path, target: Path, skipped: list[str]) -> None:
             goal = target / path.relative_to(source)
             if path.is_file():
                 goal.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, goal)
-            else:
+                with suppress(FileNotFoundError):  # deleted by hand at this moment
+                    shutil.copyfile(path, goal)
+            elif os.path.lexists(path):
                 skipped.append(str(path.relative_to(source.parent)))

@@ -73,7 +73,7 @@ def restore(
                 return Restored(backup, replaced, removed, dry_run=True)
             step("safety")
             safety, kept = _save(home, pieces, lock_timeout, clock)
-            with Alone(home / DATABASE, lock_timeout) as held, backups.curated_files_held(home, lock_timeout):
+            with Alone(home / DATABASE, lock_timeout) as held, backups.files_held(home, lock_timeout):
                 step("list")
                 _write_list(stage, pieces)
                 _move(home, stage, pieces, held, step)
