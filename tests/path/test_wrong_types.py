@@ -11,7 +11,7 @@ import pytest
 from herma import Herma, sanitize, scan
 from herma.errors import ConfigError, UsageError
 from herma.transcript import Transcripts
-from herma.types import Scope, Usage
+from herma.types import Scope, SessionFilter, Usage
 
 WRONG: Any = 5
 CALLS: dict[str, Callable[[Herma], object]] = {
@@ -68,6 +68,11 @@ IN_TRANSCRIPTS: dict[str, Callable[[Transcripts, str], object]] = {
     "limit": lambda log, one: log.messages(one, limit="all"),  # type: ignore[arg-type]
     "list": lambda log, _: log.list(limit="all"),  # type: ignore[arg-type]
     "filter": lambda log, _: log.list({"source": "cli"}),  # type: ignore[arg-type]
+    "bound": lambda log, _: log.prune(SessionFilter(min_messages=10**20)),
+    "no bound": lambda log, _: log.prune(SessionFilter(max_cost=NAN)),
+    "text as a bound": lambda log, _: log.prune(SessionFilter(max_messages="4")),  # type: ignore[arg-type]
+    "sources": lambda log, _: log.prune(SessionFilter(exclude_sources=["cron"])),  # type: ignore[arg-type]
+    "archived": lambda log, _: log.list(archived="yes"),  # type: ignore[arg-type]
     "half a filter": lambda log, _: log.list(source=HALF),
     "resolve": lambda log, _: log.resolve(HALF),
     "delete": lambda log, _: log.delete(WRONG),

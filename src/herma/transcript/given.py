@@ -78,13 +78,22 @@ def kind(what: str, value: object, wanted: type[T]) -> T:
 
 
 def session_filter(which: SessionFilter | None) -> SessionFilter:
-    """Texts that are whole text; numbers compare as they are."""
+    """Each field of a type that compares as it is meant."""
     chosen = SessionFilter() if which is None else kind("What is looked for", which, SessionFilter)
     for name in (item.name for item in fields(chosen)):
-        value = getattr(chosen, name)
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, str):
-                text(f"The {name.replace('_', ' ')} that is looked for", one)
+        value, what = getattr(chosen, name), f"{name} in a SessionFilter"
+        if value is None:
+            continue
+        if name.startswith(("min_", "max_", "started_", "active_")):
+            if not isinstance(value, int | float) or isinstance(value, bool) or not -MOST <= value <= MOST:
+                raise UsageError(f"{what} cannot be {value!r:.40}.", hint="It is a number; leave it out for no bound.")
+        elif name in ("archived", "delegated"):
+            kind(what, value, bool)
+        elif name == "exclude_sources":
+            for source in kind(what, value, tuple):
+                text(what, source)
+        else:
+            text(what, value)
     return chosen
 
 
