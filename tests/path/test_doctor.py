@@ -212,6 +212,16 @@ def test_conversations_that_lead_nowhere_are_a_note(home: Path) -> None:
     assert diagnose(home).healthy
 
 
+def test_a_folder_in_the_place_of_the_index_is_told_with_its_remedy(home: Path) -> None:
+    fill(home)
+    (home / "index.db").unlink(missing_ok=True)
+    (home / "index.db" / "something of somebody").mkdir(parents=True)
+    check = found(diagnose(home), "index.db")
+    assert (check.state, check.next) == ("warning", f"mv {home / 'index.db'} {home / 'index.db.old'}")
+    assert "move it away" in check.sentence
+    assert "index" not in [fix.kind for fix in plan(home)]
+
+
 @pytest.mark.parametrize("damage", ["missing", "nonsense", "zeroed", "another"])
 def test_a_broken_index_is_a_note(home: Path, damage: str) -> None:
     fill(home)

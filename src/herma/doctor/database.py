@@ -118,6 +118,9 @@ def _index(home: Path, found: Examination) -> Iterator[Check]:
     try:
         state = files.current().state()
     except IndexUnusable:
+        if in_the_way := files.obstacle():
+            yield Check("index.db", "warning", in_the_way, f"mv {home / 'index.db'} {home / 'index.db.old'}")
+            return
         there = (home / "index.db").exists()
         yield Check("index.db", "note", f"It is {'damaged' if there else 'not there'}; {by_itself}")
         return

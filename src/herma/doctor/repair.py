@@ -155,7 +155,7 @@ def _index_is_broken(home: Path) -> bool:
     try:
         files.current().state()
     except IndexUnusable:
-        return (home / "index.db").exists()
+        return (home / "index.db").exists() and not files.obstacle()
     except StoreError:
         return False
     finally:
