@@ -151,6 +151,16 @@ def test_sessions_are_found_by_id_beginning_and_title(log: Transcripts) -> None:
         log.resolve("2026")
 
 
+def test_titles_that_look_the_same_are_the_same(log: Transcripts) -> None:
+    composed = log.start("cli", title="Café")
+    taken_apart = log.start("cli", title="Cafe\u0301")
+    assert (log.get(taken_apart) or pytest.fail("gone")).title == "Café #2"
+    log.delete(taken_apart)
+    assert log.resolve("  Cafe\u0301 ") == composed
+    assert log.resolve("\u200b") is None
+    assert log.resolve("Café" + "x" * 200) is None
+
+
 def test_rewinding_hides_and_restores(log: Transcripts) -> None:
     session = log.start("cli")
     ids = log.append(session, [user("one"), {"role": "assistant", "content": "1"}, user("two"), user("three")])

@@ -203,3 +203,4 @@ def test_a_clean_title_stays_clean(title: str) -> None:
 def test_titles_are_cleaned() -> None:
     assert sanitized(" Fix\n\tthe\u200b \u202elogin\x07 ") == "Fix the login"
     assert sanitized("\u200b \n") is None
+    assert sanitized("Cafe\u0301") == sanitized("Caf\u00e9") == sanitized("Cafe\u200b\u0301") == "Caf\u00e9"

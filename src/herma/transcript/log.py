@@ -15,7 +15,7 @@ from herma.ports import MessageRows, SessionQueries, SessionRows
 from herma.transcript import given, lineage
 from herma.transcript.given import new_session_id, unknown
 from herma.transcript.retention import GRACE_DAYS, Keeping, Retention
-from herma.transcript.titles import base_of, next_title, sanitized
+from herma.transcript.titles import base_of, cleaned, next_title, sanitized
 from herma.transcript.wire import all_from_wire, preview_of
 from herma.types import (
     Deletion,
@@ -360,7 +360,9 @@ class Transcripts:
 
     def _titled(self, title: str, user: str) -> str | None:
         """The newest session of this user that is called so, or so with a number."""
-        found = self._queries.titles(title, Scope(profile=self._profile, user=user))
+        if not (clean := cleaned(title)):
+            return None
+        found = self._queries.titles(clean, Scope(profile=self._profile, user=user))
         sessions = self._sessions.get([session_id for _, session_id in found])
         return max(sessions.values(), key=lineage.newness).id if sessions else None
 

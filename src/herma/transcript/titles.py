@@ -13,18 +13,25 @@ _NUMBER = re.compile(r"^(?P<base>.*\S) #(?P<number>[0-9]{1,9})$")
 
 
 def sanitized(title: str | None) -> str | None:
-    """Without control, zero-width and direction characters, white space collapsed. None when nothing is left."""
+    """A title as it is kept (see `cleaned`). None when nothing is left of it."""
     if title is None:
         return None
     if not isinstance(title, str):
         raise UsageError(f"A title is text, not {type(title).__name__}.", hint="Give it as a string.")
-    visible = "".join(" " if char.isspace() else char for char in title if char.isspace() or not _is_hidden(char))
-    clean = " ".join(visible.split())
+    clean = cleaned(title)
     if len(clean) > LONGEST:
         raise UsageError(
             f"A title has at most {LONGEST} characters; this one has {len(clean)}.", hint="Give a shorter one."
         )
     return clean or None
+
+
+def cleaned(title: str) -> str:
+    """Without control, zero-width and direction characters, white space collapsed; letters with their accents in one
+    way only, so that what looks the same is the same.
+    """
+    visible = "".join(" " if char.isspace() else char for char in title if char.isspace() or not _is_hidden(char))
+    return unicodedata.normalize("NFC", " ".join(visible.split()))
 
 
 def base_of(title: str) -> str:
