@@ -37,9 +37,6 @@ CACHE_KIB = 8 * 1024
 _LOOKS, _LOOK_AGAIN = 200, 0.01
 """How often and how long (seconds) to look again at a file that somebody seems to be making."""
 
-_CONFIRMED = 3
-"""How often a log has to look damaged."""
-
 _alive: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
 _fork_hook = False
 
@@ -92,17 +89,23 @@ def refuse_damaged_log(connection: apsw.Connection) -> None:
     the log up to the first wrong bit, says nothing, and would soon write over the rest.
     """
     log, size = Path(connection.filename_wal), int(connection.pragma("page_size"))
-    for _ in range(_CONFIRMED):  # another process may just have begun the log anew
-        used, _ = connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_NOOP)
-        found = left_out(log, used, size) if used >= 0 else 0
-        if found < 2:
+    used, before = _frames_used(connection), -1
+    while used != before:  # others may write meanwhile, or begin the log anew
+        before = used
+        lost = left_out(log, used, size)
+        if not lost:
             return
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()  # sees what others did meanwhile
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()  # sees what others did
+        used = _frames_used(connection)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # so that the log stays as it is
     raise DamagedLog(
-        f"{log} is damaged: {found} finished changes in it cannot be reached.",
+        f"{log} is damaged: {lost} finished changes in it cannot be reached.",
         hint="Stop every program that uses this home, then run: herma doctor --repair",
     )
+
+
+def _frames_used(connection: apsw.Connection) -> int:
+    return max(0, connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_NOOP)[0])
 
 
 def _roll_back(path: Path, busy_timeout: float) -> None:

@@ -8,6 +8,7 @@ held before still stands behind, with other salts.
 from __future__ import annotations
 
 import struct
+from os import SEEK_CUR
 from pathlib import Path
 
 HEAD, FRAME = 32, 24
@@ -93,25 +94,38 @@ def _beginning(log: bytes, size: int) -> tuple[str, bytes, tuple[int, int]]:
 
 
 def left_out(path: Path, used: int, size: int) -> int:
-    """How many finished transactions stand in the log behind the frames that SQLite uses.
+    """How many finished transactions stand in the log behind the frames that SQLite uses, and behind a wrong bit.
 
-    None or one is usual: the last may be just being written, or a power loss cut it off before it was acknowledged.
-    A second one was begun only when the first was on disk, so that then there is damage between them.
+    One alone is no sign of damage: it may be just being written, or a power loss cut it off before it was
+    acknowledged. A second one was begun only when the first was on disk. And a first one whose checksums fit is not
+    left out for damage: it is just being finished, or SQLite has left the log behind and is about to write over it.
     """
-    found, others, at = 0, 0, HEAD + used * (FRAME + size)
+    found, others, fits = 0, 0, True
     try:
         with path.open("rb") as file:
             head = file.read(HEAD)
-            salts = head[16:24] if len(head) == HEAD and _head_is_sound(head) else b""
-            while others < _OTHERS:
-                file.seek(at)
-                frame = file.read(FRAME)
-                if len(frame) < FRAME:
-                    break
+            sound = len(head) == HEAD and _head_is_sound(head)
+            salts, order = (head[16:24], _order(head)) if sound else (b"", "<")
+            file.seek(HEAD + (used - 1) * (FRAME + size) + 16 if used else 24)
+            state = _pair(file.read(8))
+            file.seek(HEAD + used * (FRAME + size))
+            while others < _OTHERS and len(frame := file.read(FRAME)) == FRAME:
                 salts = salts or frame[8:16]
                 others = 0 if frame[8:16] == salts else others + 1
+                fits = fits and not others
+                if not found and sound and fits:
+                    state = checksum(order, file.read(size), checksum(order, frame[:8], state))
+                    fits = state == _pair(frame[16:24])
+                else:
+                    file.seek(size, SEEK_CUR)
                 found += not others and frame[4:8] != bytes(4)
-                at += FRAME + size
-    except FileNotFoundError:
+                if found and sound and fits:
+                    return 0
+    except (OSError, struct.error):
         return 0
-    return found
+    return found if found > 1 else 0
+
+
+def _pair(data: bytes) -> tuple[int, int]:
+    one, two = struct.unpack(">II", data)
+    return one, two
