@@ -151,6 +151,17 @@ def test_sessions_are_found_by_id_beginning_and_title(log: Transcripts) -> None:
         log.resolve("2026")
 
 
+def test_a_whole_title_counts_before_the_beginning_of_an_id(log: Transcripts) -> None:
+    log.start("cli", session_id="work-2026")
+    assert log.resolve("work") == "work-2026"
+    titled = log.start("cli", title="work")
+    assert log.resolve("work") == titled
+    log.start("cli", session_id="work-2027")
+    assert log.resolve("work") == titled
+    with pytest.raises(UsageError, match="Several"):
+        log.resolve("work-")
+
+
 def test_titles_that_look_the_same_are_the_same(log: Transcripts) -> None:
     composed = log.start("cli", title="Café")
     taken_apart = log.start("cli", title="Cafe\u0301")

@@ -236,19 +236,26 @@ class Transcripts:
         return self._sessions.get([session_id]).get(session_id)
 
     def resolve(self, text: str, *, user: str | None = None) -> str | None:
-        """The id meant by an id, a beginning that only one id has, or a title. `UsageError` when several are meant.
+        """The id meant by an id, a title, or a beginning that only one id has. `UsageError` when several are meant.
 
-        With a `user`, the sessions of all others are not there.
+        Of a title and those with a number behind it, the newest. With a `user`, the sessions of all others are not
+        there.
         """
         if not given.text("What is looked for", text):
             return None
         known = self.get(text)
         if known is not None:
             return text if user in (None, known.scope.user) else None
-        found = self._queries.with_prefix(text, 4, user)
-        if len(found) > 1:
-            raise UsageError(f"Several sessions begin with {text!r}.", hint=f"For example: {', '.join(found)}.")
-        return found[0] if found else self._titled(text, user or "")
+        title = cleaned(text)
+        titled = self._queries.titles(title, Scope(profile=self._profile, user=user or "")) if title else ()
+        if not any(name == title for name, _ in titled):
+            found = self._queries.with_prefix(text, 4, user)
+            if len(found) > 1:
+                raise UsageError(f"Several sessions begin with {text!r}.", hint=f"For example: {', '.join(found)}.")
+            if found:
+                return found[0]
+        sessions = self._sessions.get([session_id for _, session_id in titled])
+        return max(sessions.values(), key=lineage.newness).id if sessions else None
 
     def system_prompt(self, session_id: str) -> str | None:
         self._alive()
@@ -357,14 +364,6 @@ class Transcripts:
             if free == title or not self._queries.titles(free, scope):
                 return free
             title = free
-
-    def _titled(self, title: str, user: str) -> str | None:
-        """The newest session of this user that is called so, or so with a number."""
-        if not (clean := cleaned(title)):
-            return None
-        found = self._queries.titles(clean, Scope(profile=self._profile, user=user))
-        sessions = self._sessions.get([session_id for _, session_id in found])
-        return max(sessions.values(), key=lineage.newness).id if sessions else None
 
     def _scope(self, scope: Scope | None, before: SessionInfo | None) -> Scope:
         if scope is None and before is not None:
