@@ -20,6 +20,7 @@ from herma.doctor import Mended, diagnose, mend, plan
 from herma.errors import StoreError
 from herma.store.sqlite.opening import APPLICATION_ID
 from herma.store.sqlite.salvage_file import HEAD
+from herma.store.sqlite.salvage_log import left_out
 from herma.store.sqlite.salvage_pages import INDEX_LEAF, TABLE_INTERIOR, TABLE_LEAF, PageFile
 from herma.store.sqlite.salvage_tables import Walk
 
@@ -386,6 +387,22 @@ def test_what_a_power_loss_cut_off_is_no_damage(logged: Path, tmp_path: Path) ->
         h.transcripts.append("s", [{"role": "user", "content": "more"}])
         assert len(h.transcripts.messages("s")) == 60
     assert diagnose(home).healthy
+
+
+def test_a_sound_log_is_no_damaged_one_wherever_sqlite_stands_in_it(logged: Path, tmp_path: Path) -> None:
+    """SQLite may know of less than a sound log holds: others go on writing, or it is about to begin the log anew."""
+    log = tmp_path / "herma.db-wal"
+    shutil.copy(logged / "herma.db-wal", log)
+    raw = log.read_bytes()
+    frames = (len(raw) - 32) // FRAME
+    ends = [n + 1 for n in range(frames) if raw[32 + n * FRAME + 4 : 32 + n * FRAME + 8] != bytes(4)]
+    assert len(ends) > 60
+    assert [left_out(log, used, 4096) for used in (0, *ends)] == [0] * (len(ends) + 1)
+    for hit in (0, 10, 40):  # the transaction behind this one
+        at = 32 + ends[hit] * FRAME + 24 + 1000
+        log.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
+        assert left_out(log, ends[hit], 4096) == len(ends) - hit - 1
+        assert left_out(log, 0, 4096) == 0, "what SQLite does not use yet is sound"
 
 
 KILLED = """

@@ -265,3 +265,43 @@ def test_commits_are_flushed(home: Path) -> None:
         h.transcripts.start("cli")
         assert h._ground.database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
         assert h._ground.database.write(lambda connection: connection.pragma("synchronous")) == 2
+
+
+READ_WHEN_FULL = """
+import os, sys
+from pathlib import Path
+from herma import Herma
+from herma.errors import StoreError
+home = Path(sys.argv[1])
+with Herma.open(home) as h:
+    h.transcripts.append(h.transcripts.start("cli", session_id="s"), [{"role": "user", "content": "words"}])
+assert [each.name for each in home.iterdir()] == ["herma.db"]
+filling = home.parent / "filling"
+with filling.open("wb", buffering=0) as file:
+    try:
+        while file.write(bytes(4096)):
+            pass
+    except OSError:
+        pass
+with Herma.open(home) as h:
+    assert [one.content for one in h.transcripts.messages("s")] == ["words"], "not one byte is free, and it is read"
+    try:
+        h.transcripts.append("s", [{"role": "user", "content": "more"}])
+    except StoreError as exc:
+        assert "disk is full" in str(exc), exc
+    else:
+        raise AssertionError("written where nothing is free")
+    filling.unlink()
+    h.transcripts.append("s", [{"role": "user", "content": "more"}])
+    assert [one.content for one in h.transcripts.messages("s")] == ["words", "more"], "nothing old is read"
+print("done")
+"""
+
+
+def test_a_disk_without_a_free_byte_is_read(home: Path) -> None:
+    allowed = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if os.name != "nt" else None
+    if allowed is None or allowed.returncode:
+        pytest.skip("needs a mount namespace")
+    command = ["unshare", "-rm", "sh", "-c", FILL, "sh", str(home), sys.executable, READ_WHEN_FULL]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr

@@ -14,7 +14,7 @@ import apsw
 
 from herma.errors import StoreError
 from herma.store.atomic import make_folder
-from herma.store.sqlite.errors import translated
+from herma.store.sqlite.errors import full, translated
 from herma.store.sqlite.migrate import user_version
 from herma.store.sqlite.opening import open_reader
 from herma.store.sqlite.queries import queries
@@ -70,7 +70,7 @@ class DatabaseCopy:
             return
         target = apsw.Connection(str(self._target))
         try:
-            with target.backup("main", self._source, "main") as backup:
+            with _room(self._target), target.backup("main", self._source, "main") as backup:
                 while not backup.done:
                     backup.step(_PAGES)
                     if progress:
@@ -78,6 +78,15 @@ class DatabaseCopy:
         finally:
             target.close()
         self._target.chmod(0o600)
+
+
+@contextmanager
+def _room(target: Path) -> Iterator[None]:
+    """Run the block; a full disk is the target's, which may be another than the home's."""
+    try:
+        yield
+    except apsw.FullError as exc:
+        raise full(target.parent.parent) from exc
 
 
 @contextmanager

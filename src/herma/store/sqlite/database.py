@@ -15,7 +15,7 @@ from herma.errors import StoreError, UsageError
 from herma.store.sqlite.commits import GroupCommit, Work
 from herma.store.sqlite.errors import DAMAGED_VALUE, damaged, translated, translation
 from herma.store.sqlite.migrate import user_version
-from herma.store.sqlite.opening import VERSION, open_reader, open_writer
+from herma.store.sqlite.opening import VERSION, is_frozen, open_reader, open_writer
 
 T = TypeVar("T")
 Bindings = Sequence[Any] | Mapping[str, Any]
@@ -167,7 +167,7 @@ class Database:
 
     def _give_back(self, handle: _Handle) -> None:
         with self._mutex:
-            if not self._closed and len(self._idle) < IDLE_READERS:
+            if not self._closed and len(self._idle) < IDLE_READERS and not is_frozen(handle.connection):
                 self._idle.append(handle)
                 return
         handle.connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import apsw
 
 from herma.errors import StoreBusy, StoreError
 
+_LEAST = 64 * 1024
 DAMAGED_VALUE = (UnicodeDecodeError, json.JSONDecodeError)
 """What reading a row ends in when its text is no text any more, or its JSON no JSON: SQLite does not look at either."""
 
@@ -47,6 +49,18 @@ def parsed(text: str) -> Any:
         raise damaged("A value in herma.db", exc) from exc
 
 
+def full(path: Path) -> StoreError:
+    return StoreError(f"The disk is full: nothing was written to {path}.", hint="Free some space and try again.")
+
+
+def _nothing_is_free(path: Path) -> bool:
+    """Whether the disk has no room for the little that SQLite needs besides the file, even for reading."""
+    try:
+        return shutil.disk_usage(path.parent).free < _LEAST
+    except OSError:
+        return False
+
+
 def translation(path: Path, error: apsw.Error) -> StoreError:
     """The error to raise instead."""
     match error:
@@ -56,9 +70,9 @@ def translation(path: Path, error: apsw.Error) -> StoreError:
                 hint="Wait for the other process, or stop it, and try again.",
             )
         case apsw.FullError():
-            return StoreError(
-                f"The disk is full: nothing was written to {path}.", hint="Free some space and try again."
-            )
+            return full(path)
+        case apsw.IOError() if _nothing_is_free(path):
+            return full(path)
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.CantOpenError():
             return StoreError(
                 f"{path} cannot be written ({error}).", hint="Check the permissions of the file and of its folder."

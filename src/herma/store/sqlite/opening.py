@@ -37,6 +37,10 @@ CACHE_KIB = 8 * 1024
 _LOOKS, _LOOK_AGAIN = 200, 0.01
 """How often and how long (seconds) to look again at a file that somebody seems to be making."""
 
+_NO_SHARED_MEMORY = {
+    *(apsw.SQLITE_IOERR_SHMOPEN, apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMLOCK, apsw.SQLITE_IOERR_SHMMAP)
+}
+
 _alive: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
 _fork_hook = False
 
@@ -57,15 +61,20 @@ def open_writer(path: Path, busy_timeout: float) -> apsw.Connection:
 
 
 def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
-    """A connection that cannot write. Where SQLite may not even make its shared-memory file, nobody else writes."""
+    """A connection that cannot write. Where SQLite may not even make its shared-memory file, nobody else writes: in a
+    folder that is read-only, and on a disk that is full to the last byte.
+    """
     refuse_foreign(path)
     try:
         connection = _reading(path, busy_timeout)
-    except (apsw.CantOpenError, apsw.ReadOnlyError):
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as exc:
+        if isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", 0) not in _NO_SHARED_MEMORY:
+            raise
+        log = path.resolve().with_name(f"{path.resolve().name}-wal")
         if path.with_name(path.name + "-journal").exists():
             _roll_back(path, busy_timeout)
             connection = _reading(path, busy_timeout)
-        elif path.with_name(path.name + "-wal").exists():
+        elif log.exists() and log.stat().st_size:
             raise
         else:
             connection = _connect(_frozen(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, busy_timeout)
@@ -117,6 +126,11 @@ def _roll_back(path: Path, busy_timeout: float) -> None:
         user_version(connection)
     finally:
         connection.close()
+
+
+def is_frozen(connection: apsw.Connection) -> bool:
+    """Whether it takes the file for unchangeable: good for one answer, as others may come to write."""
+    return bool(connection.open_flags & apsw.SQLITE_OPEN_URI)
 
 
 def refuse_foreign(path: Path) -> None:
