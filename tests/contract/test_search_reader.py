@@ -87,10 +87,11 @@ def test_the_newest_of_what_is_admitted(tmp_path: Path) -> None:
         h.transcripts.delete(gone)
         database = Database(tmp_path / "herma.db")
         reader = SqliteReader(database)
-        everything = Admitted(lambda _: True)
+        everything = Admitted(lambda *_: True)
         assert reader.newest(10, everything) == [*reversed(ids[second]), *reversed(ids[first])]
         assert reader.newest(1, everything) == ids[second][1:]
-        assert reader.newest(10, Admitted(lambda one: one.source == "cli", roles=("user",))) == ids[first][:1]
-        assert reader.newest(10, Admitted(lambda _: True, before=0.0)) == []
-        assert reader.newest(10, Admitted(lambda _: False)) == []
+        assert reader.newest(10, Admitted(lambda source, *_: source == "cli", roles=("user",))) == ids[first][:1]
+        assert reader.newest(10, Admitted(lambda *_: True, before=0.0)) == []
+        assert reader.newest(10, Admitted(lambda *_: True, sessions=(first,))) == ids[first][::-1]
+        assert reader.newest(10, Admitted(lambda *_: False)) == []
         database.close()

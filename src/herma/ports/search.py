@@ -74,9 +74,12 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Which messages may be meant: those of sessions that `wanted` admits, in this time, by these roles (none: all)."""
+    """Which messages may be meant: those of sessions that `wanted` admits by source, scope (not the chat) and whether
+    they are archived, of these sessions or conversations, in this time, by these roles (none named: all).
+    """
 
-    wanted: Callable[[Standing], bool]
+    wanted: Callable[[str, Scope, bool], bool]
+    sessions: Sequence[str] = ()
     since: float = float("-inf")
     before: float = float("inf")
     roles: Sequence[str] = ()

@@ -107,10 +107,17 @@ class Filters:
 
     def admitted(self) -> Admitted:
         """Which messages may pass, as far as that is known without looking at them."""
-        of_sessions = self.without("date", "role")
+        elsewhere = self.without("date", "role", "session")
         spans = [span for span in self.dates if not span.outside]
+
+        def wanted(source: str, scope: Scope, archived: bool) -> bool:
+            return not elsewhere.against(
+                Head(0, "", "", 0.0, "compacted"), Standing("", source, scope, "", archived, None)
+            )
+
         return Admitted(
-            lambda session: not of_sessions.against(Head(0, session.id, "", 0.0, "compacted"), session),
+            wanted,
+            self.sessions,
             max((span.since for span in spans if span.since is not None), default=float("-inf")),
             min((span.before for span in spans if span.before is not None), default=float("inf")),
             self.roles,

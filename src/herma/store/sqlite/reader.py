@@ -74,19 +74,26 @@ class SqliteReader:
         return self._db.read(lambda connection: self._newest_of(connection, limit, admitted), [])
 
     def _newest_of(self, connection: apsw.Connection, limit: int, admitted: Admitted) -> list[int]:
-        """Sessions are gone through from the one last active on, until they have enough messages."""
+        """Sessions are gone through from the one last active on, until they have enough messages. There are many of
+        them, and few places they come from: those are chosen here, and SQLite does the rest.
+        """
+        kinds = [
+            kind
+            for kind in fetch(connection, self._sql["kinds"])
+            if admitted.wanted(kind[0], Scope(*kind[1:4]), bool(kind[4]))
+        ]
+        if not kinds:
+            return []
         times = {"since": admitted.since, "before": admitted.before}
+        asked = {**times, "kinds": json.dumps(kinds), "sessions": json.dumps([*admitted.sessions])}
         keys, messages = list[int](), 0
-        for key, count, id_, source, *scope, conversation, archived, deleted in connection.execute(
-            self._sql["standings"], times
-        ):
-            if admitted.wanted(Standing(id_, source, Scope(*scope), conversation, bool(archived), deleted)):
-                keys.append(key)
-                messages += count
-                if messages >= limit:
-                    break
-        asked = {**times, "keys": json.dumps(keys), "roles": json.dumps([*admitted.roles]), "limit": limit}
-        return [row[0] for row in fetch(connection, self._sql["newest_of"], asked)]
+        for key, count in connection.execute(self._sql["of_kinds"], asked):
+            keys.append(key)
+            messages += count
+            if messages >= limit:
+                break
+        of_these = {**times, "keys": json.dumps(keys), "roles": json.dumps([*admitted.roles]), "limit": limit}
+        return [row[0] for row in fetch(connection, self._sql["newest_of"], of_these)]
 
     def sessions(self, session_ids: Sequence[str]) -> dict[str, SessionInfo]:
         return self._sessions.get(session_ids, deleted=True)

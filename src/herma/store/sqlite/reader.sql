@@ -59,11 +59,19 @@ SELECT key FROM sessions WHERE id = ? AND deleted IS NULL;
 -- newest --
 SELECT id FROM messages ORDER BY id DESC LIMIT :limit;
 
--- standings --
--- Sessions that were active in a time, last active first.
-SELECT s.key, s.message_count, s.id, s.source, s.profile, s.project, s.user, s.chat, s.conversation, s.archived, s.deleted
+-- kinds --
+-- Where sessions come from. Far fewer than sessions.
+SELECT DISTINCT source, profile, project, user, archived FROM sessions WHERE deleted IS NULL;
+
+-- of_kinds --
+-- Sessions from some of these that were active in a time, last active first.
+SELECT s.key, s.message_count
   FROM sessions s INDEXED BY sessions_by_activity
  WHERE s.last_active >= :since AND s.started < :before AND s.deleted IS NULL
+   AND (:sessions = '[]' OR s.id IN (SELECT value FROM json_each(:sessions))
+        OR s.conversation IN (SELECT value FROM json_each(:sessions)))
+   AND (s.source, s.profile, s.project, s.user, s.archived) IN (
+        SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:kinds))
  ORDER BY s.last_active DESC;
 
 -- newest_of --
