@@ -244,6 +244,40 @@ def test_an_interrupted_build_is_continued(home: Path, feed: Feed) -> None:
     assert not (home / "index.db.new").exists()
 
 
+@pytest.mark.parametrize("harm", ["deleted", "damaged"])
+def test_searches_do_not_undo_what_is_built_meanwhile(index: Index, feed: Feed, home: Path, harm: str) -> None:
+    feed.append(*(f"hello word{i}" for i in range(1_200)))
+    feed.append(*(f"hello word{i}" for i in range(1_200)))
+    assert index.wait(20)
+    if harm == "deleted":
+        (home / "index.db").unlink()
+    else:
+        (home / "index.db").write_bytes(b"no index" * 1_000)
+    built: list[int] = []
+
+    def progress(done: int, total: int) -> None:
+        found(index, "hello")
+        built.append(index.status().built)
+
+    index._follower.rebuild(1, progress)
+    assert [least <= here for least, here in zip((256, 512, 768), built, strict=False)] == [True] * 3, built
+    assert len(found(index, "hello")) == 50
+    assert index.status().built == 0
+
+
+def test_a_search_says_how_far_the_index_is_built(home: Path, feed: Feed) -> None:
+    feed.append(*(f"hello word{i}" for i in range(3_000)))
+    stopped, stop = Index(SqliteIndexFiles(home), feed), threading.Event()
+    stopped._follower.rebuild(1, lambda _done, _total: stop.set(), stop.is_set)
+    stopped.close()
+    files = SqliteIndexFiles(home)
+    with files.hold(1):  # somebody is at it
+        index = Index(SqliteIndexFiles(home), feed)
+        notes = index.find(Terms(any_of=(("hello",),)), 5).notes
+        index.close()
+    assert notes == ("The index is being built: 256 of 3,000 messages so far.",)
+
+
 def test_drop_deletes_and_the_next_search_builds(index: Index, feed: Feed, home: Path) -> None:
     feed.append("hello")
     assert index.catch_up() == 0

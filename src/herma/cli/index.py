@@ -60,12 +60,15 @@ def status(desk: Desk) -> None:
                 "lag": found.lag,
                 "size": found.size,
                 "rebuilding": found.rebuilding,
+                "built": found.built,
                 "trouble": found.trouble or None,
                 "vectors": _vectors(found.vectors),
             }
         )
         return
     desk.context.line(_described(found, stored))
+    if found.built:
+        desk.context.line(f"One is being built: {found.built:,} of {count(stored, 'message')} so far.")
     if found.rebuilding and found.messages:
         desk.context.line("It belongs to other transcripts, or is damaged: the next search begins to build it anew.")
     if found.trouble:

@@ -160,7 +160,7 @@ class Follower:
                 return True
             return self._tidy(self._files.current()) or reached.seq < end.seq
         except IndexUnusable:
-            self._files.drop()
+            self._files.drop(building=False)
             return True
 
     def _step(self, tables: IndexTables, reached: Position, batch: int) -> Position:

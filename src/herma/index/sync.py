@@ -42,6 +42,8 @@ class IndexStatus:
     rebuilding: bool
     trouble: str = ""
     vectors: VectorState = field(default_factory=VectorState)
+    built: int = 0
+    """While it is built (anew): how many messages the one that takes its place has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,11 @@ class Index:
         return found
 
     def _why_none(self) -> str:
-        trouble = self._trouble or self._background.trouble
-        return f"There is no index, and none can be built: {trouble}" if trouble else "The index is being built."
+        if trouble := self._trouble or self._background.trouble:
+            return f"There is no index, and none can be built: {trouble}"
+        built = self._files.built()
+        far = f": {built:,} of {self._feed.message_count():,} messages so far" if built else ""
+        return f"The index is being built{far}."
 
     def vocabulary(self, parts: Sequence[str], beginnings: Sequence[str] = (), limit: int = 20) -> Sequence[str]:
         """Words (stems) with one of `parts` in them or one of `beginnings` at the front, commonest first; only the
@@ -179,7 +184,8 @@ class Index:
         trouble = (self._files.obstacle() or self._trouble or self._background.trouble) if lag else ""
         building = building or self._follower.rebuilding
         vectors = self.vectors.state() if self.vectors is not None else VectorState()
-        return IndexStatus(state.messages, lag, state.size, state.position, building, trouble, vectors)
+        built = self._files.built()
+        return IndexStatus(state.messages, lag, state.size, state.position, building, trouble, vectors, built)
 
     def drop(self) -> None:
         """Delete the stored index. The next search builds a new one."""
@@ -209,7 +215,7 @@ class Index:
 
     def _again(self, _: Callable[[], object]) -> bool:
         """Perhaps the file was replaced at this very moment."""
-        self._files.close()
+        self._files.close(building=False)
         return True
 
     def _discard(self, question: Callable[[], object]) -> bool:
@@ -219,7 +225,7 @@ class Index:
                 try:
                     question()
                 except IndexUnusable:
-                    self._files.drop()
+                    self._files.drop(building=False)  # or no build would ever end while somebody searches
         except StoreBusy:
             return False
         except StoreError as error:

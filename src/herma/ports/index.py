@@ -161,16 +161,22 @@ class IndexFiles(Protocol):
         """The index that is being built: a new one, or (not `anew`) what an interrupted attempt left."""
         ...
 
+    def built(self) -> int:
+        """How many messages the index that is being built has, by whichever process; 0 when there is none."""
+        ...
+
     def publish(self) -> None:
         """Put what was built in the place of the index in use."""
         ...
 
-    def drop(self) -> None:
-        """Delete both."""
+    def drop(self, *, building: bool = True) -> None:
+        """Delete both; without `building`, only the index in use: what is being built is to take its place."""
         ...
 
     def obstacle(self) -> str:
         """What stands where an index should be and is none of ours, as a sentence with the remedy; mostly nothing."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, *, building: bool = True) -> None:
+        """Let go of both; without `building`, of the index in use."""
+        ...

@@ -60,6 +60,17 @@ class SqliteIndexFiles:
                 self._new_identity = found
             return self._building
 
+    def built(self) -> int:
+        if identity(self._new) is None:
+            return 0
+        tables = SqliteIndexTables(self._new)
+        try:
+            return tables.state().messages
+        except (IndexUnusable, StoreError):  # it is begun, or put in its place, at this moment
+            return 0
+        finally:
+            tables.close()
+
     def publish(self) -> None:
         with self._mutex:
             if self._building is not None:
@@ -81,17 +92,20 @@ class SqliteIndexFiles:
                 return _in_the_way(path)
         return ""
 
-    def drop(self) -> None:
-        self.close()
-        _remove(self._new)
+    def drop(self, *, building: bool = True) -> None:
+        self.close(building=building)
+        if building:
+            _remove(self._new)
         _remove(self._path)
 
-    def close(self) -> None:
+    def close(self, *, building: bool = True) -> None:
         with self._mutex:
-            for tables in (self._current, self._building):
-                if tables is not None:
-                    tables.close()
-            self._current = self._building = self._identity = None
+            if self._current is not None:
+                self._current.close()
+            self._current = self._identity = None
+            if building and self._building is not None:
+                self._building.close()
+                self._building = None
 
 
 def _in_the_way(path: Path) -> str:
