@@ -282,6 +282,8 @@ def test_what_was_delegated_comes_back_with_how_it_went_on(log: Transcripts) -> 
     went_on = log.start("subagent", parent=task, reason="compression")
     deeper = log.start("subagent", parent=went_on, reason="delegation")
     everything = {root, task, went_on, deeper}
+    assert {one.id for one in log.delete(root, dry_run=True).sessions} == everything
+    assert log.deleted() == []
     assert {one.id for one in log.delete(root).sessions} == everything
     assert {one.id for one in log.undelete(root)} == everything
     assert log.deleted() == []

@@ -22,7 +22,6 @@ LONGEST_LINE = 50 * 1024 * 1024
 SLICE = 500
 """Messages that are read at a time."""
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_EVERY = 2**31
 _OPTIONAL = ("content", "tool_call_id", "tool_name", "reasoning", "sent", "told", "tokens", "finish_reason")
 
 
@@ -39,23 +38,12 @@ class Told:
 
 def chosen(transcripts: Transcripts, session_ids: Sequence[str]) -> list[SessionInfo]:
     """The whole conversations that these sessions belong to, with everything that was delegated from them."""
-    found: dict[str, SessionInfo] = {}
-    for session_id in session_ids:
-        if session_id not in found:
-            found |= {member.id: member for member in transcripts.conversation(session_id)}
-    delegated = _delegated(transcripts)
-    waiting = list(found)
-    while waiting:
-        for members in delegated.get(waiting.pop(), ()):
-            waiting += [member.id for member in members if member.id not in found]
-            found |= {member.id: member for member in members}
-    return _in_order(found.values())
+    return _in_order(transcripts.delete(session_ids, dry_run=True).sessions)
 
 
 def everything(transcripts: Transcripts) -> list[SessionInfo]:
     """Every session that is not deleted: archived ones and subagents too."""
-    conversations = transcripts.list(SessionFilter(), limit=_EVERY)
-    return _in_order(member for line in conversations for member in transcripts.conversation(line.id))
+    return _in_order(transcripts._queries.matching(SessionFilter()))
 
 
 def told(transcripts: Transcripts, sessions: Sequence[SessionInfo]) -> Iterator[Told]:
@@ -135,13 +123,3 @@ def _line(value: dict[str, Any]) -> str:
 
 def _in_order(sessions: Iterable[SessionInfo]) -> list[SessionInfo]:
     return sorted(sessions, key=lambda session: (session.started, session.id))
-
-
-def _delegated(transcripts: Transcripts) -> dict[str, list[list[SessionInfo]]]:
-    """The sessions of each delegated conversation, by the session that delegated it."""
-    found: dict[str, list[list[SessionInfo]]] = {}
-    for line in transcripts.list(SessionFilter(delegated=True), limit=_EVERY):
-        members = transcripts.conversation(line.id)
-        for parent in {one.parent for one in members if one.id == one.conversation and one.parent}:
-            found.setdefault(parent, []).append(members)
-    return found

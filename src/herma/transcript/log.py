@@ -189,12 +189,12 @@ class Transcripts:
 
     # ── deleting ──
 
-    def delete(self, session_ids: str | Sequence[str], *, whole: bool = True) -> Deletion:
+    def delete(self, session_ids: str | Sequence[str], *, whole: bool = True, dry_run: bool = False) -> Deletion:
         """Delete sessions, with what they delegated: `whole` conversations, or just these. Undoable until `until`."""
         wanted = given.ids(session_ids)
         for session_id in wanted:
             self._known(session_id)
-        return self._retention.delete(wanted, whole=whole)
+        return self._retention.delete(wanted, whole=whole, dry_run=dry_run)
 
     def prune(
         self,

@@ -60,7 +60,8 @@ class Retention:
         if chosen and not dry_run:
             self._sessions.update(list(chosen), {"deleted": now})
         messages = sum(session.message_count for session in chosen.values())
-        return Deletion(tuple(chosen.values()), messages, now + self._grace, dry_run)
+        oldest_first = sorted(chosen.values(), key=lambda session: (session.started, session.id))
+        return Deletion(tuple(oldest_first), messages, now + self._grace, dry_run)
 
     def prune(self, which: SessionFilter, older_than_days: float, *, ended_only: bool, dry_run: bool) -> Deletion:
         """Conversations of which a session matches, and every session has been quiet (and over) for so long."""

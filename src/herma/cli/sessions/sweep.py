@@ -13,7 +13,6 @@ from herma.cli.sessions.desk import Desk, dry_run_option, read_days, read_moment
 from herma.cli.sessions.look import table
 from herma.cli.sessions.wording import count, iso, name_of, session_json, when
 from herma.errors import UsageError
-from herma.transcript.export import chosen
 from herma.transcript.retention import Keeping
 from herma.types import Deletion, SessionFilter, SessionInfo
 
@@ -38,11 +37,11 @@ def delete(desk: Desk, session: tuple[str, ...], dry_run: bool) -> None:
       herma sessions undelete 20261231_2359
     """
     found = {one.conversation: one for one in desk.find_all(session)}
-    members = chosen(desk.transcripts, [one.id for one in found.values()])
+    would = desk.transcripts.delete([one.id for one in found.values()], dry_run=True)
     if dry_run:
-        _report(desk, Deletion(tuple(members), sum(one.message_count for one in members), 0.0, dry_run=True))
+        _report(desk, would)
         return
-    _preview(desk, members)
+    _preview(desk, would.sessions)
     what = count(len(found), "conversation")
     if not desk.context.confirm(f"Delete {what if len(found) > 1 else 'this conversation'}?"):
         _declined(desk)
