@@ -517,6 +517,14 @@ def test_what_was_not_indexed_and_does_not_match_is_no_match_that_was_left_out(h
     assert rules(h.search("zeppelin")) == {"archived": 1}
 
 
+def test_without_an_index_long_messages_are_read_too(h: Herma, home: Path) -> None:
+    (home / "index.db" / "in the way").mkdir(parents=True)
+    wanted = said(h, "filler " * 3_000 + "the falcon")
+    assert sessions(h.search("falcon")) == [wanted]
+    said(h, "filler " * 30_000 + "the heron")
+    assert "No message that was searched contains heron." in h.search("heron").notes
+
+
 def test_what_was_not_read_may_contain_it(h: Herma, home: Path) -> None:
     no_index(home)
     said(h, "the zeppelin lands", *["nothing to see"] * 600)

@@ -30,6 +30,8 @@ BY_MEANING = 40
 """The same for what is near in meaning without being among the best by words."""
 READ = 8_000
 """Characters of a message that ranking reads."""
+SCANNED = 64_000
+"""Characters of a message that are looked through where the index cannot be asked."""
 BROWSED = 2_000
 """Newest messages that a query without words looks through."""
 CLOSELY = 2_000
@@ -54,7 +56,7 @@ class Gathered:
     """Messages that match and were not in the index when they were read."""
     notes: list[str] = field(default_factory=list)
     partly: bool = False
-    """Whether more messages pass the filters than were looked at, and some of these may match."""
+    """Whether there are messages, or ends of very long ones, that were not looked at and may match."""
     matched: int = 0
     near: dict[int, float] = field(default_factory=dict)
     """How near in meaning the nearest are that may be shown; they need not have any of the words."""
@@ -112,11 +114,11 @@ class Gatherer:
                 break
             closely = False
             if asked >= MOST:
+                if filters.narrow:
+                    looked_at = f"the strongest matches and the newest {CLOSELY:,} messages were looked at"
+                    found.notes.append(f"Of what passes the filters, {looked_at}.")
                 break
             asked *= 4
-        if found.partly and not _enough(found, depth, limit):
-            passing = f"the strongest matches and the newest {CLOSELY:,} messages were looked at"
-            found.notes.append(f"Of what passes the filters, {passing}.")
         found.matched = max(answer.matches, len(found.scores)) + len(found.unindexed - found.scores.keys())
         found.notes.extend(answer.notes)
         return found
@@ -125,11 +127,8 @@ class Gatherer:
         """Read what is not indexed yet, and take what the index would find: nothing else may fill the places of
         candidates, or count as a match that some rule left out.
         """
-        missing = list(self._index.missing(SCANS))
-        texts = self._reader.texts(missing, READ)
-        matching = [id_ for id_ in missing if id_ in texts and _selected(query, fold(legible(texts[id_])), looked_for)]
+        matching = self._matching(query, found, list(self._index.missing(SCANS)), looked_for)
         found.unindexed.update(matching)
-        found.texts.update((id_, texts[id_]) for id_ in matching)
         self._take(found, filters, matching)
 
     def _read_closely(self, query: Query, found: Gathered, filters: Filters, looked_for: Sequence[Unit]) -> bool:
@@ -138,13 +137,22 @@ class Gatherer:
         """
         passing = self._reader.newest(CLOSELY, filters.admitted())
         unknown = [id_ for id_ in passing if id_ not in found.heads and id_ not in found.scores]
-        texts = self._reader.texts(unknown, READ)
-        matching = [id_ for id_ in unknown if id_ in texts and _selected(query, fold(legible(texts[id_])), looked_for)]
-        found.texts.update((id_, texts[id_]) for id_ in matching)
+        matching = self._matching(query, found, unknown, looked_for)
         found.scores.update(dict.fromkeys(matching, 0.0))
         self._take(found, filters, matching)
-        found.partly = len(passing) == CLOSELY
+        found.partly = found.partly or len(passing) == CLOSELY
         return not found.partly
+
+    def _matching(self, query: Query, found: Gathered, ids: Sequence[int], looked_for: Sequence[Unit]) -> list[int]:
+        """Those of these messages that the index would find, by reading them."""
+        matching = []
+        for id_, text in self._reader.texts(ids, SCANNED).items():
+            if _selected(query, fold(legible(text)), looked_for):
+                matching.append(id_)
+                found.texts[id_] = text[:READ]
+            elif len(text) >= SCANNED:
+                found.partly = True
+        return matching
 
     def read_ahead(self, query: Query, found: Gathered, looked_for: Sequence[Unit], limit: int) -> None:
         """Read what `candidates` will need of what words have found, and find the words in it, while it is not known
