@@ -305,3 +305,48 @@ def test_a_disk_without_a_free_byte_is_read(home: Path) -> None:
     command = ["unshare", "-rm", "sh", "-c", FILL, "sh", str(home), sys.executable, READ_WHEN_FULL]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
+
+
+READ_ONLY_DISK = """
+set -e
+mount --bind "$1" "$1"
+mount -o remount,ro,bind "$1"
+exec "$2" -c "$3" "$1"
+"""
+READ_LOG = """
+import sys
+from pathlib import Path
+from herma import Herma
+from herma.errors import StoreError
+home = Path(sys.argv[1])
+with Herma.open(home) as h:
+    try:
+        print(len(h.transcripts.messages("s")))
+    except StoreError as exc:
+        print(exc, exc.hint)
+    try:
+        h.transcripts.append("s", [{"role": "user", "content": "more"}])
+    except StoreError as exc:
+        assert "cannot be" in str(exc), exc
+    assert h.doctor().healthy
+"""
+
+
+@pytest.mark.parametrize(("shared", "expected"), [(True, "20\n"), (False, "copy the whole folder")])
+def test_a_read_only_disk_with_a_log_is_read_or_said_to_be_none(home: Path, shared: bool, expected: str) -> None:
+    """A snapshot of a home in use has a log; with the memory that processes share it can be read, without it not."""
+    allowed = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if os.name != "nt" else None
+    if allowed is None or allowed.returncode:
+        pytest.skip("needs a mount namespace")
+    snapshot = home.parent / "snapshot"
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli", session_id="s")
+        for _ in range(20):
+            h.transcripts.append(session, WORDS)
+        shutil.copytree(home, snapshot)
+    if not shared:
+        (snapshot / "herma.db-shm").unlink()
+    command = ["unshare", "-rm", "sh", "-c", READ_ONLY_DISK, "sh", str(snapshot), sys.executable, READ_LOG]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert expected in run.stdout

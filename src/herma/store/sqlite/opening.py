@@ -74,8 +74,14 @@ def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
         if path.with_name(path.name + "-journal").exists():
             _roll_back(path, busy_timeout)
             connection = _reading(path, busy_timeout)
-        elif log.exists() and log.stat().st_size:
+        elif log.exists() and log.stat().st_size and isinstance(exc, apsw.IOError):
             raise
+        elif log.exists() and log.stat().st_size:
+            raise StoreError(
+                f"{path} cannot be read: its newest changes are in {log.name}, which can be read only where files can "
+                "be made beside it.",
+                hint="Make its folder writable, or copy the whole folder to a place that is, and read it there.",
+            ) from exc
         else:
             connection = _connect(_frozen(path), apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, busy_timeout)
     connection.pragma("cache_size", -CACHE_KIB)  # a search reads a few hundred messages all over the file
@@ -98,7 +104,10 @@ def refuse_damaged_log(connection: apsw.Connection) -> None:
     the log up to the first wrong bit, says nothing, and would soon write over the rest.
     """
     log, size = Path(connection.filename_wal), int(connection.pragma("page_size"))
-    used, before = _frames_used(connection), -1
+    try:
+        used, before = _frames_used(connection), -1
+    except apsw.ReadOnlyError:  # a read-only disk, where nobody writes over anything
+        return
     while used != before:  # others may write meanwhile, or begin the log anew
         before = used
         lost = left_out(log, used, size)
