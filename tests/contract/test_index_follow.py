@@ -299,6 +299,7 @@ def test_drop_deletes_and_the_next_search_builds(index: Index, feed: Feed, home:
         "DELETE FROM shard_0 WHERE rowid = 1",
         "INSERT INTO shard_0 (rowid, text, names) VALUES (9, 'ghost', '')",
         "UPDATE shards SET messages = 7",
+        "DELETE FROM docs WHERE id = 1; DELETE FROM shard_0 WHERE rowid = 1; UPDATE shards SET messages = messages - 1",
         "UPDATE meta SET value = 0 WHERE key = 'format'",
         "DROP TABLE shard_0_data",
     ],
@@ -418,6 +419,17 @@ def test_suspicion_checks_in_the_background_once_a_minute(home: Path, feed: Feed
         assert until(lambda: found(index, "hello") == [1])
     index.close()
     assert content(home) == before
+
+
+def test_suspicions_within_a_minute_are_one(home: Path, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, begun = [100.0], []
+    index = Index(SqliteIndexFiles(home), feed, clock=lambda: now[0])
+    monkeypatch.setattr(index._background, "begin", lambda *, check: begun.append((now[0], check)))
+    for seconds in (0, 0, 59, 1, 59):
+        now[0] += seconds
+        index.suspect()
+    index.close()
+    assert begun == [(100.0, True), (160.0, True)]
 
 
 # ── the one rule ──

@@ -29,6 +29,16 @@ def test_projects() -> None:
     assert same_project("shop", "/src/Shop")
     assert same_project("/src", "/src/shop/")
     assert not same_project("sho", "/src/shop")
+    assert not same_project("/src/shop", "/src/shopping")
+
+
+def test_what_is_of_another_profile_is_left_out() -> None:
+    head = Head(1, "a", "user", 0.0, "")
+    of = {name: SessionInfo("a", "cli", Scope(profile=name), 0.0, "a") for name in ("", "work", "play")}
+    assert Filters(scope=Scope(profile="work")).against(head, of["play"]) == "another profile"
+    assert not Filters(scope=Scope(profile="work")).against(head, of["work"])
+    assert not Filters(scope=Scope(profile="work")).against(head, of[""]), "kept before there were profiles"
+    assert not Filters(scope=Scope()).against(head, of["play"])
 
 
 def test_every_rule_has_a_remedy() -> None:

@@ -19,6 +19,7 @@ from tests.surface.ran import Ran
 from herma import Herma, Scope
 from herma.cli.main import cli
 from herma.cli.sessions.desk import SessionsGroup
+from herma.wording.sessions import short_when, when
 
 DAY = 86_400.0
 TOPICS = ("login bug", "deploy pipeline", "数据库迁移", "キャッシュ", "invoice export")
@@ -486,3 +487,19 @@ def test_colours_are_ours_alone(full: Full) -> None:
     assert "\x1b[1;34m" in out
     assert "\x1b[31m" not in out
     assert "\u202e" not in out
+
+
+def test_what_waits_to_be_purged_is_not_offered_any_more(full: Full) -> None:
+    with Herma.open(full.home, clock=lambda: time.time() - 8 * DAY) as h:
+        h.transcripts.delete("s003-757")
+    full("delete", "s004", "--yes", "--dry-run")
+    assert full("list", "--deleted").out == "Nothing is deleted.\n"
+    assert full("undelete", "s003").code == 2
+    assert "1 session waiting to be purged" in full("stats", "--quick").out
+
+
+def test_a_short_date_names_the_year_or_the_time() -> None:
+    now = time.time()
+    assert short_when(now) == when(now)[5:]
+    assert short_when(now - 400 * DAY) == when(now - 400 * DAY)[:10]
+    assert short_when(None) == "-"
