@@ -221,3 +221,7 @@ def test_meaning_that_is_asked_for_by_name_and_cannot_be_had_is_said(
         assert any("Words alone" in note for note in as_json(full, "login", "--mode", mode)["notes"])
     assert "embedding model" not in search(full, "login", "--mode", "words").stdout
     assert "embedding model" not in search(full, "login").stdout
+
+
+def test_an_empty_home_says_so_once(home: Path) -> None:
+    assert search(home, "login").stdout.count("Nothing is stored yet") == 1

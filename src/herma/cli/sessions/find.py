@@ -235,7 +235,8 @@ def _write_account(desk: Desk, report: SearchReport, notes: list[str]) -> None:
     for note in notes:
         desk.context.line(note)
     read = report.understood[:1].lower() + report.understood[1:].rstrip(".")
-    desk.context.line(f"Read as: {read or 'nothing to look for'}. {report.searched}")
+    searched = "" if any(report.searched.rstrip(".") in note for note in notes) else report.searched
+    desk.context.line(f"Read as: {read or 'nothing to look for'}. {searched}".rstrip())
     for one in report.dropped:
         if not any(f"“{one.rule}”" in note and _remedy(one) in note for note in _notes(report)):
             matches = count(one.count, "match", "matches")
