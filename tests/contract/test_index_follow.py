@@ -193,6 +193,22 @@ def test_two_indexes_of_one_home_see_each_others_work(home: Path, feed: Feed) ->
     two.close()
 
 
+def test_an_index_that_is_written_at_this_moment_is_waited_for(index: Index, feed: Feed, home: Path) -> None:
+    feed.append("hello")
+    assert index.catch_up() == 0
+    for ask in (lambda one: one.catch_up(), lambda one: one.status().lag, lambda one: len(one.verify().trouble)):
+        writer = apsw.Connection(str(home / "index.db"))
+        writer.execute("BEGIN EXCLUSIVE")
+        done = threading.Timer(0.2, lambda writer=writer: writer.execute("COMMIT"))
+        done.start()
+        other = Index(SqliteIndexFiles(home), feed)
+        assert ask(other) == 0
+        assert found(other, "hello") == [1]
+        other.close()
+        done.join()
+        writer.close()
+
+
 def test_a_search_does_not_wait_long_for_another_indexer(index: Index, feed: Feed, home: Path) -> None:
     feed.append("hello")
     assert index.catch_up() == 0

@@ -18,6 +18,7 @@ from herma.index.prepare import clean
 from herma.index.sieve import sieve
 from herma.index.vectors import Vectors
 from herma.ports import ChangeFeed, Found, IndexFiles, IndexUnusable, Position, Terms
+from herma.ports.index import IndexMissing
 from herma.ports.vectors import VectorState
 
 Answer = TypeVar("Answer")
@@ -208,24 +209,25 @@ class Index:
         for attempt in self._again, self._discard, self._again:
             try:
                 return question()
-            except (IndexUnusable, StoreBusy):
-                if not attempt(question):
+            except (IndexUnusable, StoreBusy) as error:
+                if not attempt(question, error):
                     break
         return None
 
-    def _again(self, _: Callable[[], object]) -> bool:
+    def _again(self, _: Callable[[], object], __: Exception) -> bool:
         """Perhaps the file was replaced at this very moment."""
         self._files.close(building=False)
         return True
 
-    def _discard(self, question: Callable[[], object]) -> bool:
+    def _discard(self, question: Callable[[], object], failed: Exception) -> bool:
         """Delete an index that really cannot answer, and build another. → whether there is one now."""
         try:
-            with self._files.hold(SEARCH_WAITS):
-                try:
-                    question()
-                except IndexUnusable:
-                    self._files.drop(building=False)  # or no build would ever end while somebody searches
+            if not isinstance(failed, IndexMissing):  # or whoever builds one would be waited for
+                with self._files.hold(SEARCH_WAITS):
+                    try:
+                        question()
+                    except IndexUnusable:
+                        self._files.drop(building=False)  # or no build would ever end while somebody searches
         except StoreBusy:
             return False
         except StoreError as error:

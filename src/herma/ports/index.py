@@ -79,6 +79,10 @@ class IndexUnusable(Exception):
     """The stored index is damaged or missing. Its keeper builds a new one; nobody else sees this."""
 
 
+class IndexMissing(IndexUnusable):
+    """There is no stored index at all, so there is none to be put away either."""
+
+
 @dataclass(frozen=True, slots=True)
 class IndexRow:
     """One message, prepared: text with its words apart, names of what was taken apart, a digest of what it was."""

@@ -159,8 +159,9 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 def _connect(path: Path, flags: int) -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENTS)
-    keep_plans(connection)
-    provide(connection)
     connection.set_busy_timeout(_BUSY_MS)
+    keep_plans(connection)
+    fetch(connection, "SELECT 1 FROM sqlite_schema LIMIT 1")  # waits for a writer; a function that is provided does not
+    provide(connection)
     connection.execute(f"PRAGMA synchronous = OFF; PRAGMA journal_mode = TRUNCATE; PRAGMA cache_size = -{_CACHE_KB}")
     return connection

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from herma.errors import StoreError
 from herma.ports import IndexUnusable
+from herma.ports.index import IndexMissing
 from herma.store.locks import exclusive
 from herma.store.sqlite.index_connection import create, identity
 from herma.store.sqlite.index_tables import SqliteIndexTables
@@ -35,7 +36,7 @@ class SqliteIndexFiles:
         with self._mutex:
             found = identity(self._path)
             if found is None:
-                raise IndexUnusable(f"{self._path} is not there")
+                raise IndexMissing(f"{self._path} is not there")
             if self._current is None or found != self._identity:
                 if self._current is not None:
                     self._current.close()
