@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -193,6 +194,8 @@ def test_commands_show_it_and_go_by_it(home: Path) -> None:
         (("--chat-type", "group"), ["s0", "s2"]),
         (("--branch", "feature/"), ["s1", "s2"]),
         (("--folder", "/work/a"), ["s0", "s1"]),
+        (("--folder", "/work/a/"), ["s0", "s1"]),
+        (("--folder", os.path.relpath("/work/a")), ["s0", "s1"]),
     ):
         done = json.loads(herma("prune", *words, "--dry-run", "--json"))
         assert [one["id"] for one in done["sessions"]] == found

@@ -288,7 +288,8 @@ def test_pruning_shows_first_and_takes_only_what_fits(full: Full) -> None:
     assert candidates("--older-than", "26w", "--open") == candidates("--older-than", "182", "--open")
     assert candidates("--end-reason", "crashed") == []
     assert candidates("--model", "LARGE") == everything
-    assert candidates("--project", "/src/shop") == everything
+    assert candidates("--project", "/src/shop") == candidates("--project", "shop") == everything
+    assert candidates("--project", "/src/shop/") == everything
     assert candidates("--min-messages", "4", "--open") == []
     assert len(candidates("--max-messages", "3", "--open")) == 23
     assert candidates("--before", "2001", "--open") == []

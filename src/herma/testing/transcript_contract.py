@@ -173,7 +173,7 @@ class TranscriptStoreContract:
         placed = stores.sessions.get(["d"])["d"]
         assert (placed.provider, placed.chat_type, placed.folder, placed.branch) == ("p", "group", "/w", "x/Y")
         chosen: dict[str, SessionFilter] = {
-            "ab": SessionFilter(project="/w/app"),
+            "ab": SessionFilter(project="/w/app/"),
             "acd": SessionFilter(archived=False),
             "b": SessionFilter(archived=True),
             "c": SessionFilter(user="u"),
@@ -190,10 +190,11 @@ class TranscriptStoreContract:
             SessionFilter(model="big"),
             SessionFilter(min_tokens=100),
             SessionFilter(min_messages=2),
+            SessionFilter(project="app/"),
             SessionFilter(search="A", exclude_sources=("x",), started_before=1.0, user="", project="/w/app"),
         ]
-        assert [[one.id for one in stores.queries.matching(which)] for which in also] == [["a"]] * 4
-        for which in (SessionFilter(provider="p", chat_type="group"), SessionFilter(folder="/w", branch="y")):
+        assert [[one.id for one in stores.queries.matching(which)] for which in also] == [["a"]] * 5
+        for which in (SessionFilter(provider="p", chat_type="group"), SessionFilter(folder="/w/", branch="y")):
             assert [one.id for one in stores.queries.matching(which)] == ["d"]
         assert [one.id for one in stores.queries.matching(SessionFilter(started_after=50.0))] == ["b"]
         assert [one.id for one in stores.queries.matching(SessionFilter(end_reason="done"))] == ["c"]

@@ -104,7 +104,7 @@ class SessionFilter:
     """Which sessions are meant. What is None or empty does not matter; bounds on time and counts are inclusive.
 
     `search` is looked for in titles and ids, `model` and `branch` in their names; `delegated` conversations are a
-    subagent's; `project` and `folder` are the place itself or a folder above it.
+    subagent's; `project` and `folder` are the place itself or a folder above it, `project` also its last name.
     """
 
     source: str | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -100,6 +102,11 @@ def _deleted(desk: Desk, text: str, waiting: Sequence[SessionInfo]) -> SessionIn
 _THEN = "then: 2026-03-05, 2026-03, 7d, yesterday."
 
 
+def _read_folder(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """As sessions keep it: `.` is where one is now. It need not be there any more."""
+    return value if value is None or not value.strip() else os.path.abspath(Path(value).expanduser())  # noqa: PTH100
+
+
 def _filter_options(function: Any) -> Any:
     """Which sessions are meant; bounds are inclusive."""
     for option in reversed(
@@ -114,7 +121,9 @@ def _filter_options(function: Any) -> Any:
             click.option("--chat", metavar="ID", help="Only those of this chat."),
             click.option("--chat-type", metavar="KIND", help="Only those in such a chat: direct, group, channel, …"),
             click.option("--provider", metavar="NAME", help="Only those whose model this provider ran."),
-            click.option("--folder", metavar="PATH", help="Only those in this folder, or below it."),
+            click.option(
+                "--folder", metavar="PATH", callback=_read_folder, help="Only those in this folder, or below it."
+            ),
             click.option("--branch", metavar="TEXT", help="Only those with this in the name of their git branch."),
             click.option(
                 "--before", "started_before", metavar="TIME", callback=read_moment, help=f"Begun before {_THEN}"

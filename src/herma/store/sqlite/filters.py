@@ -14,8 +14,10 @@ _CONDITIONS = {
     "source": "{t}.source = :source",
     "exclude_sources": "{t}.source NOT IN (SELECT value FROM json_each(:exclude_sources))",
     "profile": "{t}.profile = :profile",
-    "project": "({t}.project = :project"
-    " OR substr({t}.project, 1, length(:project) + 1) IN (:project || '/', :project || '\\'))",
+    "project": "(rtrim({t}.project, '/\\') = :project"
+    " OR substr({t}.project, 1, length(:project) + 1) IN (:project || '/', :project || '\\')"
+    " OR (NOT instr(:project, '/') AND NOT instr(:project, '\\')"
+    " AND substr(rtrim({t}.project, '/\\'), -length(:project) - 1) IN ('/' || :project, '\\' || :project)))",
     "user": "{t}.user = :user",
     "chat": "{t}.chat = :chat",
     "archived": "{t}.archived = :archived",
@@ -50,5 +52,7 @@ def conditions(which: SessionFilter, table: str) -> tuple[str, dict[str, Any]]:
         if value is None or value == () or (name == "search" and not value):
             continue
         sql += "\n   AND " + condition.format(t=table)
+        if name in ("project", "folder"):  # a shell that completes a path puts a slash behind it
+            value = value.rstrip("/\\") or value
         bindings[name] = json.dumps(value) if isinstance(value, tuple) else value
     return sql, bindings
