@@ -350,3 +350,58 @@ def test_a_read_only_disk_with_a_log_is_read_or_said_to_be_none(home: Path, shar
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert run.returncode == 0, run.stderr
     assert expected in run.stdout
+
+
+KILLED_WITHOUT_LOG = """
+import os, sys
+from pathlib import Path
+from herma import Herma
+from herma.errors import StoreError
+home, names = Path(sys.argv[1]), sys.argv[2].split()
+h = Herma.open(home)
+session = h.transcripts.start("cli", session_id="s")
+told = []
+for number in range(20):
+    told += h.transcripts.append(session, [{"role": "user", "content": "words"}])
+assert len(h.transcripts.messages("s")) == 20
+for name in names:
+    (home / name).unlink()
+if "looked" in sys.argv[3]:
+    assert len(h.transcripts.messages("s")) == 20
+try:
+    told += h.transcripts.append(session, [{"role": "user", "content": "words"}])
+except StoreError as exc:
+    assert "was deleted while it was in use" in str(exc), exc
+    assert exc.hint
+told += h.transcripts.append(session, [{"role": "user", "content": "words"}])
+assert [one.id for one in h.transcripts.messages("s")] == told
+print(len(told), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("names", ["herma.db-wal", "herma.db-wal herma.db-shm"])
+@pytest.mark.parametrize("how", ["written", "looked"])
+def test_a_log_deleted_under_a_running_process_costs_nothing_that_was_acknowledged(
+    home: Path, names: str, how: str
+) -> None:
+    command = [sys.executable, "-c", KILLED_WITHOUT_LOG, str(home), names, how]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert run.returncode == -9, run.stderr
+    with Herma.open(home) as h:
+        assert len(h.transcripts.messages("s")) == int(run.stdout)
+    with closing(sqlite3.connect(home / "herma.db")) as checked:
+        assert checked.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_where_others_have_begun_a_new_log_nothing_is_mixed(home: Path) -> None:
+    with Herma.open(home) as h:
+        session = h.transcripts.start("cli", session_id="s")
+        h.transcripts.append(session, WORDS)
+        log = home / "herma.db-wal"
+        log.rename(home / "elsewhere")
+        log.write_bytes((home / "elsewhere").read_bytes())
+        before = (home / "herma.db").read_bytes()
+        with pytest.raises(StoreError, match="others have begun a new one"):
+            h.transcripts.append(session, WORDS)
+        assert (home / "herma.db").read_bytes() == before

@@ -130,12 +130,14 @@ class Database:
             self._writing = None
             if now is None:
                 raise self._deleted()
+        if self._writing is not None and self._writing.has_lost_its_log():
+            raise self._log_deleted(self._writing)
         while self._writing is None:
             self._check()
             connection = open_writer(self.path, self._busy_timeout)
             opened = _identity(self.path)
             if now in (None, opened):
-                self._writing = _Handle(connection, opened)
+                self._writing = _handle(connection, opened)
             else:  # a repair or a restore put another file in its place while we opened it
                 connection.close()
                 now = opened
@@ -146,13 +148,16 @@ class Database:
         while True:
             with self._mutex:
                 handle = self._idle.pop() if self._idle else None
-            if handle is None or handle.identity == now:
+            if handle is None or (handle.identity == now and not handle.has_lost_its_log()):
                 break
             handle.connection.close()
             if now is None:
                 raise self._deleted()
+            if handle.identity == now and self._writing is not None:
+                with suppress(StoreError):  # said to whoever writes next, too
+                    self._commits.run(lambda _: None)  # which saves what only the deleted log has
         if handle is None and now is not None and os.path.getsize(self.path):  # noqa: PTH202
-            handle = _Handle(self._opened_to_read(), now)
+            handle = _handle(self._opened_to_read(), now)
         return handle
 
     def _opened_to_read(self) -> apsw.Connection:
@@ -181,6 +186,27 @@ class Database:
         if self._closed:
             raise UsageError("This Herma is closed.", hint="Open it again: Herma.open().")
 
+    def _log_deleted(self, handle: _Handle) -> StoreError:
+        """SQLite goes on with a log that was deleted, and all of it is lost when the process ends at once. We move
+        what it holds into the file, unless others have begun a new log by then, and let go of it.
+        """
+        new = Path(handle.log_path)
+        saved = not new.exists() or not new.stat().st_size
+        if saved:
+            handle.connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
+        handle.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        handle.connection.close()
+        self._writing = None
+        with self._mutex:
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.connection.close()
+        what = f"what it held is in {self.path.name} now" if saved else "others have begun a new one"
+        return StoreError(
+            f"{new} was deleted while it was in use; {what}, and nothing new was written.",
+            hint="Stop and start every program that uses this home, then try again.",
+        )
+
     def _deleted(self) -> StoreError:
         """SQLite goes on with a file that was deleted, and what it writes is lost. We do not."""
         return StoreError(
@@ -200,6 +226,18 @@ class _Handle(NamedTuple):
 
     connection: apsw.Connection
     identity: tuple[int, int] | None
+    log_path: str = ""
+    log: tuple[int, int] | None = None
+
+    def has_lost_its_log(self) -> bool:
+        """While a connection is open SQLite never deletes the log: somebody else did."""
+        return self.log is not None and _identity(self.log_path) != self.log
+
+
+def _handle(connection: apsw.Connection, identity: tuple[int, int] | None) -> _Handle:
+    if is_frozen(connection):
+        return _Handle(connection, identity)
+    return _Handle(connection, identity, connection.filename_wal, _identity(connection.filename_wal))
 
 
 def _at_one_time(connection: apsw.Connection, work: Work[T]) -> T:
@@ -217,7 +255,7 @@ def insert_returning_id(connection: apsw.Connection, sql: str, bindings: Binding
     return int(rows[0][0])
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path | str) -> tuple[int, int] | None:
     try:
         status = os.stat(path)  # noqa: PTH116  a microsecond less, at every call
     except OSError:
