@@ -27,6 +27,7 @@ from herma.tools.registry import Tool
 from herma.transcript import Transcripts
 from herma.transcript.given import new_session_id
 from herma.transcript.replay import sendable
+from herma.transcript.titles import sanitized
 from herma.transcript.wire import text_of
 from herma.turn.account import before
 from herma.turn.company import Company, Invite, alone, prompt_with
@@ -78,11 +79,12 @@ class Wish:
     """What the model may call besides our own tools; `None`: nothing at all."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no text before anything is opened for it."""
+        """Refuse what is no text, and a title that is too long, before anything is opened or said."""
         for what, given in (("system message", self.system_message), ("title", self.title), ("model", self.model)):
             if given is not None and not isinstance(given, str):
                 said = f"The {what} of a session is text, not {type(given).__name__}."
                 raise UsageError(said, hint="Give it as a string.")
+        sanitized(self.title)
 
 
 class Opener:

@@ -359,3 +359,8 @@ def test_names_that_are_no_text_for_a_database_are_written_out(home: Path) -> No
         assert h.search("there", project="b\udcff") is not None
         with pytest.raises(UsageError):
             h.session(source=cast(Any, 5))
+
+
+def test_a_title_that_is_too_long_is_refused_before_anything_is_said(home: Path) -> None:
+    with Herma.open(home) as h, pytest.raises(UsageError, match="at most 100 characters"):
+        h.session(title="x" * 101)
