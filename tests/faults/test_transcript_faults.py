@@ -265,6 +265,7 @@ def test_commits_are_flushed(home: Path) -> None:
         h.transcripts.start("cli")
         assert h._ground.database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
         assert h._ground.database.write(lambda connection: connection.pragma("synchronous")) == 2
+        assert h._ground.database.write(lambda connection: connection.pragma("fullfsync")) == 1
 
 
 READ_WHEN_FULL = """
