@@ -77,8 +77,8 @@ def choose(connection: apsw.Connection, path: Path) -> str:
     """Set the journal mode that is safe where the file lies, and what is flushed at each commit. → "wal" or "delete".
 
     FULL flushes the log before a commit returns; a rollback journal needs EXTRA for the same promise, because there
-    the commit is the removal of a file. On a Mac, a flush stops at the drive's own memory unless it is asked for in full;
-    elsewhere that changes nothing.
+    the commit is the removal of a file. On a Mac, a flush stops at the drive's own memory unless it is asked for in
+    full; elsewhere that changes nothing.
     """
     now = str(connection.pragma("journal_mode"))
     mount = unsuited_mount(path)
