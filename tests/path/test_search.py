@@ -314,6 +314,13 @@ def test_a_title_that_is_given_as_it_stands_comes_first(h: Herma) -> None:
         assert "the title is what was asked for" in report.hits[0].why
 
 
+def test_titles_of_others_do_not_use_up_the_places(h: Herma) -> None:
+    mine = said(h, "hello", title="Harbour walk", scope=Scope(user="ada"))
+    for number in range(8):
+        said(h, "hello", title=f"Harbour walk {number}", scope=Scope(user="bob"))
+    assert sessions(h.search("harbour walk", limit=3, scope=Scope(user="ada"))) == [mine]
+
+
 def test_one_long_conversation_does_not_hide_the_others(h: Herma) -> None:
     long = h.transcripts.start("cli")
     h.transcripts.append(long, [{"role": "user", "content": "zeppelin zeppelin"}] * 700)

@@ -43,6 +43,8 @@ from herma.recall.wider import explanation, wider
 from herma.recall.window import Context, in_context
 from herma.types import Dropped, Hit, Scope, SearchReport, SessionInfo
 
+_TITLES = 100
+"""Conversations whose titles match that are looked at where not all of them may be shown."""
 _QUOTED = "\"'`“”„«» \n\t"
 
 
@@ -266,16 +268,18 @@ class Searcher:
         title = query.text.strip(_QUOTED)
         if wanted.sort or query.roles or not words:
             return hits
-        entitled = self._reader.titled([title], wanted.limit, exactly=True)
-        if not entitled and (len(words) > 8 or query.all_of or len(hits) >= wanted.limit):
-            return hits
+        most = max(wanted.limit, _TITLES) if filters.narrow else wanted.limit
+        if len(words) > 8 or query.all_of or len(hits) >= wanted.limit:
+            sessions = self._reader.titled([title], most, exactly=True)
+        else:
+            sessions = sorted(self._reader.titled(words, most), key=lambda one: one[0].title != title)
         named: list[Hit] = []
-        for session, first in entitled or self._reader.titled(words, wanted.limit):
+        for session, first in sessions:
             head = Head(first or 0, session.id, "session_title", session.last_active)
             if filters.against(head, session) or any(one.conversation == session.conversation for one in named):
                 continue
-            title, said = session.title or "", "is what was asked for" if entitled else "has all the words"
-            line = snippet(title, matches(title, fold(title), looked_for))
+            name, said = session.title or "", "is what was asked for" if session.title == title else "has all the words"
+            line = snippet(name, matches(name, fold(name), looked_for))
             named.append(hit(head, session, line, 1.0, (f"the title {said}",)))
         known = {one.conversation for one in named}
         rest = [one for one in hits if one.conversation not in known]
