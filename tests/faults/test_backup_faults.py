@@ -314,7 +314,8 @@ def test_a_backup_that_was_changed_or_cut_is_found_out(home: Path) -> None:
     fill(home, "old")
     made = backup.create(home, name="good")
     raw = made.path.read_bytes()
-    for number, wrong in enumerate((raw[: len(raw) // 2], raw[:-9], b"", b"nonsense", bytes(len(raw)))):
+    cut = (raw[: len(raw) // 2], raw[:-9], raw[:-4], raw[:-1])
+    for number, wrong in enumerate((*cut, raw + b"x", raw + raw, b"", b"nonsense", bytes(len(raw)))):
         broken = home / "backups" / f"broken{number}.tar.zst"
         broken.write_bytes(wrong)
         assert not backup.verify(look_at(broken)).ok

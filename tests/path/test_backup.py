@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -205,3 +207,24 @@ def test_the_manifest_is_plain_json(home: Path) -> None:
     assert member.name == "manifest.json"
     assert {"format", "herma", "store_id", "epoch", "counts", "files", "created", "database"} <= fields.keys()
     assert all(len(digest) == 64 for _, digest in fields["files"].values())
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")  # noqa: S108
+def test_behind_a_link_to_another_disk_the_file_itself_is_replaced(home: Path, tmp_path: Path) -> None:
+    live(home)
+    made = backup.create(home)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # noqa: S108
+        elsewhere = Path(folder)
+        if elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("it is the same file system")
+        with Herma.open(elsewhere) as h:
+            h.transcripts.start("cli", session_id="other")
+        linked = tmp_path / "linked"
+        linked.mkdir(mode=0o700)
+        (linked / "herma.db").symlink_to(elsewhere / "herma.db")
+        restore(linked, made)
+        assert (linked / "herma.db").is_symlink()
+        assert [path.name for path in elsewhere.iterdir()] == ["herma.db"]
+        with Herma.open(home) as h, Herma.open(linked) as other:
+            assert [one.id for one in other.transcripts.list()] == [one.id for one in h.transcripts.list()]
+            assert other.doctor().healthy

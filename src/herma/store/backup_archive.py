@@ -27,6 +27,8 @@ FILES = ("config.yaml", "SOUL.md")
 SECRETS = (".env",)
 DATABASE = "herma.db"
 _MOST_MANIFEST = 64 * 2**20
+_PACKED = 1024
+"""Bytes that are unpacked at a time: of a file made with malice they can become many thousand times as many."""
 _KINDS: tuple[tuple[str, type], ...] = (
     *(("created", float), ("counts", dict), ("files", dict), ("skipped", list)),
     *((name, str) for name in ("herma", "name", "store_id", "epoch", "damage")),
@@ -127,12 +129,39 @@ def members(path: Path) -> Iterator[Iterator[tuple[tarfile.TarInfo, Any]]]:
     """What is in a backup file, in order, each with its content."""
     import zstandard
 
-    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as plain:
+    with path.open("rb") as file:
+        plain: Any = _Plain(file)
         try:
             with tarfile.open(fileobj=plain, mode="r|") as archive:
                 yield _each(archive, plain)
         except (tarfile.TarError, zstandard.ZstdError, EOFError) as exc:
             raise StoreError(f"{path} is damaged or not a backup ({exc}).") from exc
+
+
+class _Plain:
+    """What a compressed file holds: one frame that is complete, and nothing behind it.
+
+    The library's own stream takes a file that was cut off for its end, checksum or not.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        import zstandard
+
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._ready = bytearray()
+
+    def read(self, size: int) -> bytes:
+        while len(self._ready) < size and not self._frame.eof:
+            packed = self._file.read(_PACKED)
+            if not packed:
+                raise EOFError("it was cut off")
+            self._ready += self._frame.decompress(packed)
+            if self._frame.eof and (self._frame.unused_data or self._file.read(1)):
+                raise EOFError("something stands behind its end")
+        data = bytes(self._ready[:size])
+        del self._ready[:size]
+        return data
 
 
 def _copy(stream: BinaryIO, goal: Path, size: int) -> str:
