@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import sys
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.tiny_bert import write_folder
@@ -298,6 +300,14 @@ def test_backups_are_mentioned(home: Path) -> None:
     assert made.manifest
     later = made.manifest.created + 60 * DAY
     assert found(diagnose(home, clock=lambda: later), "backups").state == "note"
+
+
+@pytest.mark.parametrize(("megabytes", "state"), [(19, "problem"), (21, "warning"), (199, "warning"), (250, "ok")])
+def test_how_much_room_there_is(home: Path, monkeypatch: pytest.MonkeyPatch, megabytes: int, state: str) -> None:
+    fill(home)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=megabytes * 2**20))
+    check = found(diagnose(home), "disk")
+    assert (check.state, bool(check.next)) == (state, state != "ok")
 
 
 READ_ONLY = """
