@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from herma.errors import StoreError
 from herma.index import Index, Verified
+from herma.index.background import MOST_BEHIND, Background
 from herma.ports import FeedChange, Found, Position, Searchable, Terms
 from herma.store.locks import exclusive
 from herma.store.sqlite.index_files import SqliteIndexFiles
@@ -157,6 +158,20 @@ def test_written_messages_are_indexed_when_writing_pauses(index: Index, feed: Fe
         index.written()
     assert until(lambda: index.status().lag == 0)
     assert found(index, "hello") == [3, 2, 1]
+
+
+def test_very_many_messages_are_indexed_without_waiting_for_a_pause() -> None:
+    begun = threading.Event()
+    background = Background(lambda _: begun.set(), lambda _: None, quiet=3_600.0)
+    background.written(MOST_BEHIND)
+    assert begun.wait(20)
+    background.close(20)
+
+
+def test_what_was_purged_is_not_missing(index: Index, feed: Feed) -> None:
+    first, second, third = feed.append("one", "two", "three")
+    feed.purge(second)
+    assert list(index.missing()) == [third, first]
 
 
 def test_another_epoch_means_another_index(index: Index, feed: Feed) -> None:

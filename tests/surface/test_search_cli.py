@@ -225,3 +225,7 @@ def test_meaning_that_is_asked_for_by_name_and_cannot_be_had_is_said(
 
 def test_an_empty_home_says_so_once(home: Path) -> None:
     assert search(home, "login").stdout.count("Nothing is stored yet") == 1
+
+
+def test_a_filter_alone_finds_whatever_passes_it(full: Path) -> None:
+    assert len(as_json(full, "source:telegram", "--limit", "50")["hits"]) == 12

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from tests.surface.ran import Ran
 
 from herma import Herma, Scope
+from herma.cli.frame import Context
 from herma.cli.main import cli
 from herma.cli.sessions.desk import SessionsGroup
 from herma.wording.sessions import short_when, when
@@ -504,3 +505,15 @@ def test_a_short_date_names_the_year_or_the_time() -> None:
     assert short_when(now) == when(now)[5:]
     assert short_when(now - 400 * DAY) == when(now - 400 * DAY)[:10]
     assert short_when(None) == "-"
+
+
+def test_what_wakes_up_while_it_is_asked_about_stays(full: Full, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wake_one_up(_: Context, question: str) -> bool:
+        assert question == "Delete 11 sessions?"
+        with Herma.open(full.home) as h:
+            h.transcripts.append("s001-919", [{"role": "user", "content": "Still there?"}])
+        return True
+
+    monkeypatch.setattr(Context, "confirm", wake_one_up)
+    assert "Deleted 10 sessions" in full("prune").out
+    assert full("show", "s001").code == 0
