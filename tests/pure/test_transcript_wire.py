@@ -72,6 +72,11 @@ def test_a_kept_message_is_kept_unchanged(wire: dict[str, Any]) -> None:
     assert from_wire(message) == message
 
 
+def test_nothing_takes_the_place_of_what_is_shown() -> None:
+    stored = Message("user", "x", extra={"role": "system", "content": "y", "name": "z"})
+    assert to_wire(stored) == {"role": "user", "content": "x", "name": "z"}
+
+
 def test_arguments_are_kept_byte_for_byte() -> None:
     arguments = '{ "path":"a\\u00e9\\/b",\n "n" : 1.0e3 }'
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
@@ -127,6 +132,10 @@ BAD: list[Any] = [
     Message("user", "x", hidden="away"),  # type: ignore[arg-type]
     Message("user", "x", extra=["a"]),  # type: ignore[arg-type]
     Message("user", "x", extra={7: "x"}),  # type: ignore[dict-item]
+    Message("user", "x", extra={"role": "system"}),
+    Message("user", "x", extra={"content": "y"}),
+    Message("user", extra={"tool_calls": [{"id": "1"}]}),
+    Message("user", "x", extra={"sent": "y"}),
     Message("assistant", tool_calls=("f",)),  # type: ignore[arg-type]
     Message("assistant", tool_calls=5),  # type: ignore[arg-type]
 ]

@@ -23,6 +23,7 @@ MOST = 2**53
 PREVIEW = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIDDEN = get_args(Hidden)
+_PLACED = ("role", "content", "tool_calls", "tool_call_id", "timestamp", *KEPT)
 _TEXTS = ("tool_call_id", "tool_name", "reasoning", "told", "finish_reason")
 
 
@@ -50,7 +51,7 @@ def to_wire(message: Message, *, kept: bool = False) -> dict[str, Any]:
     if kept:
         wire |= {name: value for name in KEPT if (value := getattr(message, name)) is not None}
         wire["timestamp"] = message.timestamp
-    return {**wire, **message.extra}
+    return wire | {name: value for name, value in message.extra.items() if name not in wire}
 
 
 def all_from_wire(messages: Sequence[Mapping[str, Any] | Message], now: float) -> list[Message]:
@@ -123,6 +124,9 @@ def _check(message: Message) -> None:
     _calls(message.tool_calls)
     if not isinstance(message.extra, Mapping) or not all(isinstance(name, str) for name in message.extra):
         raise ValueError("has extra fields that are not named by text")
+    for name in _PLACED if message.extra else ():
+        if message.extra.get(name):  # it would be sent, and neither shown nor searched nor scanned
+            raise ValueError(f"has {name} among its extra fields, which has a place of its own")
     if message.hidden not in _HIDDEN:
         raise ValueError(f"is hidden as {message.hidden!r:.40}, not as rewound or compacted")
     for name in _TEXTS:
