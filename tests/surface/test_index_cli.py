@@ -85,3 +85,10 @@ def test_every_command_has_examples_and_refuses_what_it_does_not_know(full: Path
         refused = index(full, name, "--nonsense", "--json")
         assert refused.exit_code == 2
         assert json.loads(refused.stdout)["ok"] is False
+
+
+def test_a_home_that_cannot_be_written_is_told_what_happens_instead(
+    full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert "searches read the newest 500 of them one by one instead" in index(full, "status").stdout

@@ -517,3 +517,11 @@ def test_what_wakes_up_while_it_is_asked_about_stays(full: Full, monkeypatch: py
     monkeypatch.setattr(Context, "confirm", wake_one_up)
     assert "Deleted 10 sessions" in full("prune").out
     assert full("show", "s001").code == 0
+
+
+@pytest.mark.parametrize("words", [("delete", "s004", "--yes"), ("prune", "--yes")])
+def test_clearing_out_also_takes_out_what_was_deleted_long_ago(full: Full, words: tuple[str, ...]) -> None:
+    with Herma.open(full.home, clock=lambda: time.time() - 8 * DAY) as h:
+        h.transcripts.delete("s002-838")
+    assert "Gone for good, because deleted longer ago: 1 session." in full(*words).out
+    assert "waiting to be purged" not in full("stats", "--quick").out
