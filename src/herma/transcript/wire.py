@@ -58,7 +58,7 @@ def all_from_wire(messages: Sequence[Mapping[str, Any] | Message], now: float) -
     """Messages to keep, each with a time. `UsageError` that names the first one that cannot be kept."""
     if isinstance(messages, Mapping | Message | str | bytes):
         raise UsageError("append takes a list of messages, not one.", hint="Put it into a list.")
-    if not isinstance(messages, Iterable):
+    if not isinstance(messages, list) and not isinstance(messages, Iterable):
         raise UsageError(
             f"append takes a list of messages, not {_kind(messages)}.",
             hint='For example: [{"role": "user", "content": "…"}].',
@@ -121,12 +121,10 @@ def _check(message: Message) -> None:
         raise ValueError(f"has the role {message.role!r}, not one of {', '.join(sorted(ROLES))}")
     for name in ("content", "sent"):
         _check_content(name, getattr(message, name))
-    _calls(message.tool_calls)
-    if not isinstance(message.extra, Mapping) or not all(isinstance(name, str) for name in message.extra):
-        raise ValueError("has extra fields that are not named by text")
-    for name in _PLACED if message.extra else ():
-        if message.extra.get(name):  # it would be sent, and neither shown nor searched nor scanned
-            raise ValueError(f"has {name} among its extra fields, which has a place of its own")
+    if message.tool_calls != ():
+        _calls(message.tool_calls)
+    if message.extra != {}:
+        _check_extra(message.extra)
     if message.hidden not in _HIDDEN:
         raise ValueError(f"is hidden as {message.hidden!r:.40}, not as rewound or compacted")
     for name in _TEXTS:
@@ -137,6 +135,14 @@ def _check(message: Message) -> None:
         raise ValueError(f"has the timestamp {message.timestamp!r}, not seconds since 1970")
     if message.tokens is not None and not (_is_number(message.tokens) and isinstance(message.tokens, int)):
         raise ValueError(f"has tokens that are {_kind(message.tokens)}, not a whole number")
+
+
+def _check_extra(extra: object) -> None:
+    if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):
+        raise ValueError("has extra fields that are not named by text")
+    for name in _PLACED:
+        if extra.get(name):  # it would be sent, and neither shown nor searched nor scanned
+            raise ValueError(f"has {name} among its extra fields, which has a place of its own")
 
 
 def _is_number(value: object) -> bool:
