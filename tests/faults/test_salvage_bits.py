@@ -438,6 +438,25 @@ def test_after_a_kill_in_the_last_step_nobody_goes_on_without_the_log(logged: Pa
     assert plan(home) == []
 
 
+def test_of_a_file_that_was_emptied_the_log_is_kept_and_read(logged: Path, tmp_path: Path) -> None:
+    """SQLite deletes the log of an empty file before it reads anything."""
+    home = Path(shutil.copytree(logged, tmp_path / "home"))
+    (home / "herma.db").write_bytes(b"")
+    log = (home / "herma.db-wal").read_bytes()
+    with Herma.open(home) as h:
+        with pytest.raises(StoreError, match="only its log") as caught:
+            h.transcripts.start("cli")
+        assert "doctor --repair" in caught.value.hint
+        with pytest.raises(StoreError):
+            h.search("words")
+    assert not diagnose(home).healthy
+    assert (home / "herma.db-wal").read_bytes() == log
+    repair(home)
+    with Herma.open(home) as h:
+        assert [str(one.content).split()[0] for one in h.transcripts.messages("s")] == [str(n) for n in range(60)]
+    assert diagnose(home).healthy
+
+
 # ── a herma.db that is a link ──
 
 

@@ -209,11 +209,11 @@ def test_the_manifest_is_plain_json(home: Path) -> None:
     assert all(len(digest) == 64 for _, digest in fields["files"].values())
 
 
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")  # noqa: S108
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")
 def test_behind_a_link_to_another_disk_the_file_itself_is_replaced(home: Path, tmp_path: Path) -> None:
     live(home)
     made = backup.create(home)
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # noqa: S108
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         elsewhere = Path(folder)
         if elsewhere.stat().st_dev == tmp_path.stat().st_dev:
             pytest.skip("it is the same file system")

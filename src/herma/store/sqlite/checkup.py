@@ -14,7 +14,7 @@ import apsw
 from herma.errors import ForeignStore, StoreBusy, StoreError
 from herma.store.sqlite.errors import DamagedLog, translated
 from herma.store.sqlite.migrate import user_version
-from herma.store.sqlite.opening import APPLICATION_ID, VERSION, open_reader
+from herma.store.sqlite.opening import APPLICATION_ID, VERSION, open_reader, refuse_lone_log
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.salvage_file import beginning
 from herma.store.sqlite.salvage_mend import JSON_COLUMNS, is_whole
@@ -63,6 +63,7 @@ def state_of(path: Path) -> tuple[State, str]:
         if not path.exists():
             return "missing", ""
         if not path.stat().st_size:
+            refuse_lone_log(path)
             return "empty", ""
         connection = open_reader(path, 1.0)
         try:

@@ -15,7 +15,7 @@ from herma.errors import StoreError, UsageError
 from herma.store.sqlite.commits import GroupCommit, Work
 from herma.store.sqlite.errors import DAMAGED_VALUE, damaged, translated, translation
 from herma.store.sqlite.migrate import user_version
-from herma.store.sqlite.opening import VERSION, is_frozen, open_reader, open_writer
+from herma.store.sqlite.opening import VERSION, is_frozen, open_reader, open_writer, refuse_lone_log
 
 T = TypeVar("T")
 Bindings = Sequence[Any] | Mapping[str, Any]
@@ -156,8 +156,10 @@ class Database:
             if handle.identity == now and self._writing is not None:
                 with suppress(StoreError):  # said to whoever writes next, too
                     self._commits.run(lambda _: None)  # which saves what only the deleted log has
-        if handle is None and now is not None and os.path.getsize(self.path):  # noqa: PTH202
-            handle = _handle(self._opened_to_read(), now)
+        if handle is None and now is not None:
+            if os.path.getsize(self.path):  # noqa: PTH202
+                return _handle(self._opened_to_read(), now)
+            refuse_lone_log(self.path)
         return handle
 
     def _opened_to_read(self) -> apsw.Connection:

@@ -20,6 +20,7 @@ from herma.store.atomic import make_folder
 from herma.store.sqlite import journal
 from herma.store.sqlite.errors import DamagedLog
 from herma.store.sqlite.migrate import migrate, user_version
+from herma.store.sqlite.salvage_log import HEAD as LOG_HEAD
 from herma.store.sqlite.salvage_log import left_out
 
 APPLICATION_ID = 0x48524D41  # "HRMA", bytes 68–71 of the file
@@ -163,10 +164,22 @@ def refuse_foreign(path: Path) -> None:
     )
 
 
+def refuse_lone_log(path: Path) -> None:
+    """Raise when the file was emptied and its log was not: SQLite would delete the log, with all that is left."""
+    real = path.resolve()
+    log = real.with_name(f"{real.name}-wal")
+    if not real.stat().st_size and log.exists() and log.stat().st_size > LOG_HEAD:
+        raise DamagedLog(
+            f"{path} was emptied, and only its log still holds something.",
+            hint="Stop every program that uses this home, then run: herma doctor --repair",
+        )
+
+
 def _judge(path: Path) -> tuple[bool, int]:
     """Whether the file is ours, or not there yet, or still empty; and its version."""
     if not path.exists():
         return True, 0
+    refuse_lone_log(path)
     if not path.is_file():  # a folder; or a pipe, which SQLite would wait for without end
         return False, 0
     try:
