@@ -194,7 +194,8 @@ def test_without_a_command_the_help_is_shown(args: tuple[str, ...]) -> None:
 
 def test_version() -> None:
     assert start("--version").stdout == f"herma {herma.__version__}\n"
-    assert json.loads(start("--json", "--version").stdout) == {"ok": True, "version": herma.__version__}
+    for words in (("--json", "--version"), ("--version", "--json")):
+        assert json.loads(start(*words).stdout) == {"ok": True, "version": herma.__version__}
 
 
 def test_completion() -> None:

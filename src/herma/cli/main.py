@@ -114,9 +114,7 @@ def _version(context: click.Context, _: click.Parameter, given: bool) -> None:
 
 
 @click.group(name="herma", cls=Root)
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
-)
+@click.option("--version", is_flag=True, expose_value=False, callback=_version, help="Print the version.")
 def cli() -> None:
     """Memory that any agent can carry across sessions: curated, searchable, undoable, and yours.
 
