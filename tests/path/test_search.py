@@ -73,6 +73,8 @@ def rules(report: SearchReport) -> dict[str, int]:
         ("official file", "The o\ufb03cial \ufb01le."),
         ("ガラス", "ｶﾞﾗｽが割れた"),
         ("ΣΟΦΟΣ", "Ο σοφος είπε"),
+        ("compressionT*", "See getCompressionTip for that."),
+        ('"we use my foo/bar.py"', "Here we use my foo/bar.py only."),
         ("dryrun", "Call it with --dry-run first."),
         ("csharp", "The service is written in C# and Go."),
         ("dotnet", "It runs on .NET 8."),

@@ -117,6 +117,8 @@ def test_every_part_of_a_term_must_be_there() -> None:
     assert not holds(Term("東京都"), "東京")
     assert holds(Term("exact words", "phrase"), "the exact words")
     assert not holds(Term("exact words", "phrase"), "words exact")
+    assert holds(Term("we use my foo/bar.py first", "phrase"), "here we use my foo/bar.py first")
+    assert holds(Term("be it", "phrase"), "so be it")
 
 
 ENGLISH = """

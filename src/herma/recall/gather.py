@@ -10,7 +10,7 @@ from herma.ports.vectors import Near
 from herma.recall.dates import Span
 from herma.recall.fuse import HEARD, NEAREST, shares
 from herma.recall.manner import RECENT, asks_for_the_present, lasting
-from herma.recall.match import Unit, fold, holds, legible
+from herma.recall.match import SEAM, Unit, fold, holds, legible
 from herma.recall.query import Query, Term
 from herma.recall.rank import NAMED_DATE, NAMED_PERIOD, SPEAKER, Candidate, look_for
 from herma.recall.rules import Filters, Sifted, sift
@@ -75,6 +75,8 @@ def terms_of(query: Query) -> Terms:
 
 
 def _words(term: Term) -> tuple[str, ...]:
+    if term.kind == "prefix" and SEAM.search(term.text):  # getTi*: as it stands, or its parts would run together
+        return (term.text,)
     if term.kind == "prefix":  # the index holds stems: as much of the beginning as its stem shares
         start = term.text.lower()
         while start and not stem(term.text.lower()).startswith(start):

@@ -31,7 +31,7 @@ _FOLDABLE = Late(f"[^\x00-\x7f{_AS_THEY_ARE}、。，！？；：「」『』【
 _RUN = re.compile(f"[{_UNSPACED}]+")
 _PIECE = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
 _TO_END = re.compile(f"[^\\W_{_UNSPACED}]*")
-_SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
+SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SIGNED = re.compile(r"[A-Za-z](?:#|\+\+)|\.net", re.IGNORECASE)
 _SIGN_OF_IT = Late(
     "[\u0300-\u036f\u1100-\u11ff\u3099\u309a\ua960-\ua97c\ud7b0-\ud7fb\ufb00-\ufdff\ufe70-\ufefc\uff66-\uff9f]"
@@ -119,7 +119,7 @@ def _units(term: Term) -> list[Unit]:
     if term.kind == "phrase":
         return [Unit(text, _side_by_side([fold(piece) for piece in pieces], stems=True), fold(pieces[0])[:2])]
     made: list[Unit] = []
-    spaced = [part for piece in pieces if not _RUN.match(piece) for part in _SEAM.split(piece)]
+    spaced = [part for piece in pieces if not _RUN.match(piece) for part in SEAM.split(piece)]
     if spaced:
         made.append(_spaced([fold(part) for part in spaced], prefix=term.kind == "prefix"))
     for piece in pieces:
@@ -150,7 +150,7 @@ def inside_names(text: str, folded: str, units: Sequence[Unit]) -> list[tuple[Pl
     units = [unit for unit in units if unit.part in folded or unit.part in squeezed]
     if not units:
         return []
-    seams = [found.start() for found in _SEAM.finditer(text)]
+    seams = [found.start() for found in SEAM.finditer(text)]
     apart = "_".join(folded[start:end] for start, end in pairwise([0, *seams, len(folded)])) if seams else ""
     at = [seam + number for number, seam in enumerate(seams)]  # where the seams are in it
     found: list[tuple[Place, str]] = []
@@ -239,8 +239,8 @@ def _side_by_side(parts: Sequence[str], *, stems: bool) -> Callable[[str, int], 
     for at, part in enumerate(parts):
         if _RUN.match(part):
             pattern.append(re.escape(part))
-        elif stems:
-            pattern.append(re.escape(_shared(part)) + (r"[^\W_]{0,7}" if len(part) > 2 else ""))
+        elif stems and len(part) > 2:
+            pattern.append(re.escape(_shared(part)) + r"[^\W_]{0,7}")
         else:
             pattern.append(re.escape(part))
         if at + 1 < len(parts):
