@@ -457,6 +457,40 @@ def test_of_a_file_that_was_emptied_the_log_is_kept_and_read(logged: Path, tmp_p
     assert diagnose(home).healthy
 
 
+def test_a_file_of_which_only_messages_are_left_is_still_known_as_ours(sound: Path, hurt: Path) -> None:
+    """It was emptied while it was in use: what came afterwards stands in it, and nothing that says whose it is."""
+    pages = PageFile(hurt / "herma.db")
+    messages = [record.pages for record in Walk(pages).tree(root_of(hurt / "herma.db", "messages"), TABLE_LEAF)]
+    pages.close()
+    left = {number for chain in messages for number in chain}
+
+    def only_messages(raw: bytearray, size: int) -> None:
+        for number in set(range(1, len(raw) // size + 1)) - left:
+            raw[(number - 1) * size : number * size] = bytes(size)
+
+    change(hurt, only_messages)
+    assert any("doctor --repair" in check.next for check in diagnose(hurt).of("problem"))
+    repair(hurt)
+    assert [row[0] for row in rows(hurt / "herma.db", "messages")] == [
+        row[0] for row in rows(sound / "herma.db", "messages")
+    ]
+    assert diagnose(hurt).healthy
+
+
+def test_another_program_s_file_without_a_head_is_not_ours(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with closing(sqlite3.connect(home / "herma.db")) as database:
+        database.execute("CREATE TABLE messages (id INTEGER PRIMARY KEY, session TEXT, role TEXT, content TEXT)")
+        database.executemany("INSERT INTO messages VALUES (?, 's', 'user', ?)", [(n, "x" * 200) for n in range(99)])
+        database.commit()
+    raw = (home / "herma.db").read_bytes()
+    for wrong in (raw, bytes(100) + raw[100:], bytes(50_000), random.Random(1).randbytes(50_000)):
+        (home / "herma.db").write_bytes(wrong)
+        assert not [fix for fix in plan(home) if fix.kind == "database"]
+        assert (home / "herma.db").read_bytes() == wrong
+
+
 # ── a herma.db that is a link ──
 
 

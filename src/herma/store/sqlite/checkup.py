@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,11 @@ from herma.store.sqlite.opening import APPLICATION_ID, VERSION, open_reader, ref
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.salvage_file import beginning
 from herma.store.sqlite.salvage_mend import JSON_COLUMNS, is_whole
-from herma.store.sqlite.salvage_tables import our_schema
+from herma.store.sqlite.salvage_pages import PageFile
+from herma.store.sqlite.salvage_tables import has_rows_of, our_schema
 
 State = Literal["missing", "empty", "ours", "foreign", "newer", "damaged", "unreadable"]
+_SQLITE = b"SQLite format 3\0"
 _MARK = APPLICATION_ID.to_bytes(4, "big")
 _OURS = re.compile(rb"CREATE TABLE curated_changes|store_id[0-9a-f]{32}")
 """What stands in the list of tables, and among the facts, of every `herma.db`."""
@@ -83,7 +86,22 @@ def state_of(path: Path) -> tuple[State, str]:
 
 def _was_ours(path: Path) -> bool:
     head = beginning(path, 2**21)
-    return head[68:72] == _MARK or _OURS.search(head) is not None
+    if head[68:72] == _MARK or _OURS.search(head) is not None:
+        return True
+    return not head.startswith(_SQLITE) and _holds_our_rows(head)
+
+
+def _holds_our_rows(head: bytes) -> bool:
+    """Whether there are messages of ours in it, though nothing says so: the file was emptied while it was in use."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "head"
+        copy.write_bytes(head)
+        pages, ours = PageFile(copy), our_schema()
+        try:
+            return has_rows_of("messages", pages, ours)
+        finally:
+            pages.close()
+            ours.close()
 
 
 def examine(path: Path, *, now: float, full: bool = False, busy_timeout: float = 10.0) -> Examination:

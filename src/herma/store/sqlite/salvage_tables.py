@@ -312,6 +312,17 @@ def _hand_over(reading: Reading, record: Record, row: list[Value], visited: set[
     take(reading, row, record)
 
 
+def has_rows_of(table: str, pages: PageFile, ours: apsw.Connection) -> bool:
+    """Whether any page looks like a leaf of this table of ours."""
+    shape = next(shape for shape in _shapes(ours) if shape.name == table)
+    walk = Walk(pages)
+    return any(
+        pages.kind(number) == TABLE_LEAF and shape.fitted(record, exactly=True) is not None
+        for number in range(2, pages.count + 1)
+        for record in walk.rows(number, TABLE_LEAF)
+    )
+
+
 # ── our own schema ──
 
 
