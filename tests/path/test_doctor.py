@@ -310,6 +310,21 @@ def test_how_much_room_there_is(home: Path, monkeypatch: pytest.MonkeyPatch, meg
     assert (check.state, bool(check.next)) == (state, state != "ok")
 
 
+def test_an_index_that_was_never_finished_is_left_over(home: Path) -> None:
+    fill(home)
+    with Herma.open(home) as h:
+        h.index.rebuild()
+    new = home / "index.db.new"
+    new.write_bytes((home / "index.db").read_bytes())
+    assert not any(fix.kind == "leftovers" for fix in plan(home)), "somebody may be at it"
+    os.utime(new, (0, 0))
+    assert "index.db.new" in found(diagnose(home), "leftovers").sentence
+    (fix,) = [fix for fix in plan(home) if fix.kind == "leftovers"]
+    mend(home, fix)
+    assert not new.exists()
+    assert found(diagnose(home), "index.db").state == "ok"
+
+
 READ_ONLY = """
 set -e
 mount --bind "$1" "$1"

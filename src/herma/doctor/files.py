@@ -36,6 +36,7 @@ _OURS = (
     "backups/*",
 )
 _OLD_BACKUP = 30 * 86400
+_HOUR = 3600
 
 
 def closed(home: Path) -> bool:
@@ -139,7 +140,16 @@ def leftovers(home: Path) -> list[Path]:
     database = (home / "herma.db").resolve()
     for what in ("repaired", "moved"):
         found += database.parent.glob(f".{glob.escape(database.name)}.{what}.tmp*")
-    return sorted([*found, *abandoned(home)])
+    return sorted([*found, *abandoned(home), *_given_up(home)])
+
+
+def _given_up(home: Path) -> list[Path]:
+    """An index that somebody stopped building beside one that is in use; one that is being built changes all the time.
+    It holds words of messages that may be gone for good by now.
+    """
+    if not (home / "index.db").is_file():
+        return []
+    return [path for path in home.glob("index.db.new*") if time.time() - path.stat().st_mtime > _HOUR]
 
 
 def check_leftovers(home: Path) -> Iterator[Check]:
