@@ -164,6 +164,8 @@ def test_with_nothing_that_leads_to_rows_those_of_any_format_are_found(sound: Pa
         (b"finish_reason TEXT", b"finish_re!son TEXT"),  # a column's name: its values must not be dropped
         (b"tablecallscalls", b"tablecalmscalms"),  # a table's name: the file seems to have no such table
         (b"tablesessionssessions", b"tablesesshonssesshons"),
+        (b"CREATE TABLE calls (", b"CREATE TABLE calms ("),
+        (b"    naive_fresh    INTEGER NOT NULL,", b"    naive_fresh    INTEGER NOT NULL "),  # one column less
     ],
 )
 def test_a_name_that_was_hit_costs_nothing(sound: Path, hurt: Path, old: bytes, new: bytes) -> None:

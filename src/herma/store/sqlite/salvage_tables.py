@@ -127,16 +127,16 @@ class Catalogue:
         return [name for name in sorted(self._indexes - used) if self.listed and self.roots[name]]
 
     def _as_found(self, shape: Shape, sql: str) -> Shape:
-        """In the order of columns that the file has, if they are ours: a name that is not may be a damaged one."""
+        """In the order of columns that the file has, where they are those of a format of ours: else its list is hit."""
         columns, added = shape.columns, shape.added
         if sql:
             with apsw.Connection(":memory:") as scratch:
                 try:
                     scratch.execute(sql)
                     found = _columns(scratch, shape.name)
-                    if set(found) < set(columns):
-                        added = max(0, added - len(columns) + len(found))
-                    columns = found if set(found) <= set(columns) else columns
+                    missing = len(columns) - len(found)
+                    if set(found) == set(columns) or (0 < missing <= added and found == columns[:-missing]):
+                        columns, added = found, added - missing
                 except apsw.Error:
                     pass  # the list of tables is damaged at this place
         return replace(shape, root=self.roots[shape.name], columns=columns, added=added)
@@ -360,7 +360,7 @@ def _columns(connection: apsw.Connection, table: str) -> tuple[Column, ...]:
         "SELECT name, type, [notnull], dflt_value, pk FROM pragma_table_info(?)", (table,)
     ).fetchall()
     wr: list[Any] = connection.execute("SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", (table,)).fetchall()
-    keyed = not wr[0][0]
+    keyed = bool(wr) and not wr[0][0]
     return tuple(
         Column(name, kind, bool(required), _literal(default), keyed and pk == 1 and kind == "INTEGER")
         for name, kind, required, default, pk in rows
