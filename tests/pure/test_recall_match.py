@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.index.prepare import clean
-from herma.recall.match import fold, holds, legible, units
+from herma.recall.match import Spelled, fold, holds, legible, units
 from herma.recall.query import Term, parse
 from herma.recall.snippet import LONGEST, matches, snippet
 from herma.recall.stem import stem
@@ -113,12 +113,12 @@ def test_legible_text_is_read_as_it_was(text: str) -> None:
 
 
 def test_every_part_of_a_term_must_be_there() -> None:
-    assert holds(Term("東京都"), "東京都庁")
-    assert not holds(Term("東京都"), "東京")
-    assert holds(Term("exact words", "phrase"), "the exact words")
-    assert not holds(Term("exact words", "phrase"), "words exact")
-    assert holds(Term("we use my foo/bar.py first", "phrase"), "here we use my foo/bar.py first")
-    assert holds(Term("be it", "phrase"), "so be it")
+    assert holds(Term("東京都"), Spelled("東京都庁"))
+    assert not holds(Term("東京都"), Spelled("東京"))
+    assert holds(Term("exact words", "phrase"), Spelled("the exact words"))
+    assert not holds(Term("exact words", "phrase"), Spelled("words exact"))
+    assert holds(Term("we use my foo/bar.py first", "phrase"), Spelled("here we use my foo/bar.py first"))
+    assert holds(Term("be it", "phrase"), Spelled("so be it"))
 
 
 ENGLISH = """

@@ -10,7 +10,7 @@ from herma.ports.vectors import Near
 from herma.recall.dates import Span
 from herma.recall.fuse import HEARD, NEAREST, shares
 from herma.recall.manner import RECENT, asks_for_the_present, lasting
-from herma.recall.match import SEAM, Unit, fold, holds, legible
+from herma.recall.match import SEAM, Spelled, Unit, fold, holds, legible
 from herma.recall.query import Query, Term
 from herma.recall.rank import NAMED_DATE, NAMED_PERIOD, SPEAKER, Candidate, look_for
 from herma.recall.rules import Filters, Sifted, sift
@@ -149,7 +149,7 @@ class Gatherer:
         """Those of these messages that the index would find, by reading them."""
         matching = []
         for id_, text in self._reader.texts(ids, SCANNED).items():
-            if _selected(query, fold(legible(text)), looked_for):
+            if _selected(query, Spelled(text), looked_for):
                 matching.append(id_)
                 found.texts[id_] = text[:READ]
             elif len(text) >= SCANNED:
@@ -198,7 +198,7 @@ class Gatherer:
         chosen.update(dict.fromkeys(list(found.near)[:BY_MEANING]))
         made = _made(found, list(chosen), self._texts(found, chosen))
         if query.all_of or query.none_of:
-            made = [one for one in made if one.id not in found.near or _selected(query, one.folded, looked_for)]
+            made = [one for one in made if one.id not in found.near or _selected(query, Spelled(one.text), looked_for)]
         flanks: list[Candidate] = []
         if query.any_of and len(looked_for) != 1:
             flanks = self._flanks(query, filters, found, made)
@@ -224,8 +224,9 @@ class Gatherer:
             found.notes.append(f"No words to look for: what passes the filters among the newest {BROWSED:,} messages.")
             newest = list(self._reader.newest(BROWSED))
         if none_of:
-            folded = {id_: fold(legible(text)) for id_, text in self._reader.texts(newest, READ).items()}
-            newest = [id_ for id_ in newest if not any(holds(term, folded.get(id_, "")) for term in none_of)]
+            texts = {id_: Spelled(text) for id_, text in self._reader.texts(newest, READ).items()}
+            nothing = Spelled("")
+            newest = [id_ for id_ in newest if not any(holds(term, texts.get(id_, nothing)) for term in none_of)]
         self._take(found, filters, newest)
         found.matched = len(newest)
 
@@ -335,13 +336,13 @@ def _links(neighbours: Mapping[int, tuple[int | None, int | None]]) -> dict[int,
     return links
 
 
-def _selected(query: Query, folded: str, looked_for: Sequence[Unit]) -> bool:
-    """What the index would decide about a message that it does not have yet."""
-    if any(holds(term, folded) for term in query.none_of):
+def _selected(query: Query, there: Spelled, looked_for: Sequence[Unit]) -> bool:
+    """What the index would decide about a message."""
+    if any(holds(term, there) for term in query.none_of):
         return False
     if query.all_of:
-        return all(any(holds(term, folded) for term in group) for group in query.all_of)
-    return any(unit.part in folded and unit.find(folded, 1) for unit in looked_for)
+        return all(any(holds(term, there) for term in group) for group in query.all_of)
+    return any(map(there.has, looked_for))
 
 
 def _bonus(dates: Sequence[Span], head: Head) -> float:

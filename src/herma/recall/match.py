@@ -106,18 +106,49 @@ def units(query: Query) -> list[Unit]:
     return list(found.values())
 
 
-def holds(term: Term, folded: str) -> bool:
+class Spelled:
+    """A text to be asked, as the index would be, whether something is in it."""
+
+    __slots__ = ("_apart", "_squeezed", "folded", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = legible(text)
+        self.folded = fold(self.text)
+        self._apart: str | None = None
+        self._squeezed: str | None = None
+
+    def has(self, unit: Unit) -> bool:
+        """As a word, as a part of a name, or as a whole name."""
+        if unit.part in self.folded:
+            if unit.find(self.folded, 1):
+                return True
+            if self._apart is None:
+                self._apart = "_".join(SEAM.split(self.text)) if SEAM.search(self.text) else ""
+                self._apart = fold(self._apart)
+            if unit.find(self._apart, 1):
+                return True
+        if not _is_name(unit.name):
+            return False
+        if self._squeezed is None:
+            self._squeezed = _squeezed(self.folded)
+        return unit.name in self._squeezed and _whole_name(unit.name).search(self.folded) is not None
+
+
+def holds(term: Term, there: Spelled) -> bool:
     """Whether the text contains the term: all of it."""
-    return all(unit.find(folded, 1) for unit in _units(term))
+    return all(there.has(unit) for unit in _units(term))
 
 
 def _units(term: Term) -> list[Unit]:
     text = unicodedata.normalize("NFKC", term.text)
     pieces = _PIECE.findall(text)
-    if _SIGNED.fullmatch(text) or not pieces:
+    if _SIGNED.fullmatch(text):
+        return [_signed(fold(text))]
+    if not pieces:
         return [Unit(text, _literal(fold(text)), fold(text))]
-    if term.kind == "phrase":
-        return [Unit(text, _side_by_side([fold(piece) for piece in pieces], stems=True), fold(pieces[0])[:2])]
+    if term.kind == "phrase" and (" " in text.strip() or _RUN.search(text)):
+        parts = [[fold(part) for part in SEAM.split(piece)] for piece in pieces]
+        return [Unit(text, _side_by_side(parts, stems=True), parts[0][0][:2])]
     made: list[Unit] = []
     spaced = [part for piece in pieces if not _RUN.match(piece) for part in SEAM.split(piece)]
     if spaced:
@@ -129,9 +160,21 @@ def _units(term: Term) -> list[Unit]:
     return made
 
 
+def _signed(text: str) -> Unit:
+    """`C#` and what it is called without its sign."""
+    name = "dotnet" if text == ".net" else text[0] + {sign: said for said, sign in _SIGN.items()}[text[1:]]
+    end = r"(?!\w)" if text == ".net" else "(?![#+])"
+    compiled = re.compile(rf"(?<!\w)(?:{re.escape(text)}{end}|{name}(?!\w))")
+
+    def find(folded: str, most: int = MANY) -> list[Place]:
+        return [found.span() for found in islice(compiled.finditer(folded), most)]
+
+    return Unit(text, find, "net" if text == ".net" else text[0])
+
+
 def _spaced(parts: Sequence[str], *, prefix: bool) -> Unit:
     if len(parts) > 1:
-        return Unit(" ".join(parts), _side_by_side(parts, stems=False), parts[0])
+        return Unit(" ".join(parts), _side_by_side([parts], stems=False), parts[0])
     word = parts[0]
     return Unit(word + "*", _beginning(word), word) if prefix else Unit(stem(word), _word(word), _shared(word))
 
@@ -160,9 +203,13 @@ def inside_names(text: str, folded: str, units: Sequence[Unit]) -> list[tuple[Pl
             found += [
                 ((start - bisect_left(at, start), end - bisect_left(at, end)), unit.name) for start, end in places
             ]
-        elif unit.part in squeezed and unit.name.isalnum() and 2 < len(unit.name) <= _LONGEST_NAME:
+        elif unit.part in squeezed and _is_name(unit.name):
             found += [(one.span(), unit.name) for one in islice(_whole_name(unit.name).finditer(folded), MANY)]
     return found
+
+
+def _is_name(name: str) -> bool:
+    return name.isalnum() and 2 < len(name) <= _LONGEST_NAME
 
 
 def _whole_name(name: str) -> re.Pattern[str]:
@@ -233,21 +280,30 @@ def _literal(text: str) -> Callable[[str, int], list[Place]]:
     return find
 
 
-def _side_by_side(parts: Sequence[str], *, stems: bool) -> Callable[[str, int], list[Place]]:
-    """Parts one after another with nothing but punctuation between, or (for names) nothing at all."""
-    pattern = []
-    for at, part in enumerate(parts):
-        if _RUN.match(part):
-            pattern.append(re.escape(part))
-        elif stems and len(part) > 2:
-            pattern.append(re.escape(_shared(part)) + r"[^\W_]{0,7}")
-        else:
-            pattern.append(re.escape(part))
-        if at + 1 < len(parts):
-            plain = stems and not _RUN.match(part) and not _RUN.match(parts[at + 1])
+def _side_by_side(words: Sequence[Sequence[str]], *, stems: bool) -> Callable[[str, int], list[Place]]:
+    """Words one after another with nothing but punctuation between; the parts of one (getTip) with nothing at all too.
+    `stems`: also where they end in another way.
+    """
+    pattern, roots = [], list[tuple[str, str]]()
+    for at, parts in enumerate(words):
+        if at:
+            plain = stems and not _RUN.match(parts[0]) and not _RUN.match(words[at - 1][-1])
             pattern.append(r"[\W_]{1,8}" if plain else r"[\W_]{0,8}")
+        for place, part in enumerate(parts):
+            if place:
+                pattern.append(r"[\W_]{0,8}")
+            if stems and len(part) > 2 and not _RUN.match(part):
+                pattern.append(rf"({re.escape(_shared(part))}[^\W_]{{0,7}})")
+                roots.append((part, stem(part)))
+            else:
+                pattern.append(re.escape(part))
+    if stems and not _RUN.match(words[-1][-1]):
+        pattern.append(r"(?![^\W_])")
     compiled = re.compile("".join(pattern))
-    first = parts[0][:2] if stems else parts[0]
+    first = words[0][0][:2] if stems else words[0][0]
+
+    def right(found: re.Match[str]) -> bool:
+        return all(one == word or stem(one) == root for one, (word, root) in zip(found.groups(), roots, strict=True))
 
     def find(folded: str, most: int = MANY) -> list[Place]:
         if first not in folded:
@@ -255,7 +311,7 @@ def _side_by_side(parts: Sequence[str], *, stems: bool) -> Callable[[str, int], 
         return [
             found.span()
             for found in islice(compiled.finditer(folded), most)
-            if _RUN.match(found[0]) or found.start() == 0 or not _in_word(folded[found.start() - 1])
+            if (_RUN.match(found[0]) or found.start() == 0 or not _in_word(folded[found.start() - 1])) and right(found)
         ]
 
     return find

@@ -15,6 +15,7 @@ the conversation, and otherwise prefer.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -202,7 +203,7 @@ def _bare(reading: _Reading, token: str, now: float) -> None:
         return
     if len(body) > LONGEST_WORD:
         reading.notes.append(f"Of a very long word the first {LONGEST_WORD:,} characters were looked for.")
-    term = Term(word, "prefix" if prefix and word[-1].isalnum() else "word")
+    term = Term(word, "prefix" if prefix and unicodedata.category(word[-1])[0] in "LMN" else "word")
     if not (minus or reading.negate or reading.groups.negated or prefix):
         reading.plain.append(token)
     _put(reading, term, minus)
