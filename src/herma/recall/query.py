@@ -157,6 +157,9 @@ def _quoted(reading: _Reading, minus: bool, name: str | None, quoted: str, now: 
 
 def _bracketed(reading: _Reading, token: str, now: float) -> None:
     """A token, and the brackets that open before and close after it; those inside of it are part of it."""
+    if "(" not in token and ")" not in token:
+        _bare(reading, token, now)
+        return
     opened = _OPENED.match(token) if "(" in token else None
     if opened:
         if opened[1] in ("AND", "OR", "NOT"):
