@@ -111,12 +111,14 @@ class Gatherer:
             exhausted = len(answer.candidates) < asked and not answer.more
             if exhausted or _enough(found, depth, limit):
                 break
-            if closely and self._read_closely(query, found, filters, looked_for):
-                answer = replace(answer, notes=())  # of what passes, nothing was left out
-                break
-            closely = False
+            mostly_left_out = 2 * len(found.sifted.kept) < len(found.scores)
+            if closely and mostly_left_out:
+                closely = False
+                if self._read_closely(query, found, filters, looked_for):
+                    answer = replace(answer, notes=())  # of what passes, nothing was left out
+                    break
             if asked >= MOST:
-                if filters.narrow:
+                if filters.narrow and mostly_left_out:
                     looked_at = f"the strongest matches and the newest {CLOSELY:,} messages were looked at"
                     found.notes.append(f"Of what passes the filters, {looked_at}.")
                 break
