@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -145,3 +148,55 @@ def test_who_only_reads_brings_an_older_home_up_to_date(home: Path) -> None:
     made = apsw.Connection(str(home / "herma.db"))
     assert user_version(made) == VERSION
     made.close()
+
+
+READ_ONLY = """
+set -e
+mount --bind "$1" "$1"
+mount -o remount,ro,bind "$1"
+exec "$2" -c "$3" "$1"
+"""
+READ = """
+import sys
+from herma import Herma
+from herma.errors import StoreError
+with Herma.open(sys.argv[1]) as h:
+    (one,) = h.transcripts.list()
+    assert (one.title, one.folder, one.message_count) == ("Old", "", 1), one
+    assert [said.content for said in h.transcripts.messages("old")] == ["zephyr"]
+    assert [hit.session_id for hit in h.search("zephyr").hits] == ["old"]
+    assert not h.episodes.list() and h.facts.get("time zone") is None and not h.skills.list()
+    try:
+        h.transcripts.start("cli")
+    except StoreError as exc:
+        assert "cannot be" in str(exc), exc
+    else:
+        raise AssertionError("written")
+    assert h.doctor().healthy
+print("done")
+"""
+
+
+def test_an_older_format_on_a_read_only_disk_is_read(tmp_path: Path) -> None:
+    """It cannot be brought up to date there, and must not be refused for that."""
+    allowed = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if os.name != "nt" else None
+    if allowed is None or allowed.returncode:
+        pytest.skip("needs a mount namespace")
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    with closing(sqlite3.connect(home / "herma.db")) as database:
+        database.executescript((Path(__file__).parent / "schema_0001.sql").read_text())
+        facts = [("store_id", "ab" * 16), ("epoch", "cd" * 8), ("created", "1")]
+        database.executemany("INSERT INTO meta VALUES (?, ?)", facts)
+        database.execute(
+            "INSERT INTO sessions (key, id, source, profile, project, user, chat, title, reason, conversation, started,"
+            " last_active, message_count) VALUES (1, 'old', 'cli', '', '', '', '', 'Old', 'new', 'old', 1, 2, 1)"
+        )
+        database.execute("INSERT INTO messages (session, role, timestamp, content) VALUES (1, 'user', 1, 'zephyr')")
+        database.execute("INSERT INTO changes (gone, first_id, count) VALUES (0, 1, 1)")
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.execute("PRAGMA user_version = 1")
+        database.commit()
+    command = ["unshare", "-rm", "sh", "-c", READ_ONLY, "sh", str(home), sys.executable, READ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr

@@ -168,13 +168,18 @@ class Database:
         if user_version(connection) >= VERSION:
             return connection
         connection.close()
-        with suppress(StoreError):  # read-only, or busy: what was there before can still be read
+        with suppress(StoreError):  # read-only, full or busy: what was there before can still be read
             self._commits.run(lambda _: None)
-        return open_reader(self.path, self._busy_timeout)
+        connection = open_reader(self.path, self._busy_timeout)
+        if user_version(connection) < VERSION:
+            from herma.store.sqlite.older import complete
+
+            complete(connection)
+        return connection
 
     def _give_back(self, handle: _Handle) -> None:
         with self._mutex:
-            if not self._closed and len(self._idle) < IDLE_READERS and not is_frozen(handle.connection):
+            if not self._closed and len(self._idle) < IDLE_READERS and not handle.once:
                 self._idle.append(handle)
                 return
         handle.connection.close()
@@ -230,6 +235,8 @@ class _Handle(NamedTuple):
     identity: tuple[int, int] | None
     log_path: str = ""
     log: tuple[int, int] | None = None
+    once: bool = False
+    """The file may get to be another than the connection takes it for: unchangeable, or of an older format."""
 
     def has_lost_its_log(self) -> bool:
         """While a connection is open SQLite never deletes the log: somebody else did."""
@@ -238,8 +245,9 @@ class _Handle(NamedTuple):
 
 def _handle(connection: apsw.Connection, identity: tuple[int, int] | None) -> _Handle:
     if is_frozen(connection):
-        return _Handle(connection, identity)
-    return _Handle(connection, identity, connection.filename_wal, _identity(connection.filename_wal))
+        return _Handle(connection, identity, once=True)
+    once = user_version(connection) < VERSION
+    return _Handle(connection, identity, connection.filename_wal, _identity(connection.filename_wal), once)
 
 
 def _at_one_time(connection: apsw.Connection, work: Work[T]) -> T:

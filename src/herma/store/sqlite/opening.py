@@ -54,6 +54,11 @@ def open_writer(path: Path, busy_timeout: float) -> apsw.Connection:
     try:
         if not connection.readonly("main"):
             _prepare(connection, path)
+        elif user_version(connection) < VERSION:
+            raise StoreError(
+                f"{path} cannot be written, nor brought from format {user_version(connection)} to {VERSION}.",
+                hint="Check the permissions of the file and of its folder.",
+            )
         refuse_damaged_log(connection)
     except BaseException:
         connection.close()
