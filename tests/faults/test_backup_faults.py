@@ -157,6 +157,19 @@ def test_a_restore_that_is_killed_leaves_the_old_state_or_is_finished(home: Path
     assert not list(home.glob(".restore*"))
 
 
+def test_what_was_useless_when_it_was_planned_is_looked_at_again(home: Path) -> None:
+    """Between a plan and the yes to it, a restore may come to the point from which it only goes forward."""
+    fill(home, "good", 5)
+    stage = home / ".restore-0a0b0c0d"
+    (stage / "old").mkdir(parents=True)
+    (fix,) = (fix for fix in plan(home) if fix.kind == "leftovers")
+    (stage / "old" / "memories").mkdir()
+    (stage / "old" / "memories" / "MEMORY.md").write_text("the only one")
+    (stage / "moves.json").write_text('["memories"]')
+    mend(home, fix)
+    assert (stage / "old" / "memories" / "MEMORY.md").read_text() == "the only one"
+
+
 def test_a_full_disk_leaves_no_backup_and_says_so(home: Path) -> None:
     """A limit on the size of files stands for the full disk."""
     fill(home, "old", 2000)

@@ -95,9 +95,10 @@ def mend(
                 path.chmod(0o700 if path.is_dir() else 0o600)
             return Mended(fix, f"{len(fix.paths)} files are private now.")
         case "leftovers":
-            for path in fix.paths:
+            useless = set(fix.paths) & set(leftovers(home))  # a restore may have gone further since the plan was made
+            for path in useless:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-            return Mended(fix, f"{len(fix.paths)} leftovers are gone.")
+            return Mended(fix, f"{len(useless)} leftovers are gone.")
         case "index":
             _rebuild(home, lock_timeout, progress)
             return Mended(fix, "The search index is built anew.")
