@@ -109,23 +109,32 @@ def refuse_damaged_log(connection: apsw.Connection) -> None:
     """Raise when SQLite leaves out a part of the write-ahead log that was finished, and was acknowledged: it goes by
     the log up to the first wrong bit, says nothing, and would soon write over the rest.
     """
-    log, size = Path(connection.filename_wal), int(connection.pragma("page_size"))
+    log = Path(connection.filename_wal)
     try:
-        used, before = _frames_used(connection), -1
+        lost = _lost_changes(connection, log)
     except apsw.ReadOnlyError:  # a read-only disk, where nobody writes over anything
         return
+    except apsw.BusyError:  # somebody writes at this moment, so somebody can
+        return
+    if lost:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # so that the log stays as it is
+        raise DamagedLog(
+            f"{log} is damaged: {lost} finished changes in it cannot be reached.",
+            hint="Stop every program that uses this home, then run: herma doctor --repair",
+        )
+
+
+def _lost_changes(connection: apsw.Connection, log: Path) -> int:
+    size, used, before = int(connection.pragma("page_size")), _frames_used(connection), -1
+    lost = 0
     while used != before:  # others may write meanwhile, or begin the log anew
         before = used
         lost = left_out(log, used, size)
         if not lost:
-            return
+            break
         connection.execute("SELECT count(*) FROM sqlite_master").fetchall()  # sees what others did
         used = _frames_used(connection)
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # so that the log stays as it is
-    raise DamagedLog(
-        f"{log} is damaged: {lost} finished changes in it cannot be reached.",
-        hint="Stop every program that uses this home, then run: herma doctor --repair",
-    )
+    return lost
 
 
 def _frames_used(connection: apsw.Connection) -> int:
