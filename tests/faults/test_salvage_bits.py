@@ -516,3 +516,11 @@ def test_behind_a_link_the_file_itself_is_repaired_with_its_log(logged: Path, tm
     with Herma.open(home) as h:
         assert len(h.transcripts.messages("s")) == 60
     assert sorted(path.name for path in real.iterdir()) == ["herma.db"]
+
+
+def test_links_that_go_round_are_told_and_left(home: Path) -> None:
+    (home / "herma.db").symlink_to("herma.db")
+    assert any("Not ordinary files: herma.db" in check.sentence for check in diagnose(home).of("warning"))
+    with Herma.open(home) as h, pytest.raises(StoreError, match="cannot be written"):
+        h.transcripts.start("cli")
+    assert (home / "herma.db").is_symlink()

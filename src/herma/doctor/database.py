@@ -14,7 +14,7 @@ from herma.ports import IndexUnusable
 from herma.store.sqlite import journal
 from herma.store.sqlite.checkup import Examination, examine, sqlite_version
 from herma.store.sqlite.index_files import SqliteIndexFiles
-from herma.store.sqlite.opening import VERSION
+from herma.store.sqlite.opening import VERSION, real_path
 
 _LARGE_LOG = 64 * 2**20
 _SOON = 3 * 86400
@@ -100,7 +100,7 @@ def _journal(path: Path, found: Examination) -> Iterator[Check]:
         )
     elif mount:
         yield Check("journal", "note", f"It lies on {mount}; a folder on a local disk is faster.")
-    real = path.resolve()
+    real = real_path(path)
     log = real.with_name(real.name + "-wal")
     length = log.stat().st_size if log.exists() else 0
     if length > _LARGE_LOG:

@@ -19,6 +19,7 @@ from herma.safety.scan import scan
 from herma.store import backup
 from herma.store.backup_restore import abandoned, unfinished
 from herma.store.files import read_document
+from herma.store.sqlite.opening import real_path
 from herma.store.sqlite.salvage_file import repaired_copy
 
 _TIGHT = 200 * 2**20
@@ -137,7 +138,7 @@ def leftovers(home: Path) -> list[Path]:
     """
     patterns = ("backups/.*.tmp", "backups/.*.tmp.part")
     found = [path for pattern in patterns for path in home.glob(pattern)]
-    database = (home / "herma.db").resolve()
+    database = real_path(home / "herma.db")
     for what in ("repaired", "moved"):
         found += database.parent.glob(f".{glob.escape(database.name)}.{what}.tmp*")
     return sorted([*found, *abandoned(home), *_given_up(home)])

@@ -26,6 +26,7 @@ from herma.store.sqlite.checkup import examine
 from herma.store.sqlite.database import Database
 from herma.store.sqlite.feed import SqliteFeed
 from herma.store.sqlite.index_files import SqliteIndexFiles
+from herma.store.sqlite.opening import real_path
 from herma.store.sqlite.salvage import Salvaged
 from herma.store.sqlite.salvage_file import HEAD, Alone, repair_database, repaired_copy
 from herma.store.sqlite.salvage_terms import Terms
@@ -130,7 +131,7 @@ def _finish_repair(
     home: Path, fix: Fix, timeout: float, clock: Callable[[], float], progress: Progress | None
 ) -> Mended:
     """The new database was ready. It takes its place if the damaged one is as it was then; else repair again."""
-    database, ready = (home / "herma.db").resolve(), fix.paths[0]
+    database, ready = real_path(home / "herma.db"), fix.paths[0]
     log = database.with_name(f"{database.name}-wal")
     with Alone(database, timeout) as held:
         for kept in sorted((home / "backups").glob("damaged-*/herma.db"), reverse=True):

@@ -15,7 +15,7 @@ import apsw
 from herma.errors import ForeignStore, StoreBusy, StoreError
 from herma.store.sqlite.errors import DamagedLog, translated
 from herma.store.sqlite.migrate import user_version
-from herma.store.sqlite.opening import APPLICATION_ID, VERSION, open_reader, refuse_lone_log
+from herma.store.sqlite.opening import APPLICATION_ID, VERSION, open_reader, real_path, refuse_lone_log
 from herma.store.sqlite.queries import queries
 from herma.store.sqlite.salvage_file import beginning
 from herma.store.sqlite.salvage_mend import JSON_COLUMNS, is_whole
@@ -108,7 +108,7 @@ def examine(path: Path, *, now: float, full: bool = False, busy_timeout: float =
     """Everything there is to know. Damage is a finding, not an error."""
     state, why = state_of(path)
     found = Examination(state, why)
-    path = path.resolve()
+    path = real_path(path)
     if state == "unreadable" and path.with_name(path.name + "-wal").exists():
         return _without_log(path, found, now=now, full=full)
     if state != "ours":

@@ -76,7 +76,8 @@ def open_reader(path: Path, busy_timeout: float) -> apsw.Connection:
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError) as exc:
         if isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", 0) not in _NO_SHARED_MEMORY:
             raise
-        log = path.resolve().with_name(f"{path.resolve().name}-wal")
+        real = real_path(path)
+        log = real.with_name(f"{real.name}-wal")
         if path.with_name(path.name + "-journal").exists():
             _roll_back(path, busy_timeout)
             connection = _reading(path, busy_timeout)
@@ -178,9 +179,14 @@ def refuse_foreign(path: Path) -> None:
     )
 
 
+def real_path(path: Path) -> Path:
+    """The file behind links, where its log lies too. Unlike `resolve`, it does not mind links that go round."""
+    return Path(os.path.realpath(path))
+
+
 def refuse_lone_log(path: Path) -> None:
     """Raise when the file was emptied and its log was not: SQLite would delete the log, with all that is left."""
-    real = path.resolve()
+    real = real_path(path)
     log = real.with_name(f"{real.name}-wal")
     if not real.stat().st_size and log.exists() and log.stat().st_size > LOG_HEAD:
         raise DamagedLog(

@@ -21,6 +21,7 @@ import apsw
 
 from herma.errors import StoreBusy, StoreError
 from herma.store.atomic import make_folder
+from herma.store.sqlite.opening import real_path
 from herma.store.sqlite.salvage import Progress, Salvaged, salvage
 from herma.store.sqlite.salvage_terms import Terms
 
@@ -34,7 +35,7 @@ class Alone:
     """Hold `herma.db` so that nobody else can read or write it. A file that is not there needs no holding."""
 
     def __init__(self, path: Path, timeout: float) -> None:
-        self.path = path.resolve()  # what belongs to it lies beside the file itself, not beside a link to it
+        self.path = real_path(path)  # what belongs to it lies beside the file itself, not beside a link to it
         self._timeout = timeout
         self._file: apsw.VFSFile | None = None
 
@@ -186,7 +187,7 @@ def beginning(path: Path, size: int) -> bytes:
     """The first bytes of a database, read without harm to the locks that this process may hold on it."""
     try:
         flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
-        file = apsw.VFSFile("", str(path.resolve()), [flags, 0])
+        file = apsw.VFSFile("", str(real_path(path)), [flags, 0])
     except apsw.Error:
         return b""
     try:
@@ -210,14 +211,14 @@ def sync_folder(folder: Path) -> None:
 
 def repaired_copy(path: Path) -> Path:
     """Where a finished new database waits to take its place; it is there after a crash in the last step only."""
-    return path.resolve().with_name(f"{path.resolve().name}.repaired")
+    return real_path(path).with_name(f"{real_path(path).name}.repaired")
 
 
 def repair_database(
     path: Path, keep_in: Path, timeout: float, progress: Progress | None = None, terms: Terms | None = None
 ) -> Salvaged:
     """Keep the damaged file in the new folder `keep_in`, and put what could be read in its place."""
-    path = path.resolve()
+    path = real_path(path)
     with Alone(path, timeout) as held:
         _refuse_without_space(path)
         started = keep_in.with_name(f".{keep_in.name}.tmp")
