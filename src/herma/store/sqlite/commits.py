@@ -134,15 +134,17 @@ class GroupCommit:
         """The leader's work, then whatever was queued meanwhile. `batch` grows by what was taken from the queue."""
         at = 0
         while at < len(batch):
-            self._run_one(connection, batch[at])
+            self._run_one(connection, batch[at], first=not at)
             at += 1
             if at == len(batch) and at < AT_MOST and self._queue:
                 with self._gate:
                     while self._queue and len(batch) < AT_MOST:
                         batch.append(self._queue.popleft())
 
-    def _run_one(self, connection: apsw.Connection, ticket: _Ticket) -> None:
-        connection.execute("SAVEPOINT work")
+    def _run_one(self, connection: apsw.Connection, ticket: _Ticket, *, first: bool) -> None:
+        """Run a work so that it can be undone by itself; before the first there is nothing to keep."""
+        if not first:
+            connection.execute("SAVEPOINT work")
         ticket.error = None  # of a first run that was rolled back with everything else
         try:
             with self._translated():
@@ -151,8 +153,9 @@ class GroupCommit:
             ticket.error = exc
             if not connection.in_transaction:  # SQLite gave up the whole transaction: all of it has failed
                 raise
-            connection.execute("ROLLBACK TO work")
-        connection.execute("RELEASE work")
+            connection.execute("ROLLBACK; BEGIN IMMEDIATE" if first else "ROLLBACK TO work")
+        if not first:
+            connection.execute("RELEASE work")
 
     def _step_down(self, ticket: _Ticket) -> None:
         """Let the first who waits lead; nobody, when nobody waits. Who leaves without leading waits no longer."""
