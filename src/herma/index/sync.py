@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 SEARCH_INDEXES = 2_000
 """Messages that a search indexes itself before it answers."""
-SEARCH_WAITS = 0.6
+SEARCH_WAITS = 0.4
 """Seconds after which it answers with what there is, whether it or somebody else is indexing."""
 SUSPICION_PAUSE = 60.0
 _WAIT = 60.0

@@ -32,7 +32,7 @@ PHRASE_WORK, LONE_PHRASE_WORK = 100_000, 400_000
 """Messages in which the words of a phrase are compared, about; then older shards are left out. Where the phrase is not
 all that is asked for, FTS5 goes through these for what must occur.
 """
-PHRASE_READ, SHARD_READ, PLENTY = 60_000, 2_500, 4
+PHRASE_READ, SHARD_READ, PLENTY = 40_000, 2_500, 4
 """Entries of lists that are read for a phrase that is found often enough; a shard takes as long as so many, however
 few. With so many times as many matches as are enough, no more are looked for at all.
 """
