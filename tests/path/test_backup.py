@@ -150,6 +150,17 @@ def test_looking_at_a_restore_changes_nothing(home: Path) -> None:
     assert len(backup.listing(home)) == 1
 
 
+def test_to_restore_the_latest_twice_is_to_restore_it_once(home: Path) -> None:
+    live(home)
+    made = backup.create(home)
+    live(home, day=1)
+    safety = restore(home, backup.find(home, "latest")).safety
+    assert safety
+    assert backup.find(home, "latest").path == made.path
+    made.path.unlink()
+    assert backup.find(home, "latest").path == safety.path, "better than none"
+
+
 def test_a_restore_into_an_empty_home(home: Path, tmp_path: Path) -> None:
     live(home)
     made = backup.create(home, tmp_path / "all.tar.zst", with_secrets=True)

@@ -42,6 +42,8 @@ from herma.store.sqlite.opening import refuse_foreign
 
 _LOCK_WAIT = 10.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+BEFORE_RESTORE = "before-restore"
+"""What is there when a restore begins is kept under this name."""
 _STAMP = re.compile(r"\d{8}-\d{6}(?:\.\d+)?")
 
 
@@ -132,7 +134,7 @@ def find(home: Path, name: str) -> Backup:
         return look_at(exact)
     known = listing(home)
     if name == "latest" and (good := [each for each in known if each.manifest and not each.manifest.damage]):
-        return good[0]
+        return next((each for each in good if not _is_safety(each)), good[0])
     matching = [each for each in known if each.manifest and name and each.manifest.name == name]
     matching = matching or [each for each in known if name and each.name.startswith(name)]
     if len(matching) == 1 or (matching and matching[0].manifest and matching[0].manifest.name == name):
@@ -141,6 +143,12 @@ def find(home: Path, name: str) -> Backup:
         raise UsageError("There is no backup yet.", hint="Make one: herma backup create")
     what = f"{len(matching)} backups begin with {name!r}" if matching else f"There is no backup {name!r}"
     raise UsageError(f"{what}.", hint="`herma backup list` shows them all.")
+
+
+def _is_safety(backup: Backup) -> bool:
+    """Whether a restore made it. To restore the latest twice must not bring back what the first time replaced."""
+    manifest = backup.manifest
+    return manifest is not None and manifest.name == BEFORE_RESTORE and not manifest.kept
 
 
 def prune(home: Path, keep: int, *, beside: Backup | None = None) -> list[Backup]:

@@ -165,7 +165,12 @@ def _save(
             held.copy_to(kept)
     try:
         safety = backups.create(
-            home, name="before-restore", with_secrets=True, kept=False, clock=clock, without_database=kept is not None
+            home,
+            name=backups.BEFORE_RESTORE,
+            with_secrets=True,
+            kept=False,
+            clock=clock,
+            without_database=kept is not None,
         )
     except backups.NothingThere:
         safety = None
@@ -218,6 +223,6 @@ def _tidy(stage: Path, *, kept: bool) -> None:
     if not kept and any(not path.name.endswith(".moved") for path in (stage / "old").iterdir()):
         folder = stage.parent / "backups"
         folder.mkdir(exist_ok=True, mode=0o700)
-        (stage / "old").rename(folder / f"before-restore-{stage.name.removeprefix(_PREFIX)}")
+        (stage / "old").rename(folder / f"{backups.BEFORE_RESTORE}-{stage.name.removeprefix(_PREFIX)}")
     (stage / _LIST).unlink()
     shutil.rmtree(stage, ignore_errors=True)
