@@ -3,6 +3,9 @@
 The format is the published one: https://sqlite.org/fileformat2.html. A log is a head of 32 bytes, then frames: a head
 of 24 bytes and a page. Frames that belong together have the salts of the log's head. Where a log began anew, what it
 held before still stands behind, with other salts.
+
+Reading the log itself does no harm. The database and its `-shm` must never be opened beside SQLite in one process: when
+such a file is closed, POSIX lets go of every lock that the process has on it.
 """
 
 from __future__ import annotations
