@@ -128,10 +128,12 @@ def repair(home: Path) -> Mended:
     return mend(home, fix)
 
 
-def all_there(sound: Path, hurt: Path) -> None:
-    for table in tables(sound / "herma.db"):
-        assert rows(hurt / "herma.db", table) == rows(sound / "herma.db", table), table
-    assert diagnose(hurt, full=True).healthy
+def missed(sound: Path, hurt: Path) -> list[str]:
+    """The tables that are not as they were, and what the doctor still objects to."""
+    differ = [
+        name for name in tables(sound / "herma.db") if rows(hurt / "herma.db", name) != rows(sound / "herma.db", name)
+    ]
+    return differ + [check.sentence for check in diagnose(hurt, full=True).of("problem")]
 
 
 # ── the list of tables ──
@@ -143,7 +145,7 @@ def test_without_the_list_of_tables_every_row_is_found_and_none_is_made_up(sound
 
     change(hurt, no_first_page)
     repair(hurt)
-    all_there(sound, hurt)
+    assert missed(sound, hurt) == []
 
 
 def test_with_nothing_that_leads_to_rows_those_of_any_format_are_found(sound: Path, hurt: Path) -> None:
@@ -155,7 +157,7 @@ def test_with_nothing_that_leads_to_rows_those_of_any_format_are_found(sound: Pa
 
     change(hurt, only_leaves)
     repair(hurt)
-    all_there(sound, hurt)
+    assert missed(sound, hurt) == []
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_a_name_that_was_hit_costs_nothing(sound: Path, hurt: Path, old: bytes, 
 
     change(hurt, rename)
     repair(hurt)
-    all_there(sound, hurt)
+    assert missed(sound, hurt) == []
 
 
 # ── pages ──
@@ -190,7 +192,7 @@ def test_a_page_that_leads_to_others_and_says_it_holds_rows(sound: Path, hurt: P
 
     change(hurt, leaf)
     repair(hurt)
-    all_there(sound, hurt)
+    assert missed(sound, hurt) == []
 
 
 def test_a_page_that_counts_too_few_pages_below_it(sound: Path, hurt: Path) -> None:
@@ -204,7 +206,7 @@ def test_a_page_that_counts_too_few_pages_below_it(sound: Path, hurt: Path) -> N
 
     change(hurt, fewer)
     repair(hurt)
-    all_there(sound, hurt)
+    assert missed(sound, hurt) == []
 
 
 def test_a_page_that_counts_too_few_rows_is_said(hurt: Path) -> None:
@@ -232,7 +234,7 @@ def test_two_pages_in_each_others_place(sound: Path, hurt: Path) -> None:
 
     change(hurt, swap)
     repair(hurt)
-    all_there(sound, hurt)
+    assert missed(sound, hurt) == []
 
 
 # ── the change feed ──
@@ -254,7 +256,7 @@ def test_a_wrong_row_of_the_feed_costs_no_message(sound: Path, hurt: Path, chang
     made = repair(hurt)
     assert made.salvaged
     assert made.salvaged.complete
-    all_there(sound, hurt)
+    assert missed(sound, hurt) == []
     with Herma.open(hurt) as h:
         (new,) = h.transcripts.append(h.transcripts.start("cli"), [{"role": "user", "content": "after"}])
         assert new == max(row[0] for row in rows(sound / "herma.db", "messages")) + 1

@@ -64,12 +64,18 @@ def test_the_tip_of_a_sound_family_is_below_the_start_and_has_nothing_below(
     sessions: dict[str, SessionInfo], start: str
 ) -> None:
     tip = lineage.tip(sessions, start)
-    below = {start}
-    while more := {one.id for one in sessions.values() if lineage.goes_on(one) and one.parent in below} - below:
-        below |= more
+    below = _below(sessions, start)
     assert tip in below
     if start in sessions and not _circular(sessions):
         assert not [one for one in sessions.values() if lineage.goes_on(one) and one.parent == tip]
+
+
+def _below(sessions: dict[str, SessionInfo], start: str) -> set[str]:
+    """A session and everything that goes on from it."""
+    below = {start}
+    while more := {one.id for one in sessions.values() if lineage.goes_on(one) and one.parent in below} - below:
+        below |= more
+    return below
 
 
 def _circular(sessions: dict[str, SessionInfo]) -> bool:
@@ -131,9 +137,7 @@ def test_nothing_below_the_start_is_newer_than_what_is_below_the_way_to_the_tip(
     sessions: dict[str, SessionInfo], start: str
 ) -> None:
     tip = lineage.tip(sessions, start)
-    below = {start}
-    while more := {one.id for one in sessions.values() if lineage.goes_on(one) and one.parent in below} - below:
-        below |= more
+    below = _below(sessions, start)
     if start in sessions and not _circular(sessions) and len(below) > 1:
         newest = max((sessions[id_] for id_ in below - {start}), key=lineage.newness)
         assert newest.id in lineage.ancestors(sessions, tip)
