@@ -28,16 +28,24 @@ from pathlib import Path
 from typing import Any
 
 from herma import Herma
-from herma.counting import counter_for
-from herma.ports import ChatModel, Tries
-from herma.prompt.results import compress_result
-from herma.reflect.compress.engine import Compressor
-from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.fidelity import Survey, check, tasks_of
-from herma.reflect.compress.landmarks import landmarks, survives
-from herma.reflect.compress.summary import parse, render, stands_in
+from herma.compression.engine import Compressor, Tries
+from herma.compression.summary import (
+    Condensed,
+    Survey,
+    check,
+    landmarks,
+    parse,
+    plain_text,
+    render,
+    stands_in,
+    survives,
+    tasks_of,
+)
+from herma.models.client import ChatModel
+from herma.prompt.tokens import counter_for
+from herma.prompt.tool_results import compress_result
 from herma.testing import Asked, ScriptedModel
-from herma.types import Condensed, Message
+from herma.types import Message
 
 KINDS = ("path", "identifier", "number", "task")
 HOWS = ("own words", "model alone", "model + gate")

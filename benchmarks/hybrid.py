@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from herma import Herma
+from herma.config import EmbeddingSettings
 from herma.errors import ModelError
-from herma.evals.measures import percentile
-from herma.models.embedding.choose import make_embedder
-from herma.settings import EmbeddingSettings
+from herma.evals.data import percentile
+from herma.models.embedder import make_embedder
 from index import Corpus  # type: ignore[import-not-found,unused-ignore]
 
 DIMENSION, CLUSTERS = 384, 2_000

@@ -29,10 +29,10 @@ from typing import Any
 
 import apsw
 
-from herma.index import Index
-from herma.index.prepare import prepare, sought
-from herma.ports import FeedChange, Position, Searchable, Terms
-from herma.store.sqlite.index_files import SqliteIndexFiles
+from herma.index.file import SqliteIndexFiles
+from herma.index.sync import Index, prepare, sought
+from herma.index.types import Terms
+from herma.transcript.rows import FeedChange, Position, Searchable
 
 VOCABULARY = 50_000
 LIMIT = 50

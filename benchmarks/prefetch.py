@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 
 from herma import Herma
-from herma.evals import retrieval
+from herma.evals import evals as retrieval
 from herma.evals.data import DataSet, Question, read_set
-from herma.recall import worth
-from herma.recall.prefetch import Prefetched, Prefetcher
-from herma.recall.worth import Evidence, Model, features
-from herma.store.sqlite.reader import SqliteReader
+from herma.search import prefetch as worth
+from herma.search.prefetch import Evidence, Model, Prefetched, Prefetcher, features
+from herma.transcript.rows import SqliteReader
 
 SETS = ("locomo_turn", "lme_pooled", "beam", "zh_tw_event_memory", "memorybank_cn")
 ASKED_WRONGLY, SMALL_TALK = 40, 120
@@ -81,7 +80,7 @@ def gathered(one: DataSet, sets: list[DataSet], talk: list[str], homes: Path, mo
     flags = {"search.model_wait": retrieval.PATIENT}
     for number, (group, questions) in enumerate(sorted(one.questions.items())):
         with retrieval._home(homes, one.name, group) as home, Herma.open(home=home, flags=flags) as h:
-            names = retrieval._filled(h, one.documents[group], "message")
+            names = retrieval._retrieval_filled(h, one.documents[group], "message")
             h.index.wait()
             vectors = h.index.vectors if mode == "hybrid" else None
             look = Prefetcher(h._searcher, SqliteReader(h._ground.database), h.index, vectors=vectors).look

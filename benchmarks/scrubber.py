@@ -9,8 +9,7 @@ import json
 import time
 from collections.abc import Callable
 
-from herma.prompt.fence import fence, sanitize
-from herma.prompt.scrub import StreamScrubber
+from herma.prompt.fence import StreamScrubber, fence, sanitize
 
 SIZE = 20
 PROSE = "The job failed because the lock was held by another process; I moved it and ran the tests again. "

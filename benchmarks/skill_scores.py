@@ -16,8 +16,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herma.skills.score import Weights, score
-from herma.types import SkillUsage
+from herma.skills.find import Weights, score
+from herma.skills.types import SkillUsage
 
 PRIORS = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 1e9)
 """Successes that a skill is thought to have had before it was ever used; the last never learns."""

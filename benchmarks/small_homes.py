@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from herma import Herma
-from herma.recall.prefetch import Prefetcher
-from herma.store.sqlite.reader import SqliteReader
+from herma.search.prefetch import Prefetcher
+from herma.transcript.rows import SqliteReader
 
 HERE = Path(__file__).parent
 

@@ -13,9 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from herma.counting import counter_for
-from herma.prompt.families import family_of
-from herma.prompt.tokens import estimate
+from herma.prompt.tokens import counter_for, estimate, family_of
 
 SHORTEST, LONGEST = 200, 4_000
 LOW = 0.97

@@ -31,11 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from herma.index.embedding import packed
-from herma.index.vectors import Vectors
-from herma.ports import FeedChange, Position, Searchable
-from herma.ports.vectors import MESSAGE, Outline, Reach, Said, Spot, Step, VectorRow
-from herma.store.sqlite.index_vectors import SqliteVectors
+from herma.index.types import MESSAGE, Outline, Reach, Said, Spot, Step, VectorRow
+from herma.index.vectors import SqliteVectors, Vectors, packed
+from herma.transcript.rows import FeedChange, Position, Searchable
 
 DIMENSION = 384
 CLUSTERS = 2_000

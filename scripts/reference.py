@@ -41,7 +41,7 @@ def _command(command: click.Command, path: str, context: click.Context) -> Itera
 def configuration() -> Iterator[str]:
     """Every key, with its default, range and variable."""
     from herma import config
-    from herma.configservers import KEYS
+    from herma.config import KEYS
 
     yield "# Configuration keys\n"
     yield (
@@ -102,7 +102,7 @@ def http() -> Iterator[str]:
     import tempfile
 
     from herma import Herma
-    from herma.web.house import House
+    from herma.web.app import House
     from herma.web.pages import PAGES as WEB_PAGES
 
     yield "# Addresses of `herma serve`\n"

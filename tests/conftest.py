@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from herma.cli.person import AGENT_MARKERS
+from herma.cli.frame import AGENT_MARKERS
 from herma.testing import ScriptedModel
-from herma.testing.prefix import watch_prefixes
+from herma.testing.contracts import watch_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

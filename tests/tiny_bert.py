@@ -59,9 +59,7 @@ def tensors(seed: int = 1) -> dict[str, Any]:
 
 def write_folder(folder: Path, *, graph: bool = True, weights: bool = True) -> Path:
     """A folder as people download them: config.json, a vocabulary, weights."""
-    from herma.models.embedding.bert import assemble
-    from herma.models.embedding.onnx_graph import compose
-    from herma.models.embedding.safetensors import write_tensors
+    from herma.models.bert import assemble, compose, write_tensors
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(CONFIG))

@@ -34,68 +34,68 @@ if TYPE_CHECKING:
     from herma import errors as errors
     from herma.agent.loop import Agent as Agent
     from herma.app import Herma as Herma
+    from herma.compression.engine import ContextEngine as ContextEngine
+    from herma.compression.engine import EngineNeeds as EngineNeeds
+    from herma.compression.summary import Condensed as Condensed
+    from herma.compression.summary import Expansion as Expansion
+    from herma.compression.summary import LeftAlone as LeftAlone
+    from herma.episodes.types import Episode as Episode
+    from herma.episodes.types import EpisodeHit as EpisodeHit
+    from herma.episodes.types import Restored as Restored
+    from herma.episodes.types import SessionState as SessionState
     from herma.errors import HermaError as HermaError
     from herma.errors import HermaWarning as HermaWarning
-    from herma.ports import ContextEngine as ContextEngine
-    from herma.ports import EngineNeeds as EngineNeeds
+    from herma.facts.facts import Fact as Fact
+    from herma.memory.archive import TailEntry as TailEntry
+    from herma.memory.tidy import TidyReport as TidyReport
+    from herma.prompt.fence import StreamScrubber as StreamScrubber
     from herma.prompt.fence import sanitize as sanitize
-    from herma.prompt.scrub import StreamScrubber as StreamScrubber
     from herma.providers.base import MemoryProvider as MemoryProvider
+    from herma.review.rows import Review as Review
+    from herma.review.rows import ReviewAction as ReviewAction
     from herma.safety.scan import scan as scan
+    from herma.search.query import ConversationSummary as ConversationSummary
+    from herma.search.query import Dropped as Dropped
+    from herma.search.query import Hit as Hit
+    from herma.search.query import SearchReport as SearchReport
     from herma.session import Session as Session
+    from herma.skills.types import Parameter as Parameter
+    from herma.skills.types import Skill as Skill
+    from herma.skills.types import SkillChange as SkillChange
+    from herma.skills.types import SkillMatch as SkillMatch
+    from herma.skills.types import SkillMatches as SkillMatches
+    from herma.skills.types import SkillOutcome as SkillOutcome
+    from herma.skills.types import SkillPending as SkillPending
+    from herma.skills.types import SkillRefused as SkillRefused
+    from herma.skills.types import SkillReport as SkillReport
+    from herma.skills.types import SkillStaged as SkillStaged
+    from herma.skills.types import SkillUnchanged as SkillUnchanged
+    from herma.skills.types import SkillUsage as SkillUsage
+    from herma.skills.types import SkillWritten as SkillWritten
     from herma.types import Add as Add
     from herma.types import Ambiguous as Ambiguous
     from herma.types import Applied as Applied
     from herma.types import Author as Author
     from herma.types import Blocked as Blocked
     from herma.types import Change as Change
-    from herma.types import Condensed as Condensed
-    from herma.types import ConversationSummary as ConversationSummary
     from herma.types import Drifted as Drifted
-    from herma.types import Dropped as Dropped
     from herma.types import Duplicate as Duplicate
     from herma.types import Entry as Entry
-    from herma.types import Episode as Episode
-    from herma.types import EpisodeHit as EpisodeHit
-    from herma.types import Expansion as Expansion
-    from herma.types import Fact as Fact
     from herma.types import Finding as Finding
-    from herma.types import Hit as Hit
-    from herma.types import LeftAlone as LeftAlone
     from herma.types import MemoryOp as MemoryOp
     from herma.types import MemoryOutcome as MemoryOutcome
     from herma.types import Message as Message
     from herma.types import NoMatch as NoMatch
     from herma.types import Origin as Origin
     from herma.types import OverBudget as OverBudget
-    from herma.types import Parameter as Parameter
     from herma.types import Pending as Pending
     from herma.types import Remove as Remove
     from herma.types import Replace as Replace
-    from herma.types import Restored as Restored
-    from herma.types import Review as Review
-    from herma.types import ReviewAction as ReviewAction
     from herma.types import Scope as Scope
-    from herma.types import SearchReport as SearchReport
     from herma.types import SessionInfo as SessionInfo
-    from herma.types import SessionState as SessionState
-    from herma.types import Skill as Skill
-    from herma.types import SkillChange as SkillChange
-    from herma.types import SkillMatch as SkillMatch
-    from herma.types import SkillMatches as SkillMatches
-    from herma.types import SkillOutcome as SkillOutcome
-    from herma.types import SkillPending as SkillPending
-    from herma.types import SkillRefused as SkillRefused
-    from herma.types import SkillReport as SkillReport
-    from herma.types import SkillStaged as SkillStaged
-    from herma.types import SkillUnchanged as SkillUnchanged
-    from herma.types import SkillUsage as SkillUsage
-    from herma.types import SkillWritten as SkillWritten
     from herma.types import Snapshot as Snapshot
     from herma.types import Staged as Staged
     from herma.types import Suggestion as Suggestion
-    from herma.types import TailEntry as TailEntry
-    from herma.types import TidyReport as TidyReport
     from herma.types import Usage as Usage
     from herma.types import Who as Who
 
@@ -104,50 +104,47 @@ __version__ = "0.1.0"
 _HOMES = {
     "herma.agent.loop": ("Agent",),
     "herma.app": ("Herma",),
-    "herma.errors": ("HermaError", "HermaWarning"),
-    "herma.ports": ("ContextEngine", "EngineNeeds"),
-    "herma.prompt.fence": ("sanitize",),
-    "herma.prompt.scrub": ("StreamScrubber",),
-    "herma.providers.base": ("MemoryProvider",),
-    "herma.safety.scan": ("scan",),
-    "herma.session": ("Session",),
-    "herma.types": (
-        "Add",
-        "Ambiguous",
-        "Applied",
-        "Author",
-        "Blocked",
-        "Change",
+    "herma.compression.engine": (
+        "ContextEngine",
+        "EngineNeeds",
+    ),
+    "herma.compression.summary": (
         "Condensed",
-        "Drifted",
-        "Dropped",
-        "Duplicate",
-        "Entry",
-        "Episode",
-        "ConversationSummary",
-        "EpisodeHit",
         "Expansion",
-        "Fact",
-        "Finding",
-        "Hit",
         "LeftAlone",
-        "MemoryOp",
-        "MemoryOutcome",
-        "Message",
-        "NoMatch",
-        "Origin",
-        "OverBudget",
-        "Parameter",
-        "Pending",
-        "Remove",
-        "Replace",
+    ),
+    "herma.episodes.types": (
+        "Episode",
+        "EpisodeHit",
         "Restored",
+        "SessionState",
+    ),
+    "herma.errors": (
+        "HermaError",
+        "HermaWarning",
+    ),
+    "herma.facts.facts": ("Fact",),
+    "herma.memory.archive": ("TailEntry",),
+    "herma.memory.tidy": ("TidyReport",),
+    "herma.prompt.fence": (
+        "StreamScrubber",
+        "sanitize",
+    ),
+    "herma.providers.base": ("MemoryProvider",),
+    "herma.review.rows": (
         "Review",
         "ReviewAction",
-        "Scope",
+    ),
+    "herma.safety.scan": ("scan",),
+    "herma.search.query": (
+        "ConversationSummary",
+        "Dropped",
+        "Hit",
         "SearchReport",
-        "SessionInfo",
-        "SessionState",
+    ),
+    "herma.session": ("Session",),
+    "herma.skills.types": (
+        "Parameter",
         "Skill",
         "SkillChange",
         "SkillMatch",
@@ -160,11 +157,32 @@ _HOMES = {
         "SkillUnchanged",
         "SkillUsage",
         "SkillWritten",
+    ),
+    "herma.types": (
+        "Add",
+        "Ambiguous",
+        "Applied",
+        "Author",
+        "Blocked",
+        "Change",
+        "Drifted",
+        "Duplicate",
+        "Entry",
+        "Finding",
+        "MemoryOp",
+        "MemoryOutcome",
+        "Message",
+        "NoMatch",
+        "Origin",
+        "OverBudget",
+        "Pending",
+        "Remove",
+        "Replace",
+        "Scope",
+        "SessionInfo",
         "Snapshot",
         "Staged",
         "Suggestion",
-        "TailEntry",
-        "TidyReport",
         "Usage",
         "Who",
     ),

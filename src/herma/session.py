@@ -1,42 +1,434 @@
-"""★ Start here: one conversation with a model, turn by turn.
-
-    open → before_model → call_tool → after_model → close
-
-The prefix only grows: `system_prompt` and `tools` are fixed when the session opens, and what was sent is stored as it
-was sent, so that the next request (also of a resumed session) begins with the same bytes. The user's message is on disk
-before the model is called; the replies are on disk before `after_model` returns.
-"""
+"""★ one conversation, turn by turn: before_model → call_tool → after_model → close; rewind, reload, continue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias
 
-from herma.curated.live import LiveMemory
-from herma.errors import UsageError
-from herma.ports import CallRows, TokenCounter
-from herma.prompt.budget import Plan
-from herma.prompt.fence import fence
-from herma.prompt.ledger import FIVE_MINUTES, ONE_HOUR
-from herma.prompt.tiers import cache_breakpoints
-from herma.reflect.ear import Ear
-from herma.tools import Tools
-from herma.tools.registry import Json, ToolContext, Turn
-from herma.transcript import Transcripts
-from herma.transcript.replay import is_complete, with_addition
-from herma.transcript.wire import all_from_wire, text_of
-from herma.turn.account import Account, Before, Frame, before
-from herma.turn.compressing import Room
-from herma.turn.handed import as_kept, handed_out, replies_of, tells_of_changes, user_content
-from herma.turn.meter import Meter
-from herma.turn.moving import cut_off, last_turn, lies_in, spoken_in, stand_in, start_session, turn_begins
-from herma.turn.others import News, Others, nobody
-from herma.turn.recalled import fit, said_in
-from herma.turn.watchers import Watchers
-from herma.turn.window import Budget, hold
-from herma.types import Author, Compression, Content, Message, Origin, Reason, SessionInfo, Usage, Who
-from herma.types.session import NOWHERE, Circumstances, MemoryWrite, Move, SessionView
+from herma.compression.engine import Room
+from herma.compression.summary import Compression
+from herma.errors import StoreChanged, UsageError
+from herma.features import Recalled, Watchers
+from herma.memory.live import LiveMemory
+from herma.prompt.assemble import ContextFile, cache_breakpoints, show
+from herma.prompt.budget import Budget, Plan, hold
+from herma.prompt.fence import NOTES, TAG, fence, sanitize
+from herma.prompt.ledger import FIVE_MINUTES, ONE_HOUR, Account, Before, CallRows, Frame, Meter, before, recalled_in
+from herma.prompt.tokens import TokenCounter
+from herma.prompt.tool_results import compress_result, digest
+from herma.review.gate import Ear
+from herma.tools.registry import Json, ToolContext, Tools, Turn
+from herma.transcript.log import Transcripts
+from herma.transcript.messages import (
+    INTERRUPTED,
+    all_from_wire,
+    as_sent,
+    is_complete,
+    sendable,
+    text_of,
+    unanswered,
+    with_addition,
+)
+from herma.transcript.rows import SessionNews
+from herma.types import (
+    NOWHERE,
+    Author,
+    Circumstances,
+    CompletedTurn,
+    Content,
+    Hidden,
+    MemoryWrite,
+    Message,
+    Move,
+    Origin,
+    Reason,
+    SessionInfo,
+    SessionView,
+    Usage,
+    Who,
+)
+
+# ---------- turn.others
+#
+# Another program in the same session: what it said is taken in at the end, and what it did to it is told.
+#
+# A session is held by whoever has it open, and nobody locks it: two programs may go on with the same one. Each keeps
+# the order in which it has sent messages, so that its prefix only grows; what the other said comes after that, whole
+# turns only, as it was sent there. Where the other has shortened the conversation, taken something back or gone on
+# elsewhere, there is no way on from here but to resume it.
+
+News = Callable[[str], SessionNews | None]
+Stored = Callable[[str], Sequence[Message]]
+"""Every message of a session in order, hidden ones too."""
+
+
+def nobody(session_id: str) -> None:  # noqa: ARG001
+    """No other program is looked for."""
+    return
+
+
+class Others:
+    """What one session knows of the messages that are stored under its id."""
+
+    def __init__(self, news: News, stored: Stored) -> None:
+        self._news = news
+        self._stored = stored
+        self._visible = 0
+        """How many messages were stored, besides those of the history, when that was last read."""
+        self._newest = 0
+
+    def look(self, session: SessionInfo, history: Sequence[Message], *, branches: bool = False) -> list[Message]:
+        """What others have said that this history does not have. `StoreChanged` where they have moved the conversation;
+        who `branches` off it minds no other that does. One row is read, as long as nobody else was here.
+        """
+        news = self._news(session.id)
+        if news is None:
+            return []
+        if news.follower and not branches:
+            raise _gone_on(news)
+        begins = next((at for at, message in enumerate(history) if message.session_id == session.id), len(history))
+        newest = max(history[-1].id if begins < len(history) else 0, self._newest)
+        if (news.visible, news.newest) == (len(history) - begins + self._visible, newest):
+            return []
+        everything = self._stored(session.id)
+        stored = [message for message in everything if not message.hidden]
+        hidden = {message.id: message.hidden for message in everything if message.hidden}
+        gone = [message for message in history[begins:] if message.id in hidden]
+        if gone:
+            raise _changed(session, gone, hidden[gone[-1].id])
+        fresh = unheard(stored, history[begins:])
+        self._visible = len(stored) - (len(history) - begins) - len(fresh)
+        self._newest = stored[-1].id if stored else 0
+        return fresh
+
+
+def unheard(stored: Sequence[Message], mine: Sequence[Message]) -> list[Message]:
+    """Whole turns that are stored and not among mine, in order. Pure."""
+    known = {message.id for message in mine}
+    unknown = [message for message in stored if message.id not in known]
+    return sendable(unknown[: settled(unknown)])
+
+
+def settled(messages: Sequence[Message]) -> int:
+    """How many of these are whole turns: they end with a reply, and no tool that was called is still to answer."""
+    waiting: set[str] = set()
+    end = 0
+    for at, message in enumerate(messages, 1):
+        waiting |= {str(call.get("id", "")) for call in message.tool_calls}
+        waiting.discard(message.tool_call_id or "")
+        if not waiting and is_complete([message]):
+            end = at
+    return end
+
+
+def _gone_on(news: SessionNews) -> StoreChanged:
+    how = "has shortened" if news.reason == "compression" else "goes on with"
+    return StoreChanged(
+        f"Another program {how} this conversation; it goes on as session {news.follower}.",
+        hint=f"Go on there: {_ways(news.follower)}",
+    )
+
+
+def _changed(session: SessionInfo, gone: Sequence[Message], hidden: Hidden) -> StoreChanged:
+    turns = sum(message.role == "user" for message in gone)
+    what = (
+        "shortened this conversation in its place"
+        if hidden == "compacted"
+        else f"taken back the last {'turn' if turns == 1 else f'{turns} turns'} of this conversation"
+    )
+    return StoreChanged(
+        f"Another program has {what}, so that what was sent here before does not hold any more.",
+        hint=f"Take it up as it is now: {_ways(session.id)}",
+    )
+
+
+def _ways(id_: str) -> str:
+    return f"/resume {id_} in the chat, herma chat --resume {id_}, or h.session(resume={id_!r})."
+
+
+# ---------- turn.handed
+#
+# What callers hand to a session and get from it: checked, cleaned, and copied so that ours stays as it was. Pure.
+
+
+def replies_of(reply: Any) -> list[Mapping[str, Any]]:
+    """A reply as messages."""
+    if isinstance(reply, str):
+        return [{"role": "assistant", "content": reply}]
+    if isinstance(reply, Mapping):
+        return [reply]
+    if not isinstance(reply, Iterable):
+        raise UsageError(
+            f"A reply is text or messages, not {type(reply).__name__}.",
+            hint='A model that only calls tools: after_model({"role": "assistant", "tool_calls": […]}).',
+        )
+    return list(reply)
+
+
+def user_content(given: object) -> Content:
+    """What the user says, without any fence: recalled text is never taken for something that was said."""
+    if isinstance(given, str):
+        return cleaned(given)
+    if not isinstance(given, list) or not all(isinstance(part, dict) for part in given):
+        raise UsageError("A user's message is text, or a list of parts.", hint='For example: "Why?"')
+    return cleaned(given)
+
+
+def as_kept(message: Message, limit: int, seen: dict[str, str]) -> Message:
+    """What came back as it is kept: of a tool's result, the model gets the short form again and again.
+
+    The whole of it is in the transcript. `seen` are results that came before, by their digests; it grows.
+    """
+    if message.role != "tool" or not isinstance(message.content, str) or message.sent is not None:
+        return replace(message, content=cleaned(message.content)) if message.role == "assistant" else message
+    call_id = message.tool_call_id
+    short = compress_result(message.content, limit_tokens=limit, reference=call_id, seen=seen)
+    if call_id:
+        seen.setdefault(digest(message.content), call_id)
+    return replace(message, sent=short.text) if short.text != message.content else message
+
+
+def handed_out(message: Message) -> dict[str, Any]:
+    """The message as it is sent, for a caller who may change it: ours stays as it was."""
+    return {key: _copied(value) for key, value in as_sent(message).items()}
+
+
+def cleaned(content: Content) -> Content:
+    """What came back or in, without any fence."""
+    if isinstance(content, list):
+        return [
+            {**part, "text": sanitize(part["text"])} if isinstance(part.get("text"), str) else part for part in content
+        ]
+    return sanitize(content) if content is not None else None
+
+
+def afresh(messages: Sequence[Message], told: str) -> list[Message]:
+    """Messages as a conversation begins with them that stands for another one.
+
+    Updates of memory that were put into them are left out: the prompt that goes before them now holds what is current,
+    and `told` says so.
+    """
+    return [_afresh(message, told) for message in messages]
+
+
+def tells_of_changes(messages: Iterable[Message]) -> bool:
+    """Whether the model was told of a change of memory in one of them: a prompt built anew does not take that back."""
+    return any(NOTES["update"] in text_of(message.sent) for message in messages if message.sent is not None)
+
+
+def shared(before: Sequence[Message], after: Sequence[Message]) -> int:
+    """How many messages both begin with, as they are sent."""
+    for at, (old, new) in enumerate(zip(before, after, strict=False)):
+        if as_sent(old) != as_sent(new):
+            return at
+    return min(len(before), len(after))
+
+
+def _afresh(message: Message, told: str) -> Message:
+    message = replace(message, id=0, session_id="", hidden="", told=told)
+    if message.sent is None:
+        return replace(message, content=cleaned(message.content)) if message.role != "tool" else message
+    if message.role != "user":
+        return message
+    sent = with_addition(message.content, recalled_in(message.sent))
+    if sent == message.sent:
+        return message
+    return replace(message, sent=sent if sent != message.content else None, tokens=None)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+# ---------- turn.moving
+#
+# Moves of a conversation besides growing: which messages they touch, and how other messages come to stand for it.
+
+_CUT_OFF = "[This reply was interrupted.]"
+_NOT_RUN = "[Interrupted before this tool had run.]"
+
+
+def last_turn(history: Sequence[Message]) -> CompletedTurn:
+    """The turn that ends here."""
+    begins = [at for at, message in enumerate(history) if message.role == "user"]
+    messages = tuple(history[begins[-1] :] if begins else history)
+    return CompletedTurn(len(begins), text_of(messages[0].content), text_of(messages[-1].content), messages)
+
+
+def cut_off(history: Sequence[Message], partial: str) -> list[Message]:
+    """What makes an unfinished turn whole: results for tools that did not run, and the reply as far as it came."""
+    missing = [Message("tool", _NOT_RUN, tool_call_id=call_id) for call_id in unanswered(history)]
+    text = sanitize(partial).strip()
+    return [*missing, Message("assistant", f"{text}\n\n{_CUT_OFF}".lstrip(), finish_reason=INTERRUPTED)]
+
+
+def turn_begins(history: Sequence[Message], turns: int) -> int:
+    """Where the last so many turns begin."""
+    begins = [at for at, message in enumerate(history) if message.role == "user"]
+    if not isinstance(turns, int) or not 1 <= turns <= len(begins):
+        there = "There is 1 turn" if len(begins) == 1 else f"There are {len(begins)} turns"
+        raise UsageError(f"{there}; {turns} cannot be taken back.")
+    return begins[-turns]
+
+
+def spoken_in(history: Sequence[Message], session_id: str) -> dict[str, int]:
+    """Where the user first speaks, in each session that the conversation went through."""
+    begins: dict[str, int] = {}
+    for message in history:
+        if message.role == "user":
+            begins.setdefault(message.session_id or session_id, message.id)
+    return begins
+
+
+def start_session(transcripts: Transcripts, info: SessionInfo, system_prompt: str) -> None:
+    """Write the row of a session."""
+    transcripts.start(
+        info.source,
+        title=info.title,
+        parent=info.parent,
+        reason=info.reason,
+        scope=info.scope,
+        model=info.model,
+        system_prompt=system_prompt,
+        session_id=info.id,
+        started=info.started,
+        provider=info.provider,
+        chat_type=info.chat_type,
+        folder=info.folder,
+        branch=info.branch,
+    )
+
+
+def lies_in(history: Sequence[Message], session_id: str) -> bool:
+    """Whether all of the conversation is in one session, so that it can be shortened in its place."""
+    return all(message.session_id == session_id for message in history)
+
+
+def stand_in(
+    transcripts: Transcripts,
+    account: Account,
+    history: Sequence[Message],
+    instead: Sequence[Message],
+    info: SessionInfo,
+    told: str,
+    system_prompt: str | None,
+) -> tuple[list[Message], Before | None]:
+    """Write messages that stand for a conversation: into a session of their own, or in its place, which hides it.
+
+    With a `system_prompt` the session `info` is begun. What another program has added to the conversation meanwhile
+    goes along. → the messages as they are kept now, and what the next call is compared with.
+    """
+    at = history[-1]
+    later = transcripts.messages(at.session_id, after=at.id)
+    given = [account.weighed(message) for message in afresh(sendable([*instead, *later]), told)]
+    if system_prompt is not None:
+        start_session(transcripts, info, system_prompt)
+        ids = transcripts.append(info.id, given)
+        while fresh := transcripts.messages(at.session_id, after=(later or [at])[-1].id):  # came in this moment
+            later = fresh
+            more = [account.weighed(message) for message in afresh(fresh, told)]
+            given, ids = given + more, ids + transcripts.append(info.id, more)
+    else:
+        ids = transcripts.append(info.id, given, standing_for=(later or [at])[-1].id)
+    kept = [replace(message, id=id_, session_id=info.id) for message, id_ in zip(given, ids, strict=True)]
+    last = account.last
+    if last is None:
+        return kept, None
+    return kept, Before(last, min(shared(history, kept), last.messages), "compression")
+
+
+# ---------- turn.recalled
+#
+# What parts recall for a turn, made fit for the user's message: scanned, cut to size, and nothing said twice. Pure.
+#
+# It comes from elsewhere, so a paragraph that the scanner takes for an attack is withheld and named. What the
+# conversation was already sent is left out: it is still there, and would only cost again.
+
+LARGEST = 12_000
+"""Characters that one part may add to a message."""
+_READ = 200_000
+"""Characters that are looked at; more would not be shown anyway."""
+_ITEM = re.compile(r"[-*•] |\d{1,3}[.)] ")
+_PARAGRAPH = re.compile(r"\n[ \t]*\n")
+
+
+def fit(recalled: Iterable[Recalled], said: set[str]) -> tuple[list[Recalled], list[str]]:
+    """What is left to be put into the message, and what people should know. `said` is what has been sent; it grows."""
+    kept: list[Recalled] = []
+    warnings: list[str] = []
+    for one in recalled:
+        shown = show(ContextFile(one.by, one.text[:_READ]), LARGEST)
+        warnings += shown.warnings
+        text = unsaid(shown.text, said)
+        if text:
+            kept.append(Recalled(one.by, text, one.outside))
+    return kept, warnings
+
+
+def unsaid(text: str, said: set[str]) -> str:
+    """`text` without the paragraphs and list items that were said before. What is left counts as said."""
+    left: list[str] = []
+    fresh: set[str] = set()
+    for paragraph in _PARAGRAPH.split(text):
+        kept, keys = _unsaid_lines(paragraph.split("\n"), said)
+        fresh |= keys
+        if kept:
+            left.append("\n".join(kept))
+    said |= fresh
+    return "\n\n".join(left).strip() if fresh else ""
+
+
+def said_in(messages: Sequence[Message]) -> set[str]:
+    """What a conversation was sent of earlier recall."""
+    said: set[str] = set()
+    for message in messages:
+        if message.sent is not None:
+            unsaid(recalled_in(message.sent).removesuffix(f"\n</{TAG}>"), said)
+    return said
+
+
+def _unsaid_lines(lines: Sequence[str], said: set[str]) -> tuple[list[str], set[str]]:
+    """The lines of a paragraph that are new, and what they say. A list is looked at item by item, headings go along."""
+    if not any(map(_is_item, lines)):
+        key = _key("\n".join(lines))
+        if not key or (len(lines) == 1 and key.startswith("#")):
+            return list(lines) if key else [], set()
+        return ([], set()) if key in said else (list(lines), {key})
+    kept: list[str] = []
+    keys: set[str] = set()
+    dropped = False
+    for line in lines:
+        if _is_item(line):
+            dropped = _key(line) in said
+            keys |= set() if dropped else {_key(line)}
+        elif not line[:1].isspace():
+            dropped = False
+        if not dropped:
+            kept.append(line)
+    return (kept, keys) if keys else ([], set())
+
+
+def _is_item(line: str) -> bool:
+    return _ITEM.match(line.lstrip()) is not None
+
+
+def _key(text: str) -> str:
+    return " ".join(text.split())
+
+
+# ---------- session
+#
+# ★ Start here: one conversation with a model, turn by turn.
+#
+#     open → before_model → call_tool → after_model → close
+#
+# The prefix only grows: `system_prompt` and `tools` are fixed when the session opens, and what was sent is stored as it
+# was sent, so that the next request (also of a resumed session) begins with the same bytes. The user's message is on
+# disk before the model is called; the replies are on disk before `after_model` returns.
 
 CacheMarks: TypeAlias = Literal["5m", "1h"]
 """How long a provider that wants to be told should keep the prefix."""

@@ -57,17 +57,17 @@ FORBIDDEN = {(keeper, adapter) for keeper in KEEPERS for adapter in ADAPTERS} | 
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common_utils", "misc", "manager", "stuff"}
 # The only places where any error at all may be caught and not raised again, each with its reason.
 MAY_CATCH_ALL = {
-    "herma.recall.rerank": "a program's own reranker: what it does wrong leaves the order as it was, and is told",
+    "herma.search.rank": "a program's own reranker: what it does wrong leaves the order as it was, and is told",
     "herma.cli.main": "the entry point: nothing may reach the user as a traceback",
-    "herma.web.answers": "the entry point of the web: nothing may reach a browser as a traceback; it is logged",
-    "herma.web.threads": "work in a thread: each error is handed to the request that waits for it",
-    "herma.testing.provider_contract": "tries a provider: however it refuses nonsense is an answer",
+    "herma.web.access": "the entry point of the web: nothing may reach a browser as a traceback; it is logged",
+    "herma.web.app": "work in a thread: each error is handed to the request that waits for it",
+    "herma.testing.contracts": "tries a provider: however it refuses nonsense is an answer",
     "herma.providers.guard": "guests: whatever they raise is counted and shown, and the session goes on",
-    "herma.index.embedding": "an embedder is a guest: its failure is counted and told, and words go on without it",
-    "herma.agent.mcp_link": "an MCP server is a guest: what goes wrong with it is told, and costs its own tools only",
-    "herma.models.chat.line": "the thread that reads an answer: each error is handed to the caller who waits for it",
-    "herma.jobs.worker": "background work: a job that fails is counted and shown, and ends no other",
-    "herma.store.sqlite.commits": "writes that share a commit: each error is handed to the caller whose work it undid",
+    "herma.index.vectors": "an embedder is a guest: its failure is counted and told, and words go on without it",
+    "herma.agent.mcp": "an MCP server is a guest: what goes wrong with it is told, and costs its own tools only",
+    "herma.models.client": "the thread that reads an answer: each error is handed to the caller who waits for it",
+    "herma.worker": "background work: a job that fails is counted and shown, and ends no other",
+    "herma.store.database": "writes that share a commit: each error is handed to the caller whose work it undid",
 }
 
 
@@ -261,8 +261,8 @@ def test_imports_that_point_up_or_sideways_are_found() -> None:
         "from ..tools import memory",
         "from .. import session",
         "from herma.episodes.log import x",
-        "from herma.store.files import x",
-        "from herma.models import chat",
+        "from herma.memory.files import x",
+        "from herma.models import client as chat",
         "def f():\n    from herma.session import Session",
         "if TYPE_CHECKING:\n    from herma.session import Session",
         "import importlib\nimportlib.import_module('herma.app')",
@@ -271,9 +271,9 @@ def test_imports_that_point_up_or_sideways_are_found() -> None:
     ):
         assert len(broken(text)) == 1, text
     for importer, text in (
-        ("store__sqlite", "from herma.curated import store"),
+        ("store__sqlite", "from herma.memory import store"),
         ("store__sqlite", "from herma.prompt.fence import x"),
-        ("store__sqlite", "from herma.models import chat"),
+        ("store__sqlite", "from herma.models import client as chat"),
         ("ports", "from herma.prompt import fence"),
         ("types", "from herma.config import x"),
         ("errors", "from herma.types import x"),
@@ -286,7 +286,7 @@ def test_imports_that_point_up_or_sideways_are_found() -> None:
 
 def test_imports_that_point_down_are_not() -> None:
     for importer, text in (
-        ("curated__store", "from herma.curated.apply import x\nfrom herma.ports import y\nimport json"),
+        ("curated__store", "from herma.memory.entries import x\nfrom herma.ports import y\nimport json"),
         (
             "curated__store",
             "from herma.prompt.fence import x\nfrom herma.safety.scan import s\nfrom herma import types",
@@ -294,7 +294,7 @@ def test_imports_that_point_down_are_not() -> None:
         ("curated__store", "from . import apply\nfrom .apply import x\nfrom herma import __version__\nimport hermatic"),
         ("store__sqlite", "from herma.ports import x\nfrom herma.types import y\nfrom herma.errors import z"),
         ("cli__memory", "from herma.app import Herma\nfrom herma import Herma\nfrom herma.mcp import server"),
-        ("app", "from herma.store.files import x\nfrom herma.curated import store"),
+        ("app", "from herma.memory.files import x\nfrom herma.memory.store import store"),
     ):
         assert broken(text, importer) == [], (importer, text)
 

@@ -73,7 +73,7 @@ print(json.dumps({"effects": effects, "loaded": sorted(sys.modules)}), file=real
 HEAVY = {
     "apsw", "rich", "ruamel", "numpy", "sqlite3", "asyncio", "rapidfuzz", "ssl", "http", "socket", "urllib.request",
     "multiprocessing", "concurrent", "unittest", "email", "yaml", "psycopg", "openai", "anthropic", "mcp", "starlette",
-    "uvicorn", "herma.app", "herma.store", "herma.curated", "herma.safety", "herma.cli.config", "herma.web",
+    "uvicorn", "herma.app", "herma.store", "herma.memory.store", "herma.safety", "herma.cli.settings", "herma.web",
 }  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def probe(folder: Path, *names: str, path: Path | None = None) -> dict[str, dict
 
 def test_importing_any_module_has_no_effect(tmp_path: Path) -> None:
     names = all_modules()
-    assert {"herma", "herma.config", "herma.cli.main", "herma.cli.config"} <= set(names)
+    assert {"herma", "herma.config", "herma.cli.main", "herma.cli.settings"} <= set(names)
     effects = probe(tmp_path, *names)["effects"]
     assert list(effects) == names
     assert {name: effect for name, effect in effects.items() if effect} == {}

@@ -19,10 +19,10 @@ with Herma.open(sys.argv[1]) as h:
     session.close()
 """
 A_TURN_NEEDS = {
-    *("herma.recall.search", "herma.recall.query", "herma.recall.prefetch", "herma.facts", "herma.index"),
-    *("herma.reflect.reviews", "herma.reflect.gate", "herma.reflect.tidying", "herma.reflect.spend"),
-    *("herma.skills", "herma.types.skills", "herma.ports.vectors", "herma.episodes.build", "herma.episodes.state"),
-    *("herma.providers.roster", "herma.models.chat.remote", "importlib.metadata", "concurrent.futures", "numpy"),
+    *("herma.search.search", "herma.search.query", "herma.search.prefetch", "herma.facts", "herma.index"),
+    *("herma.review.review", "herma.review.gate", "herma.memory.tidy", "herma.review.spending"),
+    *("herma.skills", "herma.skills.types", "herma.index.types", "herma.episodes.build", "herma.episodes.build"),
+    *("herma.providers.manager", "herma.models.client", "importlib.metadata", "concurrent.futures", "numpy"),
 }
 """Loaded by the turn, the call or the guest that needs it."""
 
@@ -32,7 +32,7 @@ def test_opening_a_session_loads_nothing_that_only_a_turn_needs(tmp_path: Path) 
         [sys.executable, "-c", OPENED, str(tmp_path / "home")], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
-    assert {"herma.session", "herma.curated.store", "herma.store.sqlite.messages"} <= loaded
+    assert {"herma.session", "herma.memory.store", "herma.transcript.rows"} <= loaded
     assert A_TURN_NEEDS & loaded == set()
     assert {name for name in A_TURN_NEEDS if name.startswith("herma.")} <= _modules(), "a module was renamed"
 

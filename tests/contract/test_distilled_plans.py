@@ -8,10 +8,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from herma.ports.episodes import EpisodeFilter
-from herma.store.sqlite import queries as module
-from herma.store.sqlite.episodes import _conditions, _statement
-from herma.store.sqlite.queries import queries
+from herma.episodes.rows import _conditions, _statement
+from herma.episodes.types import EpisodeFilter
+from herma.store import database as module
+from herma.store.database import queries
 
 WHOLE_BY_PURPOSE = {
     *("weights", "live_count", "version", "months", "archived_in"),  # forgetting and digests look at all of them

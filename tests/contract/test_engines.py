@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from herma import Herma
-from herma.ports import ContextEngine, EngineNeeds
-from herma.reflect.compress.engine import Compressor
+from herma.app import OwnEngine
+from herma.compression.engine import Compressor, ContextEngine, EngineNeeds
+from herma.compression.summary import Compression, Condensed, LeftAlone
 from herma.session import Session
-from herma.testing.engine_contract import EngineContract
-from herma.types import Compression, Condensed, LeftAlone, Message, Usage
-from herma.wiring.compression import OwnEngine
+from herma.testing.contracts import EngineContract
+from herma.types import Message, Usage
 
 
 class TestCompressor(EngineContract):

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from herma.store.files import CuratedFiles
-from herma.store.sqlite.curated import CuratedRows
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.inbox import SqliteInbox
+from herma.memory.files import CuratedFiles, CuratedRows, SqliteInbox
+from herma.store.database import Database
 from herma.testing import FixedClock
-from herma.testing.store_contract import MEMORY, CuratedStoreContract, Stores, assert_chain, write
+from herma.testing.contracts import MEMORY, CuratedStoreContract, Stores, assert_chain, write
 from herma.types import Who
 
 

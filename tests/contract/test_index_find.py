@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from herma.index import Index
-from herma.ports import FeedChange, Found, Position, Searchable, Terms
-from herma.store.sqlite.index_files import SqliteIndexFiles
+from herma.index.file import SqliteIndexFiles
+from herma.index.sync import Index
+from herma.index.types import Found, Terms
+from herma.transcript.rows import FeedChange, Position, Searchable
 
 SHARD = 1 << 15
 
@@ -258,7 +259,7 @@ def test_phrases_are_scored_as_words_are(home: Path) -> None:
 def test_of_a_phrase_that_is_found_often_the_newest_are_ranked_and_that_is_said(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("herma.store.sqlite.index_words.PHRASE_READ", 0)
+    monkeypatch.setattr("herma.index.postings.PHRASE_READ", 0)
     texts = many(2, 3_000)
     index = Index(SqliteIndexFiles(home), Feed(texts))
     assert index.wait(60)
@@ -274,7 +275,7 @@ def test_of_a_phrase_that_is_found_often_the_newest_are_ranked_and_that_is_said(
 
 
 def test_a_phrase_of_common_words_that_never_meet_ends_somewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.store.sqlite.index_words.LONE_PHRASE_WORK", 0)
+    monkeypatch.setattr("herma.index.postings.LONE_PHRASE_WORK", 0)
     texts = {1 + shard * SHARD + i: "that which is not this" for shard in range(3) for i in range(60)}
     index = Index(SqliteIndexFiles(home), Feed(texts))
     assert index.wait(30)

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from herma.errors import StoreError
-from herma.index import Index, Verified
-from herma.index.background import MOST_BEHIND, Background
-from herma.ports import FeedChange, Found, Position, Searchable, Terms
-from herma.store.locks import exclusive
-from herma.store.sqlite.index_files import SqliteIndexFiles
+from herma.index.file import SqliteIndexFiles
+from herma.index.sync import MOST_BEHIND, Background, Index, Verified
+from herma.index.types import Found, Terms
+from herma.store.files import exclusive
+from herma.transcript.rows import FeedChange, Position, Searchable
 
 SHARD = 1 << 15
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.contract.test_index_follow import Feed
 
-from herma.index import Index
-from herma.recall.gather import _selected, terms_of
-from herma.recall.match import Spelled, units
-from herma.recall.query import parse
-from herma.store.sqlite.index_files import SqliteIndexFiles
+from herma.index.file import SqliteIndexFiles
+from herma.index.sync import Index
+from herma.search.candidates import _selected, terms_of
+from herma.search.match import Spelled, units
+from herma.search.query import parse
 
 _WORDS = """
 port Porto ports getCompressionTip get_compression_tip dry-run dryRun C# csharp C++ .NET

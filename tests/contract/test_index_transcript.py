@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from herma import Herma
-from herma.ports import Terms
+from herma.index.types import Terms
 
 DAY = 86_400.0
 

@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from herma.index.embedding import packed
-from herma.index.nearness import Nearness
-from herma.index.shelf import Shelf, _top
-from herma.ports import Position
-from herma.ports.vectors import MESSAGE, Spot, Step, VectorRow
-from herma.store.sqlite.index_vectors import SqliteVectors
+from herma.index.nearest import Nearness, Shelf, _top
+from herma.index.types import MESSAGE, Spot, Step, VectorRow
+from herma.index.vectors import SqliteVectors, packed
+from herma.transcript.rows import Position
 
 DIMENSION = 16
 SCOPES = ("home", "project")
@@ -134,7 +132,7 @@ def test_blocks_make_no_difference_and_nothing_is_a_direction() -> None:
 
 
 def test_so_many_removals_that_nobody_remembers_them_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.store.sqlite.index_vectors._REMOVALS_KEPT", 3)
+    monkeypatch.setattr("herma.index.vectors._REMOVALS_KEPT", 3)
     with store() as tables:
         model = tables.model("m", DIMENSION, 0.0)
         rows = packed(some(1, 20))
@@ -173,10 +171,10 @@ class Forgetful:
 
 
 def test_a_coarse_index_names_candidates_and_scores_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.index.coarse.COARSE_FROM", 100)
-    monkeypatch.setattr("herma.index.coarse.faiss_index", Forgetful)
-    monkeypatch.setattr("herma.index.coarse.available", lambda: True)
-    monkeypatch.setattr("herma.index.nearness.ASKED_OFTEN", 1)
+    monkeypatch.setattr("herma.index.nearest.COARSE_FROM", 100)
+    monkeypatch.setattr("herma.index.nearest.faiss_index", Forgetful)
+    monkeypatch.setattr("herma.index.nearest.available", lambda: True)
+    monkeypatch.setattr("herma.index.nearest.ASKED_OFTEN", 1)
     query = some(77, 1)[0]
 
     def best(nearness: Nearness) -> list[tuple[str, float]]:
@@ -208,7 +206,7 @@ def test_a_coarse_index_names_candidates_and_scores_stay_exact(monkeypatch: pyte
 
 
 def test_short_forms_are_made_aside_once_it_is_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.index.shelf.SKETCH_FROM", 100)
+    monkeypatch.setattr("herma.index.nearest.SKETCH_FROM", 100)
     query = some(3, 1)[0]
     with store() as tables:
         model = tables.model("m", DIMENSION, 0.0)
@@ -238,8 +236,8 @@ def _only_some(shelf: Shelf) -> object:
 
 
 def test_without_it_the_note_says_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.index.coarse.COARSE_FROM", 1)
-    monkeypatch.setattr("herma.index.coarse.available", lambda: False)
+    monkeypatch.setattr("herma.index.nearest.COARSE_FROM", 1)
+    monkeypatch.setattr("herma.index.nearest.available", lambda: False)
     with store() as tables:
         model = tables.model("m", DIMENSION, 0.0)
         tables.put(model, Step([VectorRow(Spot(MESSAGE, 1), 1, packed(some(1, 1))[0])]))

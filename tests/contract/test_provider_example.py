@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from herma import MemoryProvider
-from herma.testing.provider_contract import ProviderContract
+from herma.testing.contracts import ProviderContract
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-a-provider.md"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from herma.store.sqlite import queries as module
-from herma.store.sqlite.queries import queries
+from herma.store import database as module
+from herma.store.database import queries
 
 WHOLE_BY_PURPOSE = {"all_changes", "waiting"}
 """These list everything there is, or everything that waits."""

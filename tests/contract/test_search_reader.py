@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from herma import Herma
-from herma.ports import Standing
-from herma.ports.search import Admitted
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.reader import SqliteReader
+from herma.store.database import Database
+from herma.transcript.rows import Admitted, SqliteReader, Standing
 from herma.types import Scope
 
 

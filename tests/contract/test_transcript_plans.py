@@ -9,9 +9,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-import herma.store.sqlite as package
-from herma.store.sqlite.filters import conditions
-from herma.store.sqlite.queries import queries
+from herma.store import database as package
+from herma.store.database import queries
+from herma.transcript.rows import conditions
 from herma.types import SessionFilter
 
 FOLDER = Path(package.__file__).parent

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.feed import SqliteFeed
-from herma.store.sqlite.messages import SqliteMessages
-from herma.store.sqlite.sessions import SqliteSessions
-from herma.testing.transcript_contract import BASE64, TranscriptStoreContract, TranscriptStores, begin, say
+from herma.store.database import Database
+from herma.testing.contracts import BASE64, TranscriptStoreContract, TranscriptStores, say
+from herma.testing.contracts import transcript_contract_begin as begin
+from herma.transcript.rows import SqliteFeed, SqliteMessages, SqliteSessions
 
 
 def stores_at(home: Path, until: ExitStack) -> TranscriptStores:
@@ -49,7 +48,7 @@ class TestSqlite(TranscriptStoreContract):
     def test_large_sessions_are_purged_in_slices(
         self, stores: TranscriptStores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("herma.store.sqlite.sessions.PURGE_SLICE", 7)
+        monkeypatch.setattr("herma.transcript.rows.PURGE_SLICE", 7)
         begin(stores, "a", "b")
         gone: list[int] = []
         for number in range(10):

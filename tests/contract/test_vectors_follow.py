@@ -12,17 +12,14 @@ import pytest
 
 from herma import Add, Herma, Replace
 from herma.errors import EmbedderError
-from herma.index.passages import MOST_PARTS, PART
-from herma.index.vectors import Vectors
-from herma.ports.vectors import MESSAGE, SESSION, Embeddable, Nearest
-from herma.store.sqlite.feed import SqliteFeed
-from herma.store.sqlite.index_vectors import SqliteVectors
-from herma.store.sqlite.passages import SqlitePassages
+from herma.index.types import MESSAGE, SESSION, Embeddable, Nearest
+from herma.index.vectors import MOST_PARTS, PART, SqlitePassages, SqliteVectors, Vectors
 from herma.testing import HashEmbedder
+from herma.transcript.rows import SqliteFeed
 from herma.types import Scope
 
 if TYPE_CHECKING:
-    from herma.ports.embedding import Vectors as Rows
+    from herma.models.embedder import Vectors as Rows
 
 DAY = 86_400.0
 
@@ -209,7 +206,7 @@ def test_texts_that_are_made_differently_are_embedded_anew(herma: Herma, monkeyp
     assert index.wait()
     before = stored(herma.home)
     embedder.seen.clear()
-    monkeypatch.setattr("herma.index.passages.RECIPE", "2")
+    monkeypatch.setattr("herma.index.vectors.RECIPE", "2")
     assert index.wait()
     assert embedder.seen == ["the cat sleeps", "the cat sleeps\nlet it"]  # the gist is the same text as the second
     assert {row[:5] for row in stored(herma.home)} == {row[:5] for row in before}

@@ -13,8 +13,8 @@ import pytest
 
 from herma import Add, Applied, Herma, HermaWarning, Replace
 from herma.errors import StoreError
-from herma.store import atomic
-from herma.store.atomic import install, prepare, replace_file
+from herma.store import files as atomic
+from herma.store.files import install, prepare, replace_file
 
 
 def failing(code: int, times: int, real: Callable[..., None]) -> tuple[Callable[..., None], list[int]]:
@@ -143,7 +143,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(temporary: Path, path: Path, data: bytes) -> None:
         real(temporary, path, data, rename=refuse)
 
-    monkeypatch.setattr("herma.store.files.install", busy)
+    monkeypatch.setattr("herma.memory.files.install", busy)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_an_overwrite_that_was_cut_off_is_finished_by_the_next(
     with Herma.open(home) as h:
         with monkeypatch.context() as patch:
             patch.setattr(atomic, "_overwrite", cut)
-            patch.setattr("herma.store.files.CuratedFiles._settle_open", lambda *_, **__: None)  # the dead do nothing
+            patch.setattr("herma.memory.files.CuratedFiles._settle_open", lambda *_, **__: None)  # the dead do nothing
             with pytest.warns(HermaWarning), pytest.raises(Killed):
                 h.memory.apply("memory", Add("two"))
         assert path.read_bytes() == whole[:kept]
@@ -286,7 +286,7 @@ def test_an_editor_that_saves_at_the_very_moment_is_not_overwritten(
 ) -> None:
     """It saves after our decision, before our rename: its text is kept and ours is added to it."""
     saves = ["one, edited", "one, edited again"]
-    from herma.store.sqlite.curated import CuratedRows
+    from herma.memory.files import CuratedRows
 
     real = CuratedRows.intend
 

@@ -17,12 +17,12 @@ import pytest
 import zstandard
 
 from herma import Add, Herma
-from herma.doctor import diagnose, mend, plan
+from herma.doctor.checks import diagnose
+from herma.doctor.repair import mend, plan
 from herma.errors import ForeignStore, HermaError, StoreBusy, StoreError
 from herma.store import backup
-from herma.store.backup_archive import look_at, members
-from herma.store.backup_copy import DatabaseCopy
-from herma.store.backup_restore import restore
+from herma.store.backup import DatabaseCopy, look_at, members
+from herma.store.restore import restore
 
 
 def fill(home: Path, text: str, count: int = 300) -> None:
@@ -102,7 +102,7 @@ def test_no_skill_changes_between_the_moment_of_the_database_and_the_copy_of_its
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from herma.store import backup, backup_archive, backup_copy, backup_restore
+from herma.store import backup, backup as backup_archive, backup as backup_copy, restore as backup_restore
 home, where = Path(sys.argv[1]), sys.argv[2]
 def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
 if where == "copying": backup_copy.DatabaseCopy.copy = die
@@ -195,10 +195,10 @@ def test_a_full_disk_leaves_no_backup_and_says_so(home: Path) -> None:
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from herma.doctor import mend, plan
+from herma.doctor.repair import mend, plan
 from herma.errors import StoreError
 from herma.store import backup
-from herma.store.backup_restore import restore
+from herma.store.restore import restore
 home, what, limit = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 fixes = plan(home)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 
 from herma import Herma
-from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.summary import is_summary
+from herma.compression.summary import Condensed, is_summary, plain_text
 from herma.session import Session
 from herma.testing import Answer, ScriptedModel
-from herma.types import Condensed
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 LONG = "More was said about the garden and the weir. " * 12
@@ -26,9 +24,9 @@ TURNS = 12
 CHILD = """
 import os, signal, sys
 from herma import Herma
-from herma.providers.seat import Seat
+from herma.providers.manager import Seat
 from herma.session import Session
-from herma.transcript import Transcripts
+from herma.transcript.log import Transcripts
 
 home, session_id, where, in_place = sys.argv[1:5]
 

@@ -13,9 +13,8 @@ import pytest
 from tests.faults.crashing import NEEDS_FORK, after, die, forked
 
 from herma import Add, Change, Herma, Replace
-from herma.store import files
-from herma.store.places import FILES
-from herma.store.sqlite.curated import CuratedRows
+from herma.memory import files
+from herma.memory.files import FILES, CuratedRows
 from herma.types import TARGETS
 
 pytestmark = NEEDS_FORK
@@ -92,7 +91,7 @@ POINTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], bool]] = {
     "before the intent": (lambda m: m.setattr(CuratedRows, "intend", die), False),
     "after the intent": (lambda m: after(CuratedRows, "intend", m), False),
     "before the rename": (lambda m: m.setattr(files, "install", die), False),
-    "after the rename": (lambda m: m.setattr("herma.store.atomic._sync_folder", die), True),
+    "after the rename": (lambda m: m.setattr("herma.store.files._sync_folder", die), True),
     "after everything": (lambda m: after(files, "install", m), True),
 }
 

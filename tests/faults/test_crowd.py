@@ -13,7 +13,7 @@ import pytest
 
 from herma import Add, Applied, Author, Herma, MemoryOp, Origin, Remove, Replace, Staged, Who
 from herma.errors import UsageError
-from herma.store.locks import exclusive
+from herma.store.files import exclusive
 from herma.types import TARGETS, Target
 
 BIG = {"memory.memory_char_limit": 1_000_000, "memory.user_char_limit": 1_000_000}

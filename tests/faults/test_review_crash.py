@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from herma import Herma, Who
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.reviews import SqliteReviews
+from herma.review.rows import Review, ReviewAction, SqliteReviews
+from herma.store.database import Database
 from herma.testing import Answer, Asked, ScriptedModel
-from herma.types import Review, ReviewAction
 
 LONG = 60.0
 HOUR = 3600.0

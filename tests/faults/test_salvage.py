@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from herma import Add, Herma, HermaError
-from herma.doctor import Mended, diagnose, mend, plan
+from herma.doctor.checks import diagnose
+from herma.doctor.repair import Mended, mend, plan
 from herma.errors import StoreBusy, StoreError
-from herma.store.sqlite.salvage import salvage
-from herma.store.sqlite.salvage_pages import INDEX_INTERIOR, TABLE_INTERIOR, TABLE_LEAF, PageFile, Record
-from herma.store.sqlite.salvage_tables import Walk
+from herma.store.salvage import Walk, salvage
+from herma.store.salvage_pages import INDEX_INTERIOR, TABLE_INTERIOR, TABLE_LEAF, PageFile, Record
 
 WORDS = ["the", "harbour", "light", "kept", "turning", "über", "café", "中文", "данные", "ships", "port"]
 TABLES = ("curated_changes", "curated_entries", "curated_inbox", "sessions", "messages", "payloads", "payload_uses")
@@ -435,8 +435,8 @@ def test_who_opened_the_damaged_file_before_cannot_write_into_it_afterwards(hurt
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from herma.doctor import mend, plan
-from herma.store.sqlite import salvage, salvage_file
+from herma.doctor.repair import mend, plan
+from herma.store import salvage, salvage as salvage_file
 home, where = Path(sys.argv[1]), sys.argv[2]
 def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
 if where == "copying": salvage_file.Alone.copy_to = die

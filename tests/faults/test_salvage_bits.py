@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from herma import Add, Herma
-from herma.doctor import Mended, diagnose, mend, plan
+from herma.doctor.checks import diagnose
+from herma.doctor.repair import Mended, mend, plan
 from herma.errors import StoreError
-from herma.store.sqlite.opening import APPLICATION_ID
-from herma.store.sqlite.salvage_file import HEAD
-from herma.store.sqlite.salvage_log import left_out
-from herma.store.sqlite.salvage_pages import INDEX_LEAF, TABLE_INTERIOR, TABLE_LEAF, PageFile
-from herma.store.sqlite.salvage_tables import Walk
+from herma.store.database import APPLICATION_ID
+from herma.store.salvage import HEAD, Walk
+from herma.store.salvage_pages import INDEX_LEAF, TABLE_INTERIOR, TABLE_LEAF, PageFile, left_out
 
 OLD_SCHEMA = Path(__file__).parents[1] / "migrate" / "schema_0001.sql"
 DERIVED = ("changes", "payload_uses", "meta")
@@ -412,7 +411,7 @@ def test_a_sound_log_is_no_damaged_one_wherever_sqlite_stands_in_it(logged: Path
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from herma.doctor import mend, plan
+from herma.doctor.repair import mend, plan
 home = Path(sys.argv[1])
 fix, = (fix for fix in plan(home) if fix.kind == "database")
 Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from herma import Add, Herma, Review
-from herma.store.sqlite.reviews import SqliteReviews
-from herma.store.sqlite.salvage import salvage
+from herma.review.rows import SqliteReviews
+from herma.store.salvage import salvage
 from herma.testing import FixedClock
 
 

@@ -14,9 +14,9 @@ from tests.faults.crashing import forked
 
 from herma import Herma
 from herma.errors import StoreError
-from herma.store import skill_writing
-from herma.store.sqlite.skills import SkillRows
-from herma.types import SkillRefused, SkillWritten
+from herma.skills import files as skill_writing
+from herma.skills.rows import SkillRows
+from herma.skills.types import SkillRefused, SkillWritten
 
 needs_links = pytest.mark.skipif(not hasattr(os, "symlink") or os.name == "nt", reason="needs symbolic links")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

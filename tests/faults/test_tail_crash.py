@@ -15,9 +15,9 @@ import pytest
 from tests.faults.crashing import NEEDS_FORK, after, die, forked
 
 from herma import Add, Herma, Remove
-from herma.store import files
-from herma.store.sqlite.curated import CuratedRows
-from herma.store.sqlite.salvage import salvage
+from herma.memory import files
+from herma.memory.files import CuratedRows
+from herma.store.salvage import salvage
 
 pytestmark = NEEDS_FORK
 BIG = {"memory.memory_char_limit": 100_000, "memory.tidy": "off"}

@@ -17,7 +17,7 @@ import pytest
 
 from herma import Herma
 from herma.errors import StoreBusy, StoreError, UsageError
-from herma.store.sqlite.database import Database
+from herma.store.database import Database
 
 THREADS = 8
 WRITES = 60

@@ -15,10 +15,9 @@ import pytest
 
 from herma import Herma, HermaWarning
 from herma.errors import StoreError
-from herma.store.sqlite import journal
-from herma.store.sqlite.checkup import state_of
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.opening import PAGE_SIZE
+from herma.store import database as journal
+from herma.store.checkup import state_of
+from herma.store.database import PAGE_SIZE, Database
 
 WORDS = [{"role": "user", "content": "words"}]
 
@@ -204,7 +203,7 @@ READ_ONLY = """
 import os, sys
 from herma import Herma
 from herma.errors import StoreError
-import herma.store.sqlite.messages, herma.store.sqlite.sessions, herma.transcript  # while this Python may be read
+import herma.transcript.rows, herma.transcript.rows, herma.transcript  # while this Python may be read
 os.setgid(65534); os.setuid(65534)
 with Herma.open(sys.argv[1]) as h:
     assert len(h.transcripts.messages("s")) == 1, "cannot read"

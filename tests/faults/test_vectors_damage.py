@@ -22,7 +22,7 @@ from herma.errors import EmbedderError
 from herma.testing import HashEmbedder
 
 if TYPE_CHECKING:
-    from herma.ports.embedding import Vectors as Rows
+    from herma.models.embedder import Vectors as Rows
 
 WORDS = ["alpha", "beta", "gamma", "delta", "omega", "harbour", "kitchen", "violin", "mountain", "ledger"]
 EMBED = """

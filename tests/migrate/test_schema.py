@@ -13,8 +13,7 @@ import apsw
 import pytest
 
 from herma import Add, Author, Herma, Origin, Who
-from herma.store.sqlite.migrate import MIGRATIONS, migrate, migrations, user_version
-from herma.store.sqlite.opening import APPLICATION_ID, VERSION
+from herma.store.database import APPLICATION_ID, MIGRATIONS, VERSION, migrate, migrations, user_version
 
 SCHEMA = MIGRATIONS.with_name("schema.sql")
 FIRST = Path(__file__).with_name("schema_0001.sql")

@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from herma import Herma, Usage
-from herma.agent import Agent
-from herma.agent.happenings import Asking, Called, Calling, Happening, Noted, Said, Shortened
-from herma.agent.loop import worked
+from herma.agent.loop import Agent, Asking, Called, Calling, Happening, Noted, Said, Shortened, worked
+from herma.compression.summary import LeftAlone
 from herma.errors import ModelBroken, ModelOverflow, ModelRefused, ModelUnreachable, UsageError
 from herma.testing import Answer, FixedClock, ScriptedModel
-from herma.testing.scripted_model_answer import tool_call
-from herma.types import LeftAlone
+from herma.testing.scripted_model import tool_call
 
 TEA = {"action": "add", "target": "user", "content": "The user drinks tea."}
 

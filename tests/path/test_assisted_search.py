@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from herma import Herma
-from herma.recall.assisted import AssistedSearch
-from herma.recall.expand import Expander
-from herma.recall.summaries import RULES, Summariser, request
+from herma.search.expand import SUMMARIES_RULES as RULES
+from herma.search.expand import Expander, Summariser, request
+from herma.search.search import AssistedSearch
 from herma.testing import Answer, Asked, ScriptedModel
 
 LOGIN = [

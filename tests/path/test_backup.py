@@ -13,8 +13,8 @@ import pytest
 from herma import Add, Herma
 from herma.errors import StoreBusy, UsageError
 from herma.store import backup
-from herma.store.backup_archive import members
-from herma.store.backup_restore import restore
+from herma.store.backup import members
+from herma.store.restore import restore
 
 
 def live(home: Path, *, day: int = 0) -> None:

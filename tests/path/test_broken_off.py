@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from herma import Herma
-from herma.episodes.unended import LAST
+from herma.episodes.episodes import UNENDED_LAST as LAST
 from herma.testing import FixedClock
 
 DAY = 86_400.0

@@ -20,15 +20,14 @@ from herma.errors import (
     ModelTimeout,
     ModelUnreachable,
 )
-from herma.models.chat import patience
-from herma.models.chat.anthropic_messages import anthropic_model
-from herma.models.chat.endpoint import Endpoint
-from herma.models.chat.openai_compatible import OpenAIDialect, openai_model
-from herma.models.chat.remote import RemoteModel, Retry
-from herma.ports import ChatModel
+from herma.models import client as patience
+from herma.models.anthropic import anthropic_model
+from herma.models.client import ChatModel, RemoteModel, Retry
+from herma.models.endpoints import Endpoint
+from herma.models.openai import OpenAIDialect, openai_model
 from herma.testing import Answer, Asked, ScriptedModel, tool_call
+from herma.testing.scripted_model import anthropic_whole, openai_whole
 from herma.testing.scripted_model_fixture import MakeModel, scripted_model
-from herma.testing.scripted_model_wire import anthropic_whole, openai_whole
 from herma.types import ToolCall, Usage
 
 __all__ = ["scripted_model"]

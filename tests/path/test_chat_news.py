@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from herma import Add, Author, Herma, Origin, Remove, Who
-from herma.cli.chat.news import News
+from herma.agent.chat import News
 from herma.testing import FixedClock, ScriptedModel
 from herma.types import Scope
 

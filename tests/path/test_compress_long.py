@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 from herma import Herma
-from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.summary import is_summary, parse
+from herma.compression.summary import Condensed, is_summary, parse, plain_text
 from herma.session import Session
 from herma.testing import Asked, ScriptedModel
-from herma.types import Condensed, Usage
+from herma.types import Usage
 
 LONG = "The weather was talked about, and the garden, and what to do on Sunday. " * 6
 FACTS = {

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from herma import Herma
-from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.summary import is_summary, parse
+from herma.compression.summary import Condensed, LeftAlone, is_summary, parse, plain_text
 from herma.session import Session
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
-from herma.types import Condensed, LeftAlone
 
 LONG = "More was said about the garden and the weir. " * 12
 GOOD = """\

@@ -13,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herma import Add, Herma, Remove
+from herma.compression.engine import SqliteCompression, Tries
+from herma.compression.summary import OPENING, Compression, Condensed, LeftAlone, is_summary, parse, plain_text
 from herma.errors import ConfigError
-from herma.ports import Tries
-from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.summary import OPENING, is_summary, parse
 from herma.session import Session
-from herma.store.sqlite.compression import SqliteCompression
-from herma.store.turns import alone
-from herma.types import Compression, Condensed, LeftAlone, Message
+from herma.store.files import alone
+from herma.types import Message
 
 WINDOW = {"context.window": 12_000}
 LONG = "More was said about the garden and the weir. " * 20

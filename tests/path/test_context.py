@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from herma import Add, Herma
-from herma.counting import counter_for
 from herma.errors import UsageError
-from herma.prompt.weight import count_messages, count_tools
-from herma.turn.window import injected_in, memory_of
+from herma.prompt.budget import injected_in, memory_of
+from herma.prompt.tokens import count_messages, count_tools, counter_for
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
 

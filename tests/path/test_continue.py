@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herma import Add, Herma, Message, Remove
+from herma.compression.summary import OPENING
 from herma.errors import StoreError, UsageError
-from herma.reflect.compress.summary import OPENING
 from herma.session import Session
-from herma.transcript import Transcripts
+from herma.transcript.log import Transcripts
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
 SUMMARY = Message("user", "[Summary] We planted roses.")

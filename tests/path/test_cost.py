@@ -11,15 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from herma import Add, Herma, HermaWarning
-from herma.counting import counter_for
 from herma.errors import StoreError, UsageError
-from herma.ports import Call
-from herma.prompt.ledger import Request, keep
-from herma.prompt.weight import count_message, count_messages, count_tools
+from herma.prompt.ledger import Call, Request, keep, where, why
+from herma.prompt.tokens import count_message, count_messages, count_tools, counter_for
 from herma.session import Session
 from herma.testing import FixedClock
-from herma.testing.prefix import watch_prefixes
-from herma.turn.cost import where, why
+from herma.testing.contracts import watch_prefixes
 from herma.types import Usage
 
 HOUR = 3_600.0

@@ -12,11 +12,11 @@ import pytest
 
 from herma import Author, Herma, Origin, Who, aio
 from herma.errors import ConfigError, StoreBusy, StoreError, UsageError
-from herma.reflect.consolidate import missing_from
-from herma.skills.catalogue import Catalogue
-from herma.store.turns import alone
+from herma.skills.curator import missing_from
+from herma.skills.library import Catalogue
+from herma.skills.types import Skill, SkillReport, SkillWritten
+from herma.store.files import alone
 from herma.testing import FixedClock, ScriptedModel
-from herma.types import Skill, SkillReport, SkillWritten
 
 AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 DAY = 86_400.0

@@ -18,7 +18,9 @@ import pytest
 from tests.tiny_bert import write_folder
 
 from herma import Add, Author, Herma, Origin, Who
-from herma.doctor import Check, Diagnosis, diagnose, mend, plan
+from herma.doctor.checks import Diagnosis, diagnose
+from herma.doctor.database import Check
+from herma.doctor.repair import mend, plan
 from herma.store import backup
 
 DAY = 86_400.0
@@ -113,7 +115,7 @@ def test_configuration(home: Path) -> None:
 
 def test_a_home_that_may_not_be_looked_into_is_one_problem(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(home)
-    monkeypatch.setattr("herma.doctor.files.os.access", lambda *_: False)
+    monkeypatch.setattr("herma.doctor.checks.os.access", lambda *_: False)
     diagnosis = diagnose(home)
     assert [check.name for check in diagnosis.of("problem")] == ["home"]
     assert "chmod" in diagnosis.of("problem")[0].next

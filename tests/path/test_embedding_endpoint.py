@@ -16,8 +16,8 @@ import pytest
 
 from herma import Herma
 from herma.errors import EmbedderError
-from herma.index import Vectors
-from herma.models.embedding.endpoint import Endpoint, EndpointEmbedder
+from herma.index.vectors import Vectors
+from herma.models.embedder import Endpoint, EndpointEmbedder
 from herma.testing import FixedClock, HashEmbedder
 
 if TYPE_CHECKING:

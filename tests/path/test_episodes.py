@@ -13,17 +13,14 @@ from typing import Any
 import pytest
 
 from herma import Herma, Message, Scope
-from herma.episodes import Episodes
-from herma.episodes.keeper import Tables
-from herma.episodes.similar import Language
+from herma.episodes.episodes import Episodes, Tables
+from herma.episodes.outcome import Language
+from herma.episodes.rows import SqliteEpisodes, SqliteGlimpses
+from herma.episodes.types import Episode
 from herma.errors import StoreChanged, UsageError
-from herma.recall.stem import stem
-from herma.recall.stopwords import STOP_WORDS
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.episodes import SqliteEpisodes
-from herma.store.sqlite.glimpses import SqliteGlimpses
+from herma.store.database import Database
 from herma.testing import FixedClock
-from herma.types import Episode
+from herma.text import STOP_WORDS, stem
 
 DAY = 86_400.0
 
@@ -211,7 +208,7 @@ def test_any_text_can_be_looked_for(h: Herma, episodes: Episodes) -> None:
 
 
 def test_meaning_is_the_second_path(h: Herma, home: Path, clock: FixedClock) -> None:
-    from herma.ports.vectors import Near, Nearest, VectorState
+    from herma.index.types import Near, Nearest, VectorState
 
     asked: list[tuple[str, int, object]] = []
 

@@ -196,8 +196,8 @@ def test_closing_waits_for_what_is_being_made(home: Path) -> None:
 
 
 def test_what_went_wrong_is_told_at_the_next_beginning(h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
+    from herma.episodes.rows import SqliteEpisodes
     from herma.errors import StoreBusy
-    from herma.store.sqlite.episodes import SqliteEpisodes
 
     def busy(*_: object) -> None:
         raise StoreBusy("herma.db is in use.")

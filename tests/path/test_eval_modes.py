@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from herma import Herma
-from herma.evals import retrieval, selfexam
+from herma.evals import evals as retrieval
+from herma.evals import evals as selfexam
 from herma.evals.data import DataSet, Document, Question
-from herma.evals.runs import Run, compare, load, save
+from herma.evals.evals import Run, compare, load, save
 from herma.testing import HashEmbedder
 
 TEXTS = {

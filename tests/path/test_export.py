@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from herma import Herma, HermaError, Scope
 from herma.errors import StoreBusy, UsageError
 from herma.testing import FixedClock
-from herma.transcript import export, pages, reading
-from herma.transcript.importing import UNFINISHED, Importer, ImportReport
-from herma.transcript.redact import Redactor
+from herma.transcript import transfer as export
+from herma.transcript import transfer as pages
+from herma.transcript import transfer as reading
+from herma.transcript.transfer import UNFINISHED, Importer, ImportReport, Redactor
 from herma.types import Message, SessionInfo, Usage
 
 TOKEN = "ghp_" + "k7Qw2Zx9" * 5

@@ -10,8 +10,8 @@ import pytest
 
 from herma import Add, Author, Fact, Herma, Origin, Remove, Replace, Scope, Who
 from herma.errors import UsageError
-from herma.ports.curated import Place
-from herma.store.sqlite.facts import SqliteFacts
+from herma.facts.facts import SqliteFacts
+from herma.memory.entries import Place
 from herma.testing import FixedClock
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from herma.store import local_checks
-from herma.store.local_checks import LocalChecks
+from herma.memory import tidy as local_checks
+from herma.memory.tidy import LocalChecks
 
 
 def test_a_path_is_there_or_not(tmp_path: Path, user_folder: Path) -> None:
@@ -64,7 +64,7 @@ def test_network_mounts_are_not_touched(tmp_path: Path, monkeypatch: pytest.Monk
         raise AssertionError(f"{path} was touched")
 
     monkeypatch.setattr(local_checks, "file_system", mounted)
-    monkeypatch.setattr("herma.store.local_checks.os.lstat", touched)
+    monkeypatch.setattr("herma.memory.tidy.os.lstat", touched)
     assert LocalChecks().exists(str(tmp_path / "share" / "x.txt")) is None
 
 

@@ -13,16 +13,19 @@ import numpy as np
 import pytest
 from tests.tiny_bert import CONFIG, WIDTH, write_folder
 
+from herma.config import EmbeddingSettings
 from herma.errors import EmbedderError
-from herma.models.embedding.catalogue import models_folder
-from herma.models.embedding.choose import make_embedder
-from herma.models.embedding.endpoint import EndpointEmbedder
-from herma.models.embedding.folder import read_folder
-from herma.models.embedding.install import look
-from herma.models.embedding.local import LocalEmbedder, together
-from herma.models.embedding.native import NativeCalls
-from herma.models.embedding.wordpiece import read_vocabulary
-from herma.settings import EmbeddingSettings
+from herma.models.bert import read_vocabulary
+from herma.models.embedder import (
+    EndpointEmbedder,
+    LocalEmbedder,
+    NativeCalls,
+    make_embedder,
+    models_folder,
+    read_folder,
+    together,
+)
+from herma.models.install import look
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,7 +196,7 @@ def test_an_endpoint_is_chosen() -> None:
 
 
 def test_without_numpy_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.models.embedding.choose.find_spec", lambda _: None)
+    monkeypatch.setattr("herma.models.embedder.find_spec", lambda _: None)
     choice = make_embedder(EmbeddingSettings(), {})
     assert choice.embedder is None
     assert "numpy" in choice.reason
@@ -275,8 +278,8 @@ def test_a_long_text_is_cut(e5_folder: Path) -> None:
 
 CUT_SHORT = """
 import sys, threading
-from herma.models.embedding.folder import read_folder
-from herma.models.embedding.local import LocalEmbedder
+from herma.models.embedder import read_folder
+from herma.models.embedder import LocalEmbedder
 from pathlib import Path
 
 begun, released = threading.Event(), threading.Event()

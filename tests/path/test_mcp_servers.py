@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from herma import Herma
-from herma.agent import Agent
-from herma.agent.mcp_servers import McpServers
-from herma.configservers import McpServer
-from herma.settings import ChatSettings
-from herma.store.trouble_log import TroubleLog
+from herma.agent.loop import Agent
+from herma.agent.mcp import McpServers
+from herma.config import ChatSettings, McpServer
+from herma.providers.guard import TroubleLog
 from herma.testing import Answer, ScriptedModel
 from herma.tools.registry import Tool, ToolContext
 

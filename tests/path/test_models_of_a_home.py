@@ -10,8 +10,8 @@ import pytest
 
 from herma import Herma, HermaWarning
 from herma.errors import ConfigError, ModelCancelled, ModelError, SpendRefused, UsageError
-from herma.models.chat.probe import probe
-from herma.reflect.spend import MeteredModel
+from herma.models.endpoints import probe
+from herma.review.spending import MeteredModel
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
 from herma.types import Usage
 

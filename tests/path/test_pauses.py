@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma import Add, Author, Herma, Origin, Who
-from herma.ports.pauses import REST, Missed
-from herma.reflect.look_back import problem_of
-from herma.reflect.pauses import MOST, Pauses, lifted, missed
+from herma.review.proposal import problem_of
+from herma.review.rows import Review
+from herma.review.spending import MOST, REST, Missed, PauseFile, Pauses, lifted, missed
 from herma.session import Session
-from herma.store.pause_file import PauseFile
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
-from herma.types import Review, ToolCall
+from herma.types import ToolCall
 
 LONG = 30.0
 NOTHING = json.dumps({"memory": [], "episode": None, "skill": None})

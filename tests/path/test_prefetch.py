@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from herma import Add, Herma, Scope
-from herma.recall.prefetch import CHARACTERS, HEADING
+from herma.search.prefetch import CHARACTERS, HEADING
 from herma.testing import HashEmbedder
 from herma.types import Message
 

@@ -8,8 +8,7 @@ import pytest
 
 from herma import Herma
 from herma.errors import ConfigError
-from herma.prompt.ledger import Prices
-from herma.turn.prices import read_prices
+from herma.prompt.ledger import Prices, read_prices
 
 
 def test_the_longest_beginning_of_a_models_name_counts() -> None:

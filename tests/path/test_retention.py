@@ -10,7 +10,7 @@ import pytest
 from herma import Herma, HermaWarning
 from herma.errors import ConfigError, StoreError
 from herma.testing import FixedClock
-from herma.transcript.retention import Keeping
+from herma.transcript.log import Keeping
 
 DAY = 86_400.0
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from herma import Add, Author, Herma, Origin, Who
-from herma.ports import Watcher
+from herma.app import together
+from herma.features import Company, Watcher
+from herma.review.rows import Review
 from herma.session import Session
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
-from herma.testing.scripted_model_answer import Step, tool_call
-from herma.turn.company import Company
-from herma.types import MemoryWrite, Review, SessionView
-from herma.wiring.company import together
+from herma.testing.scripted_model import Step, tool_call
+from herma.types import MemoryWrite, SessionView
 
 LONG = 30.0
 CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from herma import Add, Author, Herma, Origin, Who
+from herma.review.rows import Review
 from herma.session import Session
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
-from herma.types import Review, Scope
+from herma.types import Scope
 
 LONG = 30.0
 AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)

@@ -8,7 +8,7 @@ import pytest
 
 from herma import Add, Herma, Scope
 from herma.errors import UsageError
-from herma.prompt.snapshot import RULE
+from herma.prompt.assemble import RULE
 
 
 def test_a_project_has_its_own_block_beside_the_home(home: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from herma import Herma
 from herma.errors import UsageError
-from herma.recall import gather
-from herma.types import Scope, SearchReport
+from herma.search import candidates as gather
+from herma.search.query import SearchReport
+from herma.types import Scope
 
 
 @pytest.fixture

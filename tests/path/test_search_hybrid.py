@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from herma import Herma, Scope
 from herma.cli.main import cli
 from herma.errors import ConfigError, UsageError
-from herma.recall.gather import Gatherer
-from herma.recall.meaning import Pending
+from herma.search.candidates import Gatherer
+from herma.search.search import Pending
 from herma.testing import HashEmbedder
 
 if TYPE_CHECKING:
-    from herma.ports.embedding import Vectors
+    from herma.models.embedder import Vectors
 
 MESSAGES = (
     "The photographer's darkroom smells of vinegar.",

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma import Herma, Scope
-from herma.episodes.verdict import Verdict, verdicts
-from herma.types import Episode, Skill, SkillWritten
-from herma.types.episodes import Outcome
+from herma.episodes.outcome import Verdict, verdicts
+from herma.episodes.types import Episode, Outcome
+from herma.skills.types import Skill, SkillWritten
 
 BAKE = Skill("bake", "How to bake bread properly.", "1. Heat the oven.\n2. Bake.")
 CALL = {"id": "c1", "type": "function", "function": {"name": "skill_view", "arguments": '{"name": "bake"}'}}

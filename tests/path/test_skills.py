@@ -9,16 +9,8 @@ import pytest
 
 from herma import Author, Herma, Origin, Who, aio
 from herma.errors import UsageError
+from herma.skills.types import Parameter, Skill, SkillOutcome, SkillRefused, SkillStaged, SkillUnchanged, SkillWritten
 from herma.testing import FixedClock
-from herma.types import (
-    Parameter,
-    Skill,
-    SkillOutcome,
-    SkillRefused,
-    SkillStaged,
-    SkillUnchanged,
-    SkillWritten,
-)
 
 AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED, session="s1", message=7)
 REVIEW = Author(Who.REVIEW, Origin.AGENT_CONCLUDED)

@@ -28,17 +28,20 @@ from herma.errors import (
     SpendRefused,
     StoreError,
 )
-from herma.models.chat.endpoint import Endpoint
-from herma.models.chat.openai_compatible import openai_model
-from herma.ports import ChatModel, SpendRows, Spent
+from herma.models.client import ChatModel
+from herma.models.endpoints import Endpoint
+from herma.models.openai import openai_model
 from herma.prompt.ledger import Prices
-from herma.reflect.spend import (
+from herma.review.spending import (
     Cap,
     Caps,
     Meter,
     MeteredModel,
     Refused,
     Reserved,
+    SpendRows,
+    Spent,
+    SqliteSpend,
     add,
     cost_of,
     decide,
@@ -46,8 +49,7 @@ from herma.reflect.spend import (
     spent_by,
     tokens_of,
 )
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.spend import SqliteSpend
+from herma.store.database import Database
 from herma.testing import Answer, FixedClock, ScriptedModel
 from herma.types import Usage
 

@@ -10,8 +10,8 @@ import pytest
 
 from herma import Add, Applied, Herma, Remove, Replace, Scope, Staged
 from herma.errors import UsageError
-from herma.ports import Place
-from herma.reflect.tail_watch import CuratedWatcher
+from herma.memory.archive import CuratedWatcher
+from herma.memory.entries import Place
 from herma.testing import FixedClock, HashEmbedder
 from herma.types import Target
 
@@ -340,7 +340,7 @@ def test_plain_operations_are_kept_as_before(h: Herma) -> None:
 
 
 def test_ports_say_which_texts_are_kept(h: Herma) -> None:
-    from herma.store.sqlite.tail import SqliteTail
+    from herma.memory.archive import SqliteTail
 
     move(h, PORT)
     rows = SqliteTail(h._ground.database)

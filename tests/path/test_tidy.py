@@ -10,12 +10,11 @@ import pytest
 
 from herma import Add, Applied, Author, Herma, Origin, Scope, Who
 from herma.errors import ConfigError, StoreBusy
-from herma.reflect.tail_watch import CuratedWatcher
-from herma.store.locks import exclusive
+from herma.memory.archive import CuratedWatcher
+from herma.memory.tidy import Tidied
+from herma.store.files import exclusive
 from herma.testing import FixedClock
-from herma.testing.scripted_model import ScriptedModel
-from herma.testing.scripted_model_answer import Answer
-from herma.types import Tidied
+from herma.testing.scripted_model import Answer, ScriptedModel
 
 DAY = 86_400.0
 TREES = "amber birch cedar dune ember fjord grove heath isle juniper kelp larch moss nettle oak"
@@ -270,7 +269,7 @@ def test_reviews_and_subagents_tidy_nothing(h: Herma) -> None:
 
 
 def test_trouble_is_written_down_and_ends_no_turn(h: Herma, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from herma.reflect import tidy
+    from herma.memory import tidy
 
     def broken(*_: object, **__: object) -> None:
         raise OSError("disk on fire")

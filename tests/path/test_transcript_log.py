@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from herma import Herma
 from herma.errors import UsageError
 from herma.testing import FixedClock
-from herma.transcript import Transcripts, lineage
+from herma.transcript import log as lineage
+from herma.transcript.log import Transcripts
 from herma.types import Message, Scope, SessionFilter, SessionInfo, Usage
 
 DAY = 86_400.0

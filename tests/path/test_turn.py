@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from herma import Add, Herma, Remove
 from herma.errors import StoreError, UsageError
-from herma.testing.prefix import watch_prefixes
+from herma.testing.contracts import watch_prefixes
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": '{"a":  1}'}}
 FENCE = "<memory-context>"

@@ -10,7 +10,7 @@ import pytest
 
 from herma import Add, Herma
 from herma.errors import UsageError
-from herma.prompt.tiers import MOST_MARKS
+from herma.prompt.assemble import MOST_MARKS
 from herma.types import Circumstances
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}

@@ -223,7 +223,7 @@ def test_taking_back_takes_back_the_last_turn_of_the_conversation_whoever_said_i
 AT_ONCE = """
 import sys
 from herma import Herma
-from herma.testing.prefix import watch_prefixes
+from herma.testing.contracts import watch_prefixes
 
 home, session_id, name = sys.argv[1:]
 with watch_prefixes(), Herma.open(home) as h:

@@ -12,17 +12,9 @@ from pathlib import Path
 import pytest
 
 from herma import Add, Herma, HermaWarning
-from herma.ports import Watcher
+from herma.features import Company, Watcher
 from herma.tools.registry import Tool
-from herma.turn.company import Company
-from herma.types import (
-    CompletedTurn,
-    Contribution,
-    MemoryWrite,
-    Occasion,
-    SessionView,
-    Who,
-)
+from herma.types import CompletedTurn, Contribution, MemoryWrite, Occasion, SessionView, Who
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
 

@@ -13,9 +13,8 @@ from click.testing import CliRunner
 
 from herma import Herma, Message
 from herma.cli.main import cli
-from herma.store.git_head import branch_of
-from herma.transcript.export import everything, header, message_line, messages_of, session_line, told
-from herma.transcript.importing import Importer
+from herma.prompt.assemble import branch_of
+from herma.transcript.transfer import Importer, everything, header, message_line, messages_of, session_line, told
 from herma.types import SessionFilter
 
 

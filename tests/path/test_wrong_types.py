@@ -10,7 +10,7 @@ import pytest
 
 from herma import Herma, sanitize, scan
 from herma.errors import ConfigError, UsageError
-from herma.transcript import Transcripts
+from herma.transcript.log import Transcripts
 from herma.types import Scope, SessionFilter, Usage
 
 WRONG: Any = 5

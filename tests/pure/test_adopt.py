@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.curated.adopt import decode, split
-from herma.curated.entries import join, parse
+from herma.memory.entries import join, parse
+from herma.memory.store import decode, split
 
 WORD = st.sampled_from(["alpha", "beta", "gamma", "Größe", "日本", "x.", "C#", "end!"])
 LINE = st.builds(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.curated.advice import MOST, suggest
-from herma.curated.entries import used
+from herma.memory.entries import MOST, suggest, used
 
 SAME = ["The project uses pytest with xdist", "the project uses pytest with xdist for tests"]
 OTHER = ["Deploys happen on Fridays", "Coffee is in the kitchen", "The database runs in Frankfurt"]

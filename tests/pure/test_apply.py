@@ -8,20 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.curated.apply import Result, apply, locate
-from herma.curated.entries import clean, join, parse, unfit, used
-from herma.types import (
-    Add,
-    Ambiguous,
-    Applied,
-    Blocked,
-    Duplicate,
-    MemoryOp,
-    NoMatch,
-    OverBudget,
-    Remove,
-    Replace,
-)
+from herma.memory.entries import Result, apply, clean, join, locate, parse, unfit, used
+from herma.types import Add, Ambiguous, Applied, Blocked, Duplicate, MemoryOp, NoMatch, OverBudget, Remove, Replace
 
 WORDS = st.sampled_from(
     ["a", "b", "ab", "abc", "b c", "c", "xxxxxxxxxx", "§ 3", "two\nlines", " padded ", "", "a\n§\nb"]

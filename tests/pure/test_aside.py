@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from herma.episodes.aside import Aside
 from herma.errors import StoreError
+from herma.worker import Aside
 
 
 def test_pieces_are_done_in_order() -> None:

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from tests.tiny_bert import DEPTH, ENTRIES, HEADS, LONGEST, WIDTH, tensors
 
 from herma.errors import EmbedderError
-from herma.models.embedding.bert import assemble
-from herma.models.embedding.onnx_graph import compose, quantised
-from herma.models.embedding.safetensors import read_tensors, write_tensors
+from herma.models.bert import assemble, compose, quantised, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +64,7 @@ def test_a_text_does_not_depend_on_its_company(texts: list[list[int]]) -> None:
 @pytest.mark.parametrize("beside", ["", "weights"])
 def test_the_graph_computes_nearly_the_same(beside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    monkeypatch.setattr("herma.models.embedding.onnx_graph._SMALL", 64)
+    monkeypatch.setattr("herma.models.bert._SMALL", 64)
     graph, weights = compose(BERT, beside)
     (tmp_path / "graph").write_bytes(graph)
     (tmp_path / "weights").write_bytes(weights)

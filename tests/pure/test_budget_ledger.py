@@ -11,16 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.prompt.fence import fence
-from herma.prompt.ledger import (
-    FIVE_MINUTES,
-    ONE_HOUR,
-    Ledger,
-    Prices,
-    Request,
-    compare_with_naive,
-    enter,
-    keep,
-)
+from herma.prompt.ledger import FIVE_MINUTES, ONE_HOUR, Ledger, Prices, Request, compare_with_naive, enter, keep
 
 Messages = list[dict[str, Any]]
 SYSTEM = {"role": "system", "content": "be good"}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.reflect.cadence import Counters, Due, after, due, hydrated, reviewed
-from herma.reflect.requests import remember_request
+from herma.review.remember import remember_request
+from herma.review.rows import Counters, Due, after, due, hydrated, reviewed
 from herma.types import CompletedTurn, Message
 
 

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.agent.happenings import Called
-from herma.agent.mcp_wire import LONGEST_NAME, UnsetError, complaints, filled, result_of, taken_schemas, tool_name
-from herma.cli.chat.blocks import Blocks
-from herma.cli.chat.slash import is_command
-from herma.cli.chat.typing_ahead import as_text
-from herma.cli.chat.wording import shortened_line, status, tool_line
+from herma.agent.chat import is_command
+from herma.agent.loop import Called
+from herma.agent.mcp import LONGEST_NAME, UnsetError, complaints, filled, result_of, taken_schemas, tool_name
+from herma.agent.terminal import Blocks, as_text, shortened_line, status, tool_line
+from herma.compression.summary import Condensed, LeftAlone
 from herma.prompt.budget import Plan, Use
-from herma.types import Condensed, LeftAlone, ToolCall
+from herma.types import ToolCall
 
 # ── blocks ──
 

@@ -13,15 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.errors import ConfigError, HermaWarning, ModelRefused
-from herma.models.chat import anthropic_wire, openai_wire
-from herma.models.chat.dialect import Unfinished, Wanted
-from herma.models.chat.endpoint import Endpoint, locate
-from herma.models.chat.faults import Fault, retry_after, unreachable
-from herma.models.chat.keys import parse, read_key
-from herma.models.chat.patience import LONGEST, pause
-from herma.prompt.tiers import cache_breakpoints
+from herma.models import anthropic as anthropic_wire
+from herma.models import openai as openai_wire
+from herma.models.client import LONGEST, Fault, Unfinished, Wanted, pause, retry_after, unreachable
+from herma.models.endpoints import Endpoint, locate, parse, read_key
+from herma.prompt.assemble import cache_breakpoints
 from herma.testing import Answer, Asked, tool_call
-from herma.testing.scripted_model_wire import anthropic_events, anthropic_whole, openai_chunks, openai_whole
+from herma.testing.scripted_model import anthropic_events, anthropic_whole, openai_chunks, openai_whole
 from herma.types import Usage
 
 HERE = Endpoint("http://127.0.0.1:1/v1", "m")

@@ -6,11 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.reflect.compress.boundaries import choose
-from herma.reflect.compress.extract import extract, last_request
-from herma.reflect.compress.fidelity import Survey, check, mend
-from herma.reflect.compress.landmarks import Landmark, landmarks, open_tasks
-from herma.reflect.compress.summary import HEADINGS, STANDS, Line, Summary, numbers, parse, ranges, read_line, render
+from herma.compression.engine import choose
+from herma.compression.summary import (
+    HEADINGS,
+    STANDS,
+    Landmark,
+    Line,
+    Summary,
+    Survey,
+    check,
+    extract,
+    landmarks,
+    last_request,
+    mend,
+    numbers,
+    open_tasks,
+    parse,
+    ranges,
+    read_line,
+    render,
+)
 from herma.types import Message
 
 

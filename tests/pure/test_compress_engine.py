@@ -5,12 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.counting import counter_for
-from herma.ports import EngineOptions, Tries
-from herma.reflect.compress.engine import Compressor
-from herma.reflect.compress.extract import last_request, plain_text
-from herma.reflect.compress.summary import is_summary
-from herma.types import Condensed, LeftAlone, Message, Usage
+from herma.compression.engine import Compressor, EngineOptions, Tries
+from herma.compression.summary import Condensed, LeftAlone, is_summary, last_request, plain_text
+from herma.prompt.tokens import counter_for
+from herma.types import Message, Usage
 
 WORDS = [
     "alpha",

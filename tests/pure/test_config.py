@@ -12,9 +12,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from herma import config
-from herma.configkey import Option
+from herma.config import MemorySettings, Option, StoreSettings
 from herma.errors import ConfigError
-from herma.settings import MemorySettings, StoreSettings
 
 KEY = "memory.memory_char_limit"
 VARIABLE = "HERMA_MEMORY_MEMORY_CHAR_LIMIT"

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma import config, configfile
+from herma import config
+from herma import config as configfile
 from herma.errors import ConfigError, StoreBusy, StoreError
 
 PATH = Path("config.yaml")

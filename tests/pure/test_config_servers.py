@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.config import Settings, load
-from herma.configservers import KEYS, McpServer
+from herma.config import KEYS, McpServer, Settings, load
 
 
 def settings_of(home: Path, text: str) -> Settings:

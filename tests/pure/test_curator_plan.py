@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.reflect.curator_words import listing_diff, page, summary
-from herma.skills.curator_alike import merge_candidates
-from herma.skills.curator_plan import plan, remembered
-from herma.types import SKILL_STATES, Skill, SkillOrigin, SkillState, SkillUsage
-from herma.types.curator import (
+from herma.skills.curator import (
     CuratorMemory,
     CuratorMove,
     CuratorPlan,
@@ -23,7 +19,14 @@ from herma.types.curator import (
     Flag,
     MergeCandidate,
     SkillStanding,
+    listing_diff,
+    merge_candidates,
+    page,
+    plan,
+    remembered,
+    summary,
 )
+from herma.skills.types import SKILL_STATES, Skill, SkillOrigin, SkillState, SkillUsage
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

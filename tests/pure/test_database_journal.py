@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from herma.store.sqlite.journal import file_system, is_unsuited
+from herma.store.database import file_system, is_unsuited
 
 MOUNTS = r"""
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.curated.entries import _BLANK, clean, join, parse, unfit, unique, used
+from herma.memory.entries import _BLANK, clean, join, parse, unfit, unique, used
 from herma.types import DELIMITER
 
 EDITOR_TEXT = st.text(alphabet=st.sampled_from("§§\n\n\r \t\ufeff\u2028\x85ab#-"), max_size=60)

@@ -11,11 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.episodes.build import build, described, merged, words_of
-from herma.episodes.outcome import judge, key_sentence, last_word
-from herma.episodes.steps import error_line, has_failed, program, steps_of
-from herma.episodes.task import category_of, cleaned, is_substantial, task_key, task_of
+from herma.episodes.outcome import (
+    category_of,
+    cleaned,
+    error_line,
+    has_failed,
+    is_substantial,
+    judge,
+    key_sentence,
+    last_word,
+    program,
+    steps_of,
+    task_key,
+    task_of,
+)
+from herma.episodes.types import LONGEST_RESULT, Episode
 from herma.types import Message, Scope, SessionInfo
-from herma.types.episodes import LONGEST_RESULT, Episode
 
 INFO = SessionInfo("s1", "cli", Scope(), 0.0, "s1")
 

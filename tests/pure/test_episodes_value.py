@@ -10,14 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.episodes.shown import digest, label, line_of, safe, state_line, state_text, within
-from herma.episodes.similar import Language, coverage, fused, ranked, terms_of
-from herma.episodes.state import snapshot
-from herma.episodes.value import best, from_outside, is_worth_showing, least_valuable, value, weight_of
-from herma.ports.episodes import Weight
-from herma.recall.stem import stem
-from herma.recall.stopwords import STOP_WORDS
-from herma.types import Episode, Message, Outcome, Scope, SessionInfo, SessionState
+from herma.episodes.build import snapshot
+from herma.episodes.episodes import digest, label, line_of, safe, state_line, state_text, within
+from herma.episodes.outcome import (
+    Language,
+    best,
+    coverage,
+    from_outside,
+    fused,
+    is_worth_showing,
+    least_valuable,
+    ranked,
+    terms_of,
+    value,
+    weight_of,
+)
+from herma.episodes.types import Episode, Outcome, SessionState, Weight
+from herma.text import STOP_WORDS, stem
+from herma.types import Message, Scope, SessionInfo
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0

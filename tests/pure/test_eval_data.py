@@ -11,7 +11,7 @@ import pytest
 
 from herma.errors import UsageError
 from herma.evals import data
-from herma.evals.skills import Routed, measure
+from herma.evals.evals import Routed, measure
 
 
 def folder(at: Path, documents: list[Any], questions: list[Any], name: str = "set") -> Path:

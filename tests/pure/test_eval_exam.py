@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.evals.exam import KINDS, Said, questions
+from herma.evals.evals import KINDS, Said, questions
 
 TOPICS = (
     "The harbour crane needs a replacement gearbox before the autumn storms arrive",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.evals.measures import NAMES, Answered, answered, by_type, difference, figures, percentile
+from herma.evals.data import NAMES, Answered, answered, by_type, difference, figures, percentile
 
 
 def one(places: tuple[int, ...], gold: int = 1, *, id_: str = "q", group: str = "g", type_: str = "t") -> Answered:

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.facts.attributes import attribute_of, choice_of, key_of
-from herma.facts.attributes import names as names_of_attributes
-from herma.facts.extract import LONGEST_VALUE, statements
-from herma.facts.follow import step_of
-from herma.facts.question import Question, read
-from herma.recall.stem import stem
+from herma.facts.extract import LONGEST_VALUE, attribute_of, choice_of, key_of, statements
+from herma.facts.extract import names as names_of_attributes
+from herma.facts.facts import Question, read, step_of
+from herma.text import stem
 from herma.types import Author, Change, Scope
 
 

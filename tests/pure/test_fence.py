@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.prompt.fence import NOTES, fence, neutralize, sanitize
-from herma.prompt.tags import STARTER, may_begin
+from herma.prompt.fence import NOTES, STARTER, fence, may_begin, neutralize, sanitize
 
 OPEN, CLOSE = "<memory-context>", "</memory-context>"
 

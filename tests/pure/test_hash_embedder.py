@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from herma.testing import HashEmbedder
 
 if TYPE_CHECKING:
-    from herma.ports import Embedder
+    from herma.models.embedder import Embedder
 
 
 @given(st.lists(st.text(max_size=40), max_size=5))

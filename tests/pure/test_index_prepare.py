@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.index.prepare import LONGEST_WORD, clean, loosened, prepare, sought
-from herma.index.sieve import sieve
-from herma.ports import Sought, Terms
+from herma.index.sync import LONGEST_WORD, clean, loosened, prepare, sieve, sought
+from herma.index.types import Sought, Terms
 
 
 @pytest.mark.parametrize(

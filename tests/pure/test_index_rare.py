@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.store.sqlite.index_rare import FINE, RareWords, look_up, place
+from herma.index.postings import FINE, RareWords, look_up, place
 
 weighed = st.lists(st.tuples(st.integers(0, 63_800), st.integers(0, 32_767)), min_size=1, max_size=31)
 words = st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), weighed, max_size=40)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.transcript import lineage
-from herma.transcript.titles import LONGEST, base_of, next_title, sanitized
+from herma.transcript import log as lineage
+from herma.transcript.log import LONGEST, base_of, next_title, sanitized
 from herma.types import Scope, SessionInfo, Usage
 
 IDS = [f"s{n}" for n in range(7)]

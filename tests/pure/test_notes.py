@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from herma.curated.apply import apply
-from herma.curated.notes import carried_over, inherited, notes_after
+from herma.memory.entries import apply, carried_over, inherited, notes_after
 from herma.types import Add, Author, Entry, MemoryOp, Origin, Remove, Replace
 
 AGENT = Author(origin=Origin.AGENT_CONCLUDED)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.transcript.replay import is_complete, sendable
-from herma.turn.others import settled, unheard
+from herma.session import settled, unheard
+from herma.transcript.messages import is_complete, sendable
 from herma.types import Message
 
 

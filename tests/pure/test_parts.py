@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from herma.parts import part
+from herma.features import part
 
 
 class Whole:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.index.passages import (
+from herma.index.types import MESSAGE, Outline, Reach, Said, Spot
+from herma.index.vectors import (
     BEFORE,
+    CHANGES,
     MOST_PARTS,
     PART,
     Passage,
+    ahead,
+    behind,
     changed,
     of_message,
     of_session,
@@ -17,9 +21,7 @@ from herma.index.passages import (
     parts,
     readable,
 )
-from herma.index.vectors_walk import CHANGES, ahead, behind
-from herma.ports import FeedChange
-from herma.ports.vectors import MESSAGE, Outline, Reach, Said, Spot
+from herma.transcript.rows import FeedChange
 
 TEXT = st.text(alphabet=st.sampled_from("ab c.\n。?!漢é"), max_size=4 * PART)
 

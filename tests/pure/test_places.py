@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.ports import Place
-from herma.store.places import folder_name, path_of
+from herma.memory.entries import Place
+from herma.memory.files import folder_name, path_of
 from herma.types import Scope
 
 KEYS = st.text(min_size=1, max_size=60) | st.sampled_from(

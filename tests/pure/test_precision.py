@@ -9,16 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.curated.apply import apply
-from herma.curated.entries import parse, unique
-from herma.reflect.boundary import apart, distance, pause_between, topic_change
-from herma.reflect.grounds import Grounds, is_echo
-from herma.reflect.likeness import likeness
-from herma.reflect.loss import MOST, check_loss, lost, within
-from herma.reflect.precision import Known, durable, judge
-from herma.reflect.proposal import Proposal, read_proposal
-from herma.reflect.tombstones import Tombstone, buried, tombstones
-from herma.types import DIVIDES, Add, Applied, Author, Change, Divide, MemoryOp, Message, Remove, Replace, Scope
+from herma.memory.entries import apply, parse, unique
+from herma.review.gate import (
+    MOST,
+    Grounds,
+    Known,
+    Tombstone,
+    buried,
+    check_loss,
+    durable,
+    is_echo,
+    judge,
+    likeness,
+    lost,
+    tombstones,
+    within,
+)
+from herma.review.proposal import Proposal, read_proposal
+from herma.review.review import apart, distance, pause_between, topic_change
+from herma.review.rows import DIVIDES, Divide
+from herma.types import Add, Applied, Author, Change, MemoryOp, Message, Remove, Replace, Scope
 
 VOCABULARY = ("tea", "boat", "lamp", "tests", "python", "make", "blue", "house", "garden", "port", "8080")
 WORDS = st.lists(st.sampled_from(VOCABULARY), min_size=3)

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.excerpt import LONGEST, excerpt
-from herma.recall.expand import MOST, read_words, united, usable
-from herma.recall.match import units
-from herma.recall.plainly import Asked, plainly
-from herma.recall.query import parse
-from herma.recall.worth import (
+from herma.search.expand import EXPAND_MOST as MOST
+from herma.search.expand import read_words, united, usable
+from herma.search.match import LONGEST, excerpt, units
+from herma.search.prefetch import (
     BY_BOTH,
     BY_WORDS,
     FEW,
     MANY,
+    Asked,
     Evidence,
     chance,
     few,
     model_for,
+    plainly,
     question_of,
     rarity,
     stands_out,
     weigh,
 )
-from herma.types import Hit
+from herma.search.query import Hit, parse
 
 SHARES = st.floats(0, 1)
 

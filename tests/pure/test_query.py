@@ -9,10 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from herma.recall import when_told
-from herma.recall.described import describe
-from herma.recall.query import MOST_TERMS, Query, parse
-from herma.recall.stripped import strip
+from herma.search import dates as when_told
+from herma.search.query import MOST_TERMS, Query, describe, parse
+from herma.text import strip
 
 NOW = time.mktime((2026, 11, 18, 15, 30, 0, 0, 0, -1))  # a Wednesday
 

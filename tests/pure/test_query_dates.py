@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.dates import read_value, spoken_dates
-from herma.recall.query import parse
+from herma.search.dates import read_value, spoken_dates
+from herma.search.query import parse
 
 NOW = time.mktime((2026, 11, 18, 15, 30, 0, 0, 0, -1))  # a Wednesday
 

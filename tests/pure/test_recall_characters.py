@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.characters import gains, sought
-from herma.recall.query import parse
-from herma.recall.rank import Candidate
+from herma.search.query import parse
+from herma.search.rank import Candidate, gains, sought
 
 
 def said(*texts: str, own: float = 1.0) -> list[Candidate]:

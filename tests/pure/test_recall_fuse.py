@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.fuse import (
+from herma.search.rank import (
     CROWDED,
     FREE,
     LEAST_SPREAD,
     MEANING,
     NEAREST,
+    Candidate,
     by_cosine,
     fuse,
     shares,
     spread_out,
     stands_out,
 )
-from herma.recall.rank import Candidate
 
 COSINES = st.lists(st.floats(-1, 1, allow_nan=False), max_size=100)
 

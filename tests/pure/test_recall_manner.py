@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.frames import unframed
-from herma.recall.manner import PREFERENCE, STANDING, asks_for_the_present, lasting
-from herma.recall.query import Query, parse
+from herma.search.query import Query, parse
+from herma.search.rank import PREFERENCE, STANDING, asks_for_the_present, lasting
+from herma.text import unframed
 
 NOW = time.mktime((2026, 5, 8, 12, 0, 0, 0, 0, -1))
 

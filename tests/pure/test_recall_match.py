@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.index.prepare import clean
-from herma.recall.match import Spelled, fold, holds, legible, units
-from herma.recall.query import Term, parse
-from herma.recall.snippet import LONGEST, matches, snippet
-from herma.recall.stem import stem
-from herma.store.sqlite.index_words import tokenizer
+from herma.index.postings import tokenizer
+from herma.index.sync import clean
+from herma.search.match import SNIPPET_LONGEST as LONGEST
+from herma.search.match import Spelled, fold, holds, legible, matches, snippet, units
+from herma.search.query import Term, parse
+from herma.text import stem
 
 TEXT = st.text(alphabet=st.sampled_from("abcdefgXYZ 日本語東京の.-_/@#'\n\t😀éß0123"), max_size=400)
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from herma.errors import StoreError
-from herma.ports.vectors import MESSAGE, Near, Nearest, VectorState
-from herma.recall.fuse import FOREIGN, KEYWORDS, NEAREST, ONE_THING
-from herma.recall.meaning import AT_ONCE, FILTERED, Asker
-from herma.recall.query import parse
-from herma.recall.rules import Filters
+from herma.index.types import MESSAGE, Near, Nearest, VectorState
+from herma.search.query import parse
+from herma.search.rank import FOREIGN, KEYWORDS, NEAREST, ONE_THING, Filters
+from herma.search.search import AT_ONCE, FILTERED, Asker
 
 if TYPE_CHECKING:
-    from herma.ports.vectors import Vector
+    from herma.index.types import Vector
 
 
 class Scripted:

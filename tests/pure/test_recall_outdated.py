@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.claims import Claim, claims, says_otherwise, tells, tells_of_a_change
-from herma.recall.match import fold
-from herma.recall.outdated import Spoken, asks_for_the_past, latest_first, outdated
+from herma.search.contradictions import (
+    Spoken,
+    asks_for_the_past,
+    claims,
+    latest_first,
+    outdated,
+    tells,
+    tells_of_a_change,
+)
+from herma.search.contradictions_languages import Claim, says_otherwise
+from herma.search.match import fold
 
 
 def said(*texts: str) -> list[Spoken]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.match import units
-from herma.recall.query import parse
-from herma.recall.rank import Candidate, rank, rarities, weigh
+from herma.search.match import units
+from herma.search.query import parse
+from herma.search.rank import Candidate, rank, rarities, weigh
 
 LOOKED_FOR = units(parse("apple pear", 0.0))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from herma.recall.rerank import READS, opinion
+from herma.search.rank import READS, opinion
 
 
 class Scripted:

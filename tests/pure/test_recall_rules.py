@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from herma.ports import Head
-from herma.recall.query import parse
-from herma.recall.rules import REMEDIES, Filters, live_sessions, same_project
-from herma.recall.wider import wider
-from herma.types import Dropped, Reason, Scope, SessionInfo
+from herma.search.candidates import wider
+from herma.search.query import Dropped, parse
+from herma.search.rank import REMEDIES, Filters, live_sessions, same_project
+from herma.transcript.rows import Head
+from herma.types import Reason, Scope, SessionInfo
 
 
 def session(id_: str, parent: str | None = None, reason: Reason = "new") -> SessionInfo:

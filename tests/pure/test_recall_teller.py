@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.match import fold
-from herma.recall.rank import Candidate
-from herma.recall.teller import BY_THEMSELVES, OF_ONESELF, WITH_A_TIME, gains
+from herma.search.match import fold
+from herma.search.rank import BY_THEMSELVES, OF_ONESELF, WITH_A_TIME, Candidate
+from herma.search.rank import teller_gains as gains
 
 
 def said(*texts: str, group: str = "c") -> list[Candidate]:

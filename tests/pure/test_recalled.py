@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herma.features import Recalled
 from herma.prompt.fence import fence
-from herma.turn.recalled import LARGEST, fit, said_in, unsaid
-from herma.turn.watchers import Recalled
+from herma.session import LARGEST, fit, said_in, unsaid
 from herma.types import Message
 
 LINES = st.text(alphabet="ab# -1.\n\t", max_size=60)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herma.prompt.kinds import Kind, kind_of, parse_table
-from herma.prompt.results import LIMIT, compress_result, digest
 from herma.prompt.tokens import estimate
+from herma.prompt.tool_results import LIMIT, Kind, compress_result, digest, kind_of, parse_table
 
 LOG = "\n".join(
     f"2026-03-0{1 + at % 9} 10:{at % 60:02}:00 INFO worker {at % 7} handled request {at} in {at * 13 % 97} ms"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from herma.curated.entries import join, parse, unique
-from herma.curated.revert import Overtaken, Reverted, revert
+from herma.memory.entries import join, parse, unique
+from herma.memory.store import Overtaken, Reverted, revert
 from herma.types import Author, Change, Scope
 
 LETTERS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from herma.curated.room import making_room
+from herma.memory.entries import making_room
 from herma.types import Add, MemoryOp, Remove, Replace
 
 OLD = ["Tea for visitors is in the second drawer of the kitchen.", "The API listens on port 8080."]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.store.sqlite.salvage_feed import FeedRow, appended, covered, purged, within
+from herma.store.salvage import FeedRow, appended, covered, purged, within
 
 SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=20)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.safety import fold as folding
-from herma.safety.fold import fold
-from herma.safety.scan import scan
+from herma.safety import scan as folding
+from herma.safety.scan import fold, scan
 
 TEXT = st.text(max_size=200) | st.text(alphabet="aAéß§ \t\n\r-*İﬁ½ｉ𝐢іο\u200b\u200d\u0301", max_size=80)
 

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from herma.safety import characters, disguise, fold, lookalikes, matching, phrase, secrets, veiled
+from herma.safety import scan as characters
+from herma.safety import scan as disguise
+from herma.safety import scan as fold
+from herma.safety import scan as lookalikes
+from herma.safety import scan as matching
+from herma.safety import scan as phrase
+from herma.safety import scan as veiled
+from herma.safety import secrets
 from herma.safety.rules import RULES
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herma.prompt.fence import fence, sanitize
-from herma.prompt.scrub import StreamScrubber
+from herma.prompt.fence import StreamScrubber, fence, sanitize
 
 FRAGMENTS = [
     "<", ">", "/", " ", "\n", "\r\n", "\t", "-", "_", "memory", "context", "memory-context", "Memory-Context", "mem",

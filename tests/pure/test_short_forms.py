@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.reflect.grounds import Grounds
-from herma.reflect.precision import Known, judge
-from herma.reflect.short_forms import ShortForms, is_foreign, numbers, stands_for
+from herma.review.gate import Grounds, Known, ShortForms, is_foreign, judge, numbers, stands_for
 from herma.types import Message
 
 FAITHFUL = [

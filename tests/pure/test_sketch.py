@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from herma.index import sketch
-from herma.index.embedding import packed
-from herma.index.shelf import Shelf
-from herma.index.sketch import BLOCK, Asked, Sketch, edge, learnt
+from herma.index import nearest as sketch
+from herma.index.nearest import BLOCK, Asked, Shelf, Sketch, edge, learnt
+from herma.index.vectors import packed
 
 DIMENSION = 48
 Floats = NDArray[np.float32]
@@ -149,7 +148,7 @@ def test_vectors_without_main_axes_are_all_compared() -> None:
 
 
 def test_what_goes_while_short_forms_are_made_has_them_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.index.shelf.SKETCH_FROM", 100)
+    monkeypatch.setattr("herma.index.nearest.SKETCH_FROM", 100)
     shelf = shelf_of(like_a_model(1, 300))
     shelf._sketch = Sketch(learnt(like_a_model(1, 300)))  # none of the rows is in it yet
     shelf._learnt_of = 300

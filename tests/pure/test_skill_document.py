@@ -10,17 +10,22 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from herma.skills.compose import (
+from herma.skills.document import (
+    MOST_BYTES,
+    MOST_TEXT,
+    _quick,
     category_problem,
     compose,
     content_problem,
     counted_up,
     file_problem,
+    headings,
     name_problem,
+    parse,
+    read_skill,
+    split,
 )
-from herma.skills.document import MOST_BYTES, MOST_TEXT, headings, parse, read_skill
-from herma.skills.frontmatter import _quick, split
-from herma.types import Parameter, Skill, UnreadableSkill
+from herma.skills.types import Parameter, Skill, UnreadableSkill
 
 PLAIN = "---\nname: tidy\ndescription: Tidy a folder up.\n---\n\n# Tidy\n\n1. Look.\n"
 FULL = """\

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.skills.guard import MOST_FILE, POLICY, decide, inspect
-from herma.skills.guard_rules import RULES
-from herma.types import TRUSTS, SkillFile, SkillReport
+from herma.skills.guard import MOST_FILE, POLICY, RULES, decide, inspect
+from herma.skills.types import TRUSTS, SkillFile, SkillReport
 
 
 def look(text: str, path: str = "SKILL.md") -> SkillReport:

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.skills.fill import Filled, MissingParameters, fill, placeholders
-from herma.skills.offer import offer, this_platform
-from herma.skills.patch import NoPlace, Patched, SeveralPlaces, patch
-from herma.skills.score import Weights, score, success_rate
-from herma.skills.similar import alike
-from herma.types import SKILL_STATES, Parameter, Skill, SkillUsage
+from herma.skills.document import NoPlace, Patched, SeveralPlaces, patch
+from herma.skills.find import Weights, alike, offer, score, success_rate, this_platform
+from herma.skills.template import Filled, MissingParameters, fill, placeholders
+from herma.skills.types import SKILL_STATES, Parameter, Skill, SkillUsage
 
 HOST = Parameter("host", "Where", required=True)
 PORT = Parameter("port", "Which", default="22")

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herma.skills.fill import Filled, UnsafeValue, fill
-from herma.skills.quoting import PLACEHOLDER, Place, language_of, places
+from herma.skills.template import PLACEHOLDER, Filled, Place, UnsafeValue, fill, language_of, places
 
 HOSTILE = (
     "; rm -rf /",

@@ -8,14 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.stem import stem
-from herma.recall.stopwords import STOP_WORDS
-from herma.skills.meaning import Meanings, by_path, opening, texts_for_meaning
-from herma.skills.prompt_index import prompt_index
-from herma.skills.route import WORDS_ONLY, Evidence, WordIndex, reasons, similarity, sureness, with_meaning
-from herma.skills.synonyms import related
-from herma.skills.terms import Terms
-from herma.types import Skill, SkillUsage
+from herma.skills.find import (
+    WORDS_ONLY,
+    Evidence,
+    Meanings,
+    WordIndex,
+    by_path,
+    opening,
+    reasons,
+    related,
+    similarity,
+    sureness,
+    texts_for_meaning,
+    with_meaning,
+)
+from herma.skills.library import prompt_index
+from herma.skills.types import Skill, SkillUsage
+from herma.text import STOP_WORDS, Terms, stem
 
 TERMS = Terms(stem, STOP_WORDS)
 SHELF = [

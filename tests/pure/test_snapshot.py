@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.prompt.snapshot import HEADERS, RULE, placeholder, render_block
+from herma.prompt.assemble import HEADERS, RULE, placeholder, render_block
 from herma.types import DELIMITER, Finding, Scope, Target
 
 ENTRIES = st.lists(st.text(alphabet="ab§ 日", min_size=1, max_size=30).map(str.strip).filter(bool), max_size=8)

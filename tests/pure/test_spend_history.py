@@ -8,9 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.ports import SpendRows
-from herma.reflect.spend import local_day
-from herma.reflect.spend_history import Stopped, history, last_days, together
+from herma.review.spending import SpendRows, Stopped, history, last_days, local_day, together
 from herma.testing import FixedClock
 
 MOMENTS = st.floats(1.6e9, 1.6e9 + 10 * 86_400)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.recall.match import Unit, units
-from herma.recall.query import parse
-from herma.recall.summaries_cut import CLOSE, Cut, best_window, cut, places_of
+from herma.search.expand import CLOSE, Cut, best_window, cut, places_of
+from herma.search.match import Unit, units
+from herma.search.query import parse
 
 
 def asked(text: str) -> list[Unit]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.curated.relevance import best_of, helps, says_something, weigh
-from herma.wiring.memory import tail_terms
+from herma.app import tail_terms
+from herma.memory.archive import best_of, helps, says_something, weigh
 
 ENTRY = "The staging database listens on port 5433 and is reset every night."
 

@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.curated.apply import apply
-from herma.curated.entries import used
-from herma.reflect.compress.landmarks import landmarks
-from herma.reflect.likeness import gist
-from herma.reflect.loss import check_loss
-from herma.reflect.tidy import Plan, plan
-from herma.reflect.tidy_merge import merged, unfaithful
-from herma.reflect.tidy_stale import bare, overtaken, passed
-from herma.reflect.tidy_value import FULL, least_valuable, value
+from herma.compression.summary import landmarks
+from herma.memory.entries import apply, used
+from herma.memory.tidy import FULL, Plan, bare, least_valuable, merged, overtaken, passed, plan, unfaithful, value
+from herma.review.gate import check_loss, gist
 from herma.types import Applied, Entry, Finding, Origin, Remove
 
 TODAY = datetime.date(2026, 6, 15)

@@ -12,9 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.prompt.context import LARGEST_CAP, SMALLEST_CAP, ContextFile, cap_for, show
-from herma.prompt.guidance import GUIDANCE, IDENTITY, MEMORY, SESSION_SEARCH
-from herma.prompt.tiers import Tiers, assemble, cache_breakpoints
+from herma.prompt.assemble import (
+    GUIDANCE,
+    IDENTITY,
+    LARGEST_CAP,
+    MEMORY,
+    SESSION_SEARCH,
+    SMALLEST_CAP,
+    ContextFile,
+    Tiers,
+    assemble,
+    cache_breakpoints,
+    cap_for,
+    show,
+)
 from herma.safety.scan import scan
 from herma.types import Block, Snapshot
 

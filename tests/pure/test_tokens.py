@@ -10,22 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.counting import counter_for, counter_for_family
-from herma.models import tokens as exact
-from herma.ports import TokenCounter
-from herma.prompt.families import FAMILIES, UNKNOWN_WINDOW, family_of, window_of
-from herma.prompt.tokens import Estimate, estimate
-from herma.prompt.weight import (
+from herma.prompt import tokens as exact
+from herma.prompt.tokens import (
+    FAMILIES,
     PER_CALL,
     PER_FILE,
     PER_IMAGE,
     PER_MESSAGE,
+    UNKNOWN_WINDOW,
+    Estimate,
+    TokenCounter,
     count_call,
     count_content,
     count_message,
     count_messages,
     count_tools,
+    counter_for,
+    counter_for_family,
+    estimate,
+    family_of,
     plain_json,
+    window_of,
 )
 
 SAMPLES = {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.safety import noise
-from herma.safety.noise import without_noise
-from herma.store.searchable import searchable_text
+from herma.safety import scan as noise
+from herma.safety.scan import without_noise
+from herma.transcript.messages import searchable_text
 
 BYTES = random.Random(5).randbytes(3000)
 ENCODED = base64.b64encode(BYTES).decode()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.errors import UsageError
-from herma.transcript.wire import PREVIEW, ROLES, all_from_wire, from_wire, preview_of, text_of, to_wire
+from herma.transcript.messages import PREVIEW, ROLES, all_from_wire, from_wire, preview_of, text_of, to_wire
 from herma.types import Message
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.web.chart import Bar, chart, scale
-from herma.web.frame import page
-from herma.web.html import Html, join, tag, text
-from herma.web.pages.parts import bar, table
-from herma.wording.plain import visible
+from herma.cli.output import visible
+from herma.web.pages import Bar, Html, bar, chart, join, page, scale, table, tag, text
 
 NASTY = [
     "<script>alert(1)</script>",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.errors import EmbedderError
-from herma.models.embedding.wordpiece import LONGEST_WORD, WordPiece, read_vocabulary, words
+from herma.models.bert import LONGEST_WORD, WordPiece, read_vocabulary, words
 
 if TYPE_CHECKING:
     from pathlib import Path

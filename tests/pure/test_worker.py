@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from herma.jobs.worker import Worker
+from herma.worker import Worker
 
 LONG = 10.0
 

@@ -326,7 +326,7 @@ def test_a_command_may_end_with_its_own_code(trial: Any) -> None:
 def test_interrupt_from_the_keyboard(home: Path) -> None:
     code = """if True:
         import os, signal, sys
-        from herma.cli import main, config
+        from herma.cli import main, settings as config
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background ignores it
         config.show.callback = lambda *_: os.kill(os.getpid(), signal.SIGINT)
         sys.argv[1:] = ["config", "show"]
@@ -550,7 +550,7 @@ def test_our_warnings_are_one_line_each_and_others_are_left_alone(trial: Any) ->
 def test_foreign_warnings_are_shown_as_ever() -> None:
     code = """if True:
         import sys, warnings
-        from herma.cli import main, config
+        from herma.cli import main, settings as config
         config.show.callback = lambda *_: warnings.warn("foreign", UserWarning)
         sys.argv[1:] = ["config", "show"]
         main.main()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from herma import Herma
-from herma.cli.frame import Context
+from herma.cli.frame import AGENT_MARKERS, Context
 from herma.cli.main import run
-from herma.cli.person import AGENT_MARKERS
 
 if TYPE_CHECKING:
     from tests.surface.conftest import Person

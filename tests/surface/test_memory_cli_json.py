@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from herma.cli.memory import memory
+from herma.memory.cli import memory
 
 if TYPE_CHECKING:
     from tests.surface.conftest import Person

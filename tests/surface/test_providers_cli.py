@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from herma import Herma
 from herma.cli.main import cli
-from herma.store.trouble_log import LARGEST, Noted, TroubleLog
+from herma.providers.guard import LARGEST, Noted, TroubleLog
 
 GOOD = """
 from herma import MemoryProvider

@@ -158,7 +158,7 @@ def test_a_browser_is_started_with_a_code_that_is_good_once(home: Path, tmp_path
 
 
 def test_people_get_a_link(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from herma.web import server
+    from herma.web import app as server
 
     def run(*_: Any, ready: Callable[[], None], **__: Any) -> None:
         ready()

@@ -19,8 +19,8 @@ from tests.surface.ran import Ran
 from herma import Herma, Scope
 from herma.cli.frame import Context
 from herma.cli.main import cli
-from herma.cli.sessions.desk import SessionsGroup
-from herma.wording.sessions import short_when, when
+from herma.cli.output import short_when, when
+from herma.transcript.cli import SessionsGroup
 
 DAY = 86_400.0
 TOPICS = ("login bug", "deploy pipeline", "数据库迁移", "キャッシュ", "invoice export")

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from herma import Herma
 from herma.cli.main import cli
-from herma.transcript.importing import Importer
+from herma.transcript.transfer import Importer
 
 TOKEN = "ghp_" + "k7Qw2Zx9" * 5
 

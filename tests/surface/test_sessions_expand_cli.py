@@ -11,9 +11,8 @@ from tests.surface.ran import Ran
 
 from herma import Herma
 from herma.cli.main import cli
+from herma.compression.summary import is_summary, parse, plain_text
 from herma.errors import UsageError
-from herma.reflect.compress.extract import plain_text
-from herma.reflect.compress.summary import is_summary, parse
 
 LONG = "More was said about the garden and the weir. " * 12
 

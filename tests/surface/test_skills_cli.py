@@ -181,7 +181,7 @@ def test_agents_propose_and_people_decide(
 
 
 def test_every_command_has_examples() -> None:
-    from herma.cli.skills import skills
+    from herma.skills.cli import skills
 
     for name, command in skills.commands.items():
         assert command.help is not None

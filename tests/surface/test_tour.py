@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from herma.cli import tour, tour_steps
+from herma.cli import tour
+from herma.cli import tour as tour_steps
 from herma.cli.main import cli
-from herma.cli.tour_guide import Facts, Guide, opened
-from herma.prompt import snapshot
+from herma.cli.tour import Facts, Guide, opened
+from herma.prompt import assemble as snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +65,7 @@ def test_json_has_the_facts_and_keep_keeps(temporary: Path) -> None:
 
 def test_a_lie_is_found_out(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scanner lets everything pass; the tour says that poison is refused."""
-    monkeypatch.setattr("herma.curated.store.scan", lambda _: [])
+    monkeypatch.setattr("herma.memory.store.scan", lambda _: [])
     done = take()
     assert done.exit_code != 0
     assert "Step 3 (Poison is refused) is not as told" in done.stderr
@@ -89,7 +90,7 @@ def test_a_step_that_fails_ends_the_tour(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_prompt_that_changes_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that leaves out what it should show."""
-    monkeypatch.setattr("herma.curated.shown.render_block", lambda *_: "")
+    monkeypatch.setattr("herma.memory.store.render_block", lambda *_: "")
     monkeypatch.setattr(snapshot, "render_block", lambda *_: "")
     done = take()
     assert done.exit_code != 0

@@ -16,7 +16,7 @@ from tests.surface.web import Answer, Served, serving
 from herma import Add, Herma, __version__
 from herma.cli.main import cli
 from herma.errors import SpendRefused
-from herma.store.trouble_log import Noted, TroubleLog
+from herma.providers.guard import Noted, TroubleLog
 from herma.testing import Answer as Said
 from herma.testing import ScriptedModel
 from herma.types import Usage

@@ -13,14 +13,11 @@ from pathlib import Path
 import pytest
 
 from herma import Add, Herma
-from herma.doctor import diagnose
+from herma.doctor.checks import diagnose
 from herma.errors import StoreError, UsageError
-from herma.web.answers import answer
-from herma.web.gate import Codes
-from herma.web.house import House
+from herma.web.access import Codes, answer, home_token
+from herma.web.app import House, Threads
 from herma.web.pages import PAGES
-from herma.web.threads import Threads
-from herma.web.token import home_token
 
 
 @pytest.fixture
@@ -56,7 +53,7 @@ def test_a_look_that_is_under_way_is_shared(house: House, monkeypatch: pytest.Mo
         assert go_on.wait(60)
         return diagnose(*words, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("herma.web.house.diagnose", slow)
+    monkeypatch.setattr("herma.web.app.diagnose", slow)
     found: list[object] = []
     threads = [threading.Thread(target=lambda: found.append(house.doctor(at_most=60))) for _ in range(5)]
     for thread in threads:

@@ -1,5 +1,7 @@
-"""The reference agent: a model, a session and its tools, turn by turn. `herma chat` is one face of it."""
+"""The modules of herma.agent:
 
-from herma.agent.loop import Agent
-
-__all__ = ["Agent"]
+loop         a model with tools in a session; events
+mcp          tools of MCP servers
+chat         herma chat: loop, slash commands, one-shot
+terminal     screen and reader
+"""

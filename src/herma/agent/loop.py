@@ -1,10 +1,4 @@
-"""One turn of an agent, top to bottom:
-
-    before_model → ask the model → run the tools it wants → after_model, and again until it wants none
-
-Every step is on disk before the next one begins. Whoever wants to stop sets `cancel`: the question to the model ends
-within a tenth of a second, what had come is kept, and the conversation can go on.
-"""
+"""A model with tools in a session; events."""
 
 from __future__ import annotations
 
@@ -13,25 +7,97 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from herma.agent.happenings import (
-    Asking,
-    Called,
-    Calling,
-    Ended,
-    Happening,
-    Noted,
-    Said,
-    Shortened,
-    TurnReport,
-)
+from herma.compression.summary import Condensed, LeftAlone
 from herma.errors import ModelCancelled, ModelError, ModelOverflow, UsageError
-from herma.ports import ChatModel
-from herma.prompt.fence import sanitize
-from herma.prompt.scrub import StreamScrubber
+from herma.models.client import ChatModel
+from herma.prompt.fence import StreamScrubber, sanitize
 from herma.session import Session
-from herma.types import Condensed, Content, Reply, ToolCall, Usage
+from herma.types import Content, Reply, ToolCall, Usage
+
+# ---------- agent.happenings
+#
+# What happens in a turn, for whoever shows it, and what came of it. Values only.
+
+Ended: TypeAlias = Literal["answered", "interrupted", "out of steps"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The model is asked; this is the step of the turn, from 1."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A piece of the answer, as it comes, without anything that was only recalled to the model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A tool is about to run."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool has run. `result` is what the model gets, `ok` whether it says that it worked."""
+
+    call: ToolCall
+    result: str
+    ok: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """The conversation was too long, and was made shorter; or why not."""
+
+    outcome: Condensed | LeftAlone
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something that a person should know; said once."""
+
+    text: str
+
+
+Happening: TypeAlias = Asking | Said | Calling | Called | Shortened | Noted
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReport:
+    """One turn that is over, and on disk."""
+
+    text: str
+    """The answer; what had come of it, if the turn was interrupted."""
+    ended: Ended
+    steps: int
+    """How often the model was asked."""
+    calls: tuple[Called, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    """All steps together, as far as the server said."""
+    measured: bool = False
+    """Whether the server said what every step used."""
+    model: str = ""
+    """The model that answered last, as its server calls it."""
+    notes: tuple[str, ...] = ()
+
+
+# ---------- agent.loop
+#
+# One turn of an agent, top to bottom:
+#
+#     before_model → ask the model → run the tools it wants → after_model, and again until it wants none
+#
+# Every step is on disk before the next one begins. Whoever wants to stop sets `cancel`: the question to the model ends
+# within a tenth of a second, what had come is kept, and the conversation can go on.
 
 Show: TypeAlias = Callable[[Happening], None]
 Json: TypeAlias = dict[str, Any]

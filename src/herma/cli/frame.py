@@ -1,11 +1,8 @@
-"""What every command is built on: the options they all share, and the `Context` they are handed.
-
-A command module declares its commands with `HermaCommand` and `HermaGroup`, takes the context by `@pass_context`,
-and prints through it. It catches nothing: `main` turns errors into output.
-"""
+"""What every command shares: context, options, groups, the person at the terminal."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +10,7 @@ import click
 
 from herma.cli import output
 from herma.errors import HermaError, UsageError
+from herma.types import Author, Origin, Who
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +18,14 @@ if TYPE_CHECKING:
 
     from herma.app import Herma
     from herma.config import Settings
+
+
+# ---------- cli.frame
+#
+# What every command is built on: the options they all share, and the `Context` they are handed.
+#
+# A command module declares its commands with `HermaCommand` and `HermaGroup`, takes the context by `@pass_context`,
+# and prints through it. It catches nothing: `main` turns errors into output.
 
 
 class Context:
@@ -198,3 +204,33 @@ def _write_options(command: click.Command, ctx: click.Context, formatter: click.
         if records:
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+# ---------- cli.person
+#
+# Who sits at the keyboard: a person, or an agent that started this program.
+
+AGENT_MARKERS = ("HERMA_SESSION", "CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "AI_AGENT")
+"""Variables that agents set for the programs they start."""
+
+
+def agent_marker() -> str | None:
+    """The variable that says an agent started this program, if there is one."""
+    return next((name for name in AGENT_MARKERS if os.environ.get(name)), None)
+
+
+def author() -> Author:
+    """Who makes a change: a person at a terminal, or the agent that started this program."""
+    if agent_marker() is None:
+        return Author()
+    return Author(Who.TOOL, Origin.AGENT_CONCLUDED, session=os.environ.get("HERMA_SESSION") or None)
+
+
+def for_people_only(what: str) -> None:
+    """Refuse to go on inside an agent: it must not decide on, or vouch for, what it wrote itself."""
+    marker = agent_marker()
+    if marker is not None:
+        raise UsageError(
+            f"{what} belongs to a person's own terminal; this one was started by an agent ({marker} is set).",
+            hint="Type the command yourself, in a terminal that no agent started.",
+        )

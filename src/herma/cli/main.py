@@ -20,6 +20,7 @@ from herma.errors import HermaError, HermaWarning, StoreError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -34,51 +35,52 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "tour": Lazy("herma.cli.tour:tour", "See the whole cycle in a few seconds, on a temporary home."),
-    "chat": Lazy("herma.cli.chat:chat", "Talk with a model that has this memory."),
+    "chat": Lazy("herma.agent.chat:chat", "Talk with a model that has this memory."),
     "memory": Lazy(
-        "herma.cli.memory:memory",
+        "herma.memory.cli:memory",
         "See and change what agents remember: MEMORY.md (notes) and USER.md (the user's profile).",
     ),
-    "search": Lazy("herma.cli.search:search", "Find what was said in past sessions, in any language."),
-    "sessions": Lazy("herma.cli.sessions:sessions", "See, find, move and clear out past sessions."),
+    "search": Lazy("herma.transcript.cli:search", "Find what was said in past sessions, in any language."),
+    "sessions": Lazy("herma.transcript.cli:sessions", "See, find, move and clear out past sessions."),
     "skills": Lazy(
-        "herma.cli.skills:skills", "See and change what agents learnt to do: SKILL.md files, one folder each."
+        "herma.skills.cli:skills", "See and change what agents learnt to do: SKILL.md files, one folder each."
     ),
     "curator": Lazy(
-        "herma.cli.curator:curator",
+        "herma.skills.cli:curator",
         "Keep skills in shape: what nobody uses becomes stale and later goes to the archive, what fails is marked.",
     ),
     "episodes": Lazy(
-        "herma.cli.episodes:episodes",
+        "herma.episodes.cli:episodes",
         "See what was done before: one episode per conversation, made at its end without a model.",
     ),
     "facts": Lazy(
-        "herma.cli.facts:facts", 'See facts that memory states plainly: "my time zone", and what it was before.'
+        "herma.facts.cli:facts", 'See facts that memory states plainly: "my time zone", and what it was before.'
     ),
     "review": Lazy(
-        "herma.cli.review:review", "See what was learnt from conversations by looking back at them, and take it back."
+        "herma.review.cli:review", "See what was learnt from conversations by looking back at them, and take it back."
     ),
     "restore": Lazy(
-        "herma.cli.restore:restore",
+        "herma.episodes.cli:restore_restore",
         "Put together what is known for a task: where the work was left, memory, skills that fit, earlier work.",
     ),
-    "cost": Lazy("herma.cli.cost:cost", "See what calls to models took, and what a cache could reuse of them."),
-    "context": Lazy("herma.cli.context:context", "See what the model's window holds, and what is recalled into it."),
+    "cost": Lazy("herma.review.cli:cost", "See what calls to models took, and what a cache could reuse of them."),
+    "context": Lazy("herma.cli.settings:context", "See what the model's window holds, and what is recalled into it."),
     "serve": Lazy(
-        "herma.cli.serve:serve", "Show the dashboard in a browser: what is kept, what it costs, whether all is well."
+        "herma.cli.maintenance:serve",
+        "Show the dashboard in a browser: what is kept, what it costs, whether all is well.",
     ),
     "providers": Lazy(
-        "herma.cli.providers:providers", "Choose an external memory that takes part in sessions, besides Herma's own."
+        "herma.cli.settings:providers", "Choose an external memory that takes part in sessions, besides Herma's own."
     ),
-    "index": Lazy("herma.cli.index:index", "Look after the search index, which is made from the transcripts."),
+    "index": Lazy("herma.index.cli:index", "Look after the search index, which is made from the transcripts."),
     "models": Lazy(
-        "herma.cli.models:models",
+        "herma.models.cli:models",
         "Install and try models that find by meaning what words do not find, and try the language model out.",
     ),
-    "doctor": Lazy("herma.cli.doctor:doctor", "Look whether everything is all right, and repair what is not."),
-    "backup": Lazy("herma.cli.backup:backup", "Make, check and restore backups of everything."),
-    "eval": Lazy("herma.cli.eval:eval", "Measure how well things are found, routed and caught."),
-    "config": Lazy("herma.cli.config:config", "Look at the configuration, and change it."),
+    "doctor": Lazy("herma.cli.maintenance:doctor", "Look whether everything is all right, and repair what is not."),
+    "backup": Lazy("herma.cli.maintenance:backup", "Make, check and restore backups of everything."),
+    "eval": Lazy("herma.evals.cli:eval", "Measure how well things are found, routed and caught."),
+    "config": Lazy("herma.cli.settings:config", "Look at the configuration, and change it."),
 }
 
 

@@ -15,21 +15,17 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Literal
 
-from herma.doctor.check import some
-from herma.doctor.database import needs_salvage
-from herma.doctor.files import leftovers, loose
+from herma.doctor.checks import leftovers, loose
+from herma.doctor.database import needs_salvage, some
 from herma.errors import StoreError
-from herma.index import Index
-from herma.ports import IndexUnusable
-from herma.store.backup_restore import finish, unfinished
-from herma.store.sqlite.checkup import examine
-from herma.store.sqlite.database import Database
-from herma.store.sqlite.feed import SqliteFeed
-from herma.store.sqlite.index_files import SqliteIndexFiles
-from herma.store.sqlite.opening import real_path
-from herma.store.sqlite.salvage import Salvaged
-from herma.store.sqlite.salvage_file import HEAD, Alone, repair_database, repaired_copy
-from herma.store.sqlite.salvage_terms import Terms
+from herma.index.file import SqliteIndexFiles
+from herma.index.sync import Index
+from herma.index.types import IndexUnusable
+from herma.store.checkup import examine
+from herma.store.database import Database, real_path
+from herma.store.restore import finish, unfinished
+from herma.store.salvage import HEAD, Alone, Salvaged, Terms, repair_database, repaired_copy
+from herma.transcript.rows import SqliteFeed
 
 Progress = Callable[[int, int], None]
 
@@ -117,11 +113,10 @@ def _salvage(home: Path, fix: Fix, timeout: float, clock: Callable[[], float], p
 
 def _terms() -> Terms:
     """How episodes and entries of the long tail are found: made anew, as they can be."""
-    from herma.curated.tail import TERMS
-    from herma.episodes.finding import terms_of_episode
-    from herma.episodes.similar import Language, terms_of
-    from herma.recall.stem import stem
-    from herma.recall.stopwords import STOP_WORDS
+    from herma.episodes.episodes import terms_of_episode
+    from herma.episodes.outcome import Language, terms_of
+    from herma.memory.archive import TERMS
+    from herma.text import STOP_WORDS, stem
 
     language = Language(STOP_WORDS, stem)
     return Terms(lambda one: terms_of_episode(one, language), lambda text: terms_of(text, language, TERMS))

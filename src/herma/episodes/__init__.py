@@ -1,5 +1,9 @@
-"""Episodic memory: what was done before, how it ended, and where the work stood. `keeper` is the page to read first."""
+"""The modules of herma.episodes:
 
-from herma.episodes.keeper import Episodes
-
-__all__ = ["Episodes"]
+build        messages → Episode and state (pure)
+outcome      how it ended, and why that is thought (pure)
+episodes     Episodes: record, find, forget, show; the session observer; restore(task)
+rows         their tables, and bounded reading of transcripts
+cli          herma episodes, herma restore
+types        values that build, outcome, rows and episodes share
+"""

@@ -1,1 +1,6 @@
-"""How well memory does on labelled data: search, routing to skills, the scanner; and on the user's own history."""
+"""The modules of herma.evals:
+
+data         data sets, measures, runs
+evals        retrieval, self-exam, skills, summaries, scanner
+cli          herma eval
+"""

@@ -1,21 +1,365 @@
-"""Facts out of an entry of curated memory, by the few ways in which people state them plainly. Pure and linear.
-
-Conservative: a sentence that hedges, denies, asks or tells of the past states nothing. What is missed here is still
-found by search; what is wrong here would be told as certain.
-"""
+"""Statements in an entry (pure)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
-from herma.facts.abroad import east_asian, german
-from herma.facts.attributes import attribute_of, choice_of, folded, is_known
-from herma.facts.naming import tells_how
-from herma.facts.stating import LONGEST_VALUE, USER, Statement, value_of
-from herma.late import Late
+from herma.text import Late
 
-__all__ = ["LONGEST_VALUE", "PERSONAL", "USER", "Statement", "statements"]
+# ---------- facts.attributes
+#
+# What things about somebody are called: many words, one attribute. Pure.
+
+_SYNONYMS = """
+time zone: timezone, time-zone, tz, local time zone, zeitzone, fuseau horaire, zona horaria
+time zone: 时区, 時區, タイムゾーン, 시간대
+name: full name, first name, real name, vorname, nom, nombre, 名字, 姓名, 名前, 氏名, 이름, 성함
+nickname: nick name, preferred name, handle, spitzname, 昵称, 暱稱, ニックネーム, 별명
+pronouns: pronoun, 代词
+location: city, home town, hometown, residence, home city, place of residence, country, wohnort, stadt, ville, ciudad
+location: 城市, 所在地, 居住地, 住址, 住所, 居住城市, 場所, 거주지, 사는 곳
+address: home address, postal address, adresse, dirección, 地址, 주소
+employer: company, workplace, work place, place of work, arbeitgeber, firma
+employer: 公司, 单位, 單位, 会社, 勤務先, 회사, 직장
+job: occupation, profession, job title, role, position, work, beruf
+job: 职业, 職業, 职位, 職位, 岗位, 仕事, 직업, 직책
+team: 团队, 團隊, チーム, 팀
+birthday: birth date, birthdate, date of birth, geburtstag, anniversaire, cumpleaños, 生日, 出生日期, 誕生日, 생일
+age: alter, 年龄, 年齡, 年齢, 나이
+email: e-mail, email address, e-mail address, mail address
+email: 邮箱, 郵箱, 电子邮件, 電子郵件, メール, メールアドレス, 이메일
+phone: phone number, telephone, telephone number, mobile, mobile number, cell phone
+phone: 电话, 電話, 手机, 手機, 電話番号, 전화번호
+language: preferred language, native language, mother tongue, reply language, answer language, sprache, muttersprache
+language: 语言, 語言, 母语, 言語, 언어
+editor: text editor, code editor, ide, 编辑器, 編輯器, エディタ, エディター, 에디터, 편집기
+shell: terminal shell, シェル
+operating system: os, platform, betriebssystem, 操作系统, 作業系統, 系统, 운영체제
+package manager: 包管理器, パッケージマネージャー, 패키지 매니저
+programming language: main language, 编程语言, 程式語言, プログラミング言語, 프로그래밍 언어
+database: db, datenbank, 数据库, 資料庫, データベース, 데이터베이스
+test framework: test runner, testing framework, tests, testing, 测试框架, テストフレームワーク
+python version: version of python
+deployment: deploy, deploys, deploying, deployments, 部署, デプロイ, 배포
+web framework: framework, 框架, フレームワーク, 프레임워크
+theme: colour scheme, color scheme, 主题, 主題, テーマ, 테마
+deadline: due date, abgabetermin, 截止日期, 締め切り, 마감일
+budget: 预算, 預算, 予算, 예산
+diet: dietary preference, dietary restriction, food preference, 饮食, 飲食, 食事
+allergy: allergies, 过敏, 過敏, アレルギー, 알레르기
+favorite color: favourite colour, favourite color, favorite colour, 最喜欢的颜色, 好きな色
+favorite food: favourite food, 最喜欢的食物, 好きな食べ物
+"""
+_EMPTY = re.compile(
+    r"^(?:the|a|an|my|our|your|his|her|their|current|currently|own|new|actual|exact|user's|users|in use)\s+"
+)
+_MILD = re.compile(r"^(?:preferred|usual|default|main|primary)\s+")
+"""Tell little before what the table knows ("my preferred editor"), much before all else ("default branch")."""
+_SMALL = frozenset(
+    ("of", "for", "the", "a", "an", "in", "on", "at", "to", "my", "our", "s", "des", "der", "fur", "von")
+)
+_SPELLINGS = {
+    "favourite": "favorite",
+    "colour": "color",
+    "db": "database",
+    "repo": "repository",
+    "env": "environment",
+    "prod": "production",
+    "dir": "directory",
+    "config": "configuration",
+}
+_SIGNS = re.compile(r"[^\w\s/+#.'-]+")
+LONGEST = 60
+
+
+def _table() -> dict[str, str]:
+    """Every name → the one that is kept."""
+    lines = [line.partition(": ") for line in _SYNONYMS.strip().splitlines()]
+    names = {_spaced(name): canonical for canonical, _, others in lines for name in others.split(",")}
+    return names | {canonical: canonical for canonical, _, _ in lines}
+
+
+def _spaced(name: str) -> str:
+    """Folded; what Chinese puts between a thing and its attribute is a space."""
+    return " ".join(folded(name).replace("的", " ").split())
+
+
+def folded(text: str) -> str:
+    """Lower case, one kind of apostrophe, one space between words."""
+    return " ".join(unicodedata.normalize("NFKC", text).replace("’", "'").casefold().split())
+
+
+_CANONICAL = _table()
+
+
+def names() -> Mapping[str, str]:
+    """Every name that the table has → the one that is kept."""
+    return MappingProxyType(_CANONICAL)
+
+
+def attribute_of(words: str, stem: Callable[[str], str] = str) -> str:
+    """The attribute that these words name: from the table, else their stems. "" when they name none."""
+    said = _bare(words)
+    if (known := _known(said)) is not None:
+        return known
+    if not said or len(said) > LONGEST or _EMPTY.match(f"{said} "):
+        return ""
+    return " ".join(stem(word) for word in said.split())
+
+
+def is_known(words: str) -> bool:
+    """Whether the table has these words."""
+    return _known(_bare(words)) is not None
+
+
+def key_of(attribute: str, stem: Callable[[str], str] = str) -> str:
+    """By what attributes are compared: "staging port", "the port of staging" and "staging's port" are one."""
+    said = _bare(attribute)
+    if (known := _known(said)) is not None:
+        return known
+    words = (word.removesuffix("'s").removesuffix("'") for word in said.split())
+    named = {stem(_SPELLINGS.get(word, word)) for word in words if word and word not in _SMALL}
+    return " ".join(sorted(named))
+
+
+def _bare(words: str) -> str:
+    """Folded, without signs and without the words before it that tell nothing."""
+    said = _spaced(_SIGNS.sub(" ", folded(words[: 4 * LONGEST]))).strip(" .-")
+    for _ in range(4):
+        if said in _CANONICAL or (shorter := _EMPTY.sub("", said, count=1)) == said:
+            break
+        said = shorter
+    return said
+
+
+def _known(said: str) -> str | None:
+    return _CANONICAL.get(said) or _CANONICAL.get(_MILD.sub("", said, count=1))
+
+
+def choice_of(one: str, other: str) -> str:
+    """The attribute of preferring one of two: the same whichever is preferred."""
+    return " or ".join(sorted((folded(one), folded(other))))
+
+
+# ---------- facts.naming
+#
+# Whether words name something, or only tell how it is: "Postgres", and not "slow". Pure.
+
+_HOW = """
+able about above active affordable afraid again alive almost alone also alt always angry annoying another approved
+asleep available awake away awesome awful awkward back bad based because being best better big billig bit blocked
+bored boring broken buggy busy canceled cancelled careful cheap clean clear close closed cloudy cold comfortable
+complete completed confused confusing cool correct cosy cozy crazy critical crowded curious cute dangerous dead
+deprecated different difficult dirty disabled divorced done down dringend dry due dusty early easy empty enabled
+enough excited exhausting expensive fair fancy fast fast-paced fertig fine finished fixed flaky fragile free fresh
+friendly frozen full full-time fun funny geschlossen gone good grateful great groß gut happy hard healthy heavy
+helpful high hiring horrible hot huge idle ill important impossible in-house inactive injured interesting invalid
+just kalt kaputt kind klar klein krank langsam large late later laut lazy leaky leer leicht leise less lieb limited
+little live locked long lost lot loud lovely low lucky mad mandatory married mess messy missing more most much müde
+near nearby nearly necessary nervous nett neu new nice noisy not nothing now obsolete occupied off offen offline ok
+okay old on online only open optional out outdated over overdue part-time pending perfect permanent polite poor
+possible pregnant pretty pricey private problem protected proud public quiet quite rainy rather reachable ready real
+rejected reliable remote-only required responsible retired right risky rude rusty sad safe same scary schlecht
+schnell schwer schön secret separate shaky short sicher sick silly similar simple slow small smart so sold some
+something soon sore sorry special stable stale steady still stressful strict strong stuck such sunny sure tall
+temporary terrible teuer that there tight tiny tired to today tomorrow too traurig true ugly unable unavailable
+unclear uncomfortable under unemployed unhappy unhealthy unklar unknown unlocked unreachable unreliable unsicher
+unstable unused up upset urgent useful useless vacant valid very voll warm weak weg weird well wet what when where
+whether who why wichtig wide windy wonderful working worse worth wrong young
+"""
+HOW = frozenset(_HOW.split())
+"""Tell how a thing is, and never which."""
+_ENDINGS = ("ful", "less", "ous", "able", "ible")
+_WHERE = frozenset(
+    ("in", "on", "at", "under", "with", "from", "by", "out", "about", "near", "behind", "around", "auf", "im")
+)
+_NAMING_NAMING = re.compile(r"[0-9A-Z/_:@#]")
+_ARTICLES = frozenset(("a", "an", "the", "ein", "eine", "der", "die", "das"))
+
+
+def tells_how(words: Sequence[str], *, done: bool = False) -> bool:
+    """Whether what is said of a thing describes it. `done`: what somebody does is a name for it ("my job is teaching").
+
+    Words as they were written: what begins with a capital is a name as a rule.
+    """
+    if not words:
+        return False
+    first, given = words[0], False
+    while first.lower() in _ARTICLES and len(words) > 1:
+        words, given = words[1:], True
+        first = words[0]
+    if first.lower() in HOW:
+        return not (first[0].isupper() and len(words) > 1)
+    if first[0].isupper() or _NAMING_NAMING.search(first):
+        return False
+    if first in _WHERE:
+        return not any(_NAMING_NAMING.search(word) for word in words[1:])
+    if first.endswith("ly") and len(words) > 1:
+        return True
+    if given or done or len(first) <= 5:
+        return False
+    return first.endswith(("ing", "ed", *_ENDINGS))
+
+
+# ---------- facts.stating
+#
+# A fact as an entry states it, and what of a sentence is its value. Pure.
+
+USER = "user"
+LONGEST_VALUE = 120
+_NEGATED = Late(
+    r"^(?:not|no|never|n/a|none|unknown|tbd|\?|undecided|still|being|going|about|for|to|that|because|"
+    r"不|没|沒|未|无|無)(?!\w)|^(?:不|没|沒|未)",
+    re.IGNORECASE,
+)
+_GOES_ON = Late(
+    r"\s*(?:,?\s+(?:but|because|since|so that|although|though|while)\s|,?\s+and\s+(?:i|he|she|they|we|it|his|her"
+    r"|their|the|also|"
+    r"is|has|lives|works|prefers|likes|uses|wants|speaks|would)\s|,\s+(?:an?|who|which|where|so|not)\s|\s\(|，|；"
+    r"|（)",
+    re.IGNORECASE,
+)
+"""Where a sentence turns to something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One fact as an entry states it."""
+
+    subject: str
+    attribute: str
+    value: str
+
+
+def value_of(text: str, *, plain: bool = False) -> str:
+    """The value without what surrounds it; "" when it says nothing. `plain`: it ends at a comma, too."""
+    value = _GOES_ON.split(" ".join(text.split()), maxsplit=1)[0].strip(" .。;；,，")
+    if plain:
+        value = re.split(r",\s+(?![A-Z])", value)[0]
+    value = value.strip("\"'`“”„«»「」 .")
+    if not value or len(value) > LONGEST_VALUE or _NEGATED.match(value):
+        return ""
+    return value
+
+
+# ---------- facts.abroad
+#
+# Facts that entries in German, Chinese, Japanese and Korean state plainly. Pure and linear.
+
+_ZH_OWNED = Late(
+    r"^(?:用户|使用者|我[们們]?)(?P<of>的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?(?:是|为|為|："
+    r"|:)\s*(?P<value>\S.*)$"
+)
+_ZH_DOES = Late(
+    r"^(?:用户|使用者|我)?(?:现在|現在|目前)?(?:(?P<lives>住在|居住在|搬到了?|定居在?)|(?P<named>名叫|叫做|叫)"
+    r"|(?P<prefers>偏好使用|常用|使用|用)(?=\S{1,30}(?:作为|作為|做|当)))"
+    r"\s*(?P<value>[^\s，,。]\S*.*)$"
+)
+_ZH_WORKS = Late(r"^(?:用户|使用者|我)?(?:现在|現在|目前)?在\s*(?P<value>[^，,。\s]{1,30}?)\s*(?:工作|上班|任职|任職)$")
+_ZH_AS = Late(r"^(?P<value>\S{1,30}?)\s*(?:作为|作為|做|当)\s*(?P<attribute>\S{1,15})$")
+_JA = Late(
+    r"^(?:ユーザー|ユーザ|私|わたし|僕)(?:の(?P<attribute>[^\sはが、]{1,15})は\s*(?P<value>[^\s、]\S*.*?)"
+    r"|は\s*(?P<place>[^\s、]{1,30}?)\s*に(?:住んでいる|住んでいます|在住)"
+    r"|は\s*(?P<firm>[^\s、]{1,30}?)\s*(?:に勤めている|で働いている|で働いています|勤務))"
+    r"(?:です|だ|である)?$"
+)
+_KO = Late(
+    r"^(?:사용자|나|저|내|제)(?:의|는|은|가)?\s*(?:(?P<attribute>[^\s]{1,12}?)(?:은|는|이"
+    r"|가)\s+(?P<value>\S.*?)(?:입니다|이다|이에요|예요)?"
+    r"|(?P<place>\S{1,20})에\s*(?:산다|삽니다|살고 있다|거주))$"
+)
+_ZH_FAVORITE = Late(
+    r"^(?:用户|使用者|我)(?P<attribute>最喜[欢歡]的[^\s是为：:，,]{1,10})(?:现在|現在)?(?:是|为|為)\s*(?P<value>\S.*)$"
+)
+_ZH_THING = Late(
+    r"^(?P<attribute>[^\s是为：:，,我你他她它这那這]{2,14}的[^\s是为：:，,]{1,8}?)(?:现在|現在)?(?:是|为|為)\s*(?P<value>\S{1,40})$"
+)
+_ZH_NAMING = Late(r"[0-9A-Za-z]")
+_DE_HEDGED = Late(
+    r"(?<!\w)(?:nicht|kein|keine|noch|bald|früher|ehemals|damals|wenn|falls|ob|soll|sollte|könnte|würde)(?!\w)",
+    re.IGNORECASE,
+)
+_DE_WHO = r"(?:ich|(?:der |die )?(?:nutzer|nutzerin|benutzer|benutzerin|anwender)|er|sie)"
+_DE_DOES = Late(
+    rf"^(?:{_DE_WHO}\s+)(?:jetzt\s+)?(?:(?P<lives>(?:wohnt?|wohne|lebt?|lebe)\s+(?:jetzt\s+)?in)|(?P<works>arbeitet?\s+(?:jetzt\s+)?(?:bei|für))"
+    rf"|(?P<job>arbeitet?\s+(?:jetzt\s+)?als)|(?P<named>heiße|heißt))\s+(?P<value>\S.*)$",
+    re.IGNORECASE,
+)
+_DE_MOVED = Late(rf"^{_DE_WHO}\s+(?:bin|ist)\s+nach\s+(?P<value>\S.{{0,40}}?)\s+(?:um)?gezogen$", re.IGNORECASE)
+_DE_OWNED = Late(
+    r"^(?P<own>mein|meine|unser|unsere)\s+(?P<attribute>[\wäöüß.-]{2,30}(?:\s+[\wäöüß.-]{2,30}){0,2}?)\s+(?:ist|lautet|heißt|sind)\s+"
+    r"(?:jetzt\s+)?(?:der\s+(?=\d)|am\s+)?(?P<value>\S.*)$",
+    re.IGNORECASE,
+)
+_DE_OF = Late(
+    r"^(?:der|die|das)\s+(?P<attribute>[\wäöüß-]{2,30})\s+(?:des|der)\s+(?:nutzers|nutzerin|benutzers)\s+(?:ist|lautet)\s+(?P<value>\S.*)$",
+    re.IGNORECASE,
+)
+_DE_RUNS = Late(
+    r"^(?:der |die |das )?(?P<thing>[\wäöüß./-]{2,30}(?:\s+[\wäöüß./-]{2,30})?)\s+"
+    r"(?:läuft|lauscht|hört|nutzt|verwendet|ist)\s+(?:jetzt\s+)?(?:auf\s+)?port\s+(?P<value>\d{1,5})$",
+    re.IGNORECASE,
+)
+
+
+def german(clause: str, subject: str, stem: Callable[[str], str], alone: bool) -> Statement | None:  # noqa: ARG001
+    if _DE_HEDGED.search(clause):
+        return None
+    if found := _DE_DOES.match(clause):
+        kinds = {"lives": "location", "works": "employer", "job": "job", "named": "name"}
+        return Statement(
+            USER, next(name for group, name in kinds.items() if found[group]), value_of(found["value"], plain=True)
+        )
+    if found := _DE_MOVED.match(clause):
+        return Statement(USER, "location", value_of(found["value"]))
+    if found := _DE_RUNS.match(clause):
+        return Statement(subject, attribute_of(f"{found['thing']} port", stem), found["value"])
+    if found := _DE_OWNED.match(clause) or _DE_OF.match(clause):
+        value = value_of(found["value"])
+        return None if tells_how(value.split()) else Statement(USER, attribute_of(found["attribute"], stem), value)
+    return None
+
+
+def east_asian(clause: str, subject: str, stem: Callable[[str], str], alone: bool) -> Statement | None:  # noqa: ARG001
+    if clause.isascii():
+        return None
+    if found := _ZH_WORKS.match(clause):
+        return Statement(USER, "employer", value_of(found["value"]))
+    if found := _ZH_DOES.match(clause):
+        if found["prefers"]:
+            used = _ZH_AS.match(found["value"])
+            return Statement(USER, attribute_of(used["attribute"]), value_of(used["value"])) if used else None
+        return Statement(USER, "location" if found["lives"] else "name", value_of(found["value"]))
+    if found := _ZH_FAVORITE.match(clause):
+        return Statement(USER, attribute_of(found["attribute"]), value_of(found["value"]))
+    if clause.endswith("的"):
+        return None  # 新的, 红色的: how it is
+    if (found := _ZH_OWNED.match(clause)) and (found["of"] or is_known(found["attribute"])):
+        return Statement(USER, attribute_of(found["attribute"]), value_of(found["value"]))
+    if (found := _ZH_THING.match(clause)) and _ZH_NAMING.search(found["value"]):
+        return Statement(subject, attribute_of(found["attribute"]), value_of(found["value"]))
+    if (found := _JA.match(clause)) and (not found["attribute"] or is_known(found["attribute"])):
+        if found["attribute"]:
+            value = re.sub(r"(?:です|だ|である)$", "", found["value"])
+            return Statement(USER, attribute_of(found["attribute"]), value_of(value))
+        return Statement(USER, "location" if found["place"] else "employer", value_of(found["place"] or found["firm"]))
+    if (found := _KO.match(clause)) and (found["place"] or is_known(found["attribute"])):
+        if found["place"]:
+            return Statement(USER, "location", value_of(found["place"]))
+        return Statement(USER, attribute_of(found["attribute"]), value_of(found["value"]))
+    return None
+
+
+# ---------- facts.extract
+#
+# Facts out of an entry of curated memory, by the few ways in which people state them plainly. Pure and linear.
+#
+# Conservative: a sentence that hedges, denies, asks or tells of the past states nothing. What is missed here is still
+# found by search; what is wrong here would be told as certain.
 
 _MOST = 40
 """Statements that one entry may make."""
@@ -151,7 +495,7 @@ _THE = Late(
     rf"^(?:[Tt]he|[Oo]ur)\s+(?P<attribute>(?:[\w.+#/-]{{1,30}}\s+){{0,4}}?(?:{_NOUNS})"
     r"(?:\s+(?:of|for)\s+(?:the\s+|our\s+)?[\w.-]{2,30}(?:\s+[\w.-]{2,30})?)?)\s+is\s+(?:now\s+)?(?P<value>\S.*)$"
 )
-_NAMING = Late(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
+_EXTRACT_NAMING = Late(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
 _IS_NOW = Late(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
 
 
@@ -310,7 +654,7 @@ def _noun(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | No
         return None
     value = value_of(found["value"], plain=True)
     words = value.split()
-    if len(words) > 6 or (len(words) > 1 and not _NAMING.search(words[0])) or tells_how(words):
+    if len(words) > 6 or (len(words) > 1 and not _EXTRACT_NAMING.search(words[0])) or tells_how(words):
         return None  # "the database is read-only on Fridays" says how it is, not which one
     return Statement(subject, attribute_of(found["attribute"], stem), value)
 

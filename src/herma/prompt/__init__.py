@@ -1,12 +1,9 @@
-"""L0: what the model sees. Pure: gets text as values, reads no file and no clock.
+"""The modules of herma.prompt:
 
-In the order a turn meets them:
-
-    tiers      the system prompt, assembled once (guidance: our own texts; context: project files; snapshot: memory)
-    budget     how the window is divided, and what overflowed
-    tokens     how many tokens a text takes (families: per model; weight: per message)
-    fence      recalled text on its way in, and `sanitize` for what comes back (tags: the grammar)
-    scrub      the same for a streamed reply
-    results    tool results made shorter (kinds, shapes)
-    ledger     what a provider's cache could reuse, and why not more
+assemble     the system prompt: tiers, memory snapshot, project files, guidance
+fence        wrap, strip and stream-scrub recalled text
+tokens       token counting: estimate, exact, per message; model windows
+budget       how the window is divided, and what fills it
+tool_results long tool results, shortened by kind
+ledger       what each call could reuse and cost; rows, report
 """

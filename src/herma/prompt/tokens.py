@@ -1,20 +1,185 @@
-"""How many tokens a text takes, without a vocabulary.
-
-Tokenizers first split a text into pieces (a word with the space before it, up to three digits, a run of signs, white
-space) and then break each piece up. The split is public and is done here; how many tokens a piece breaks into is
-estimated from its length and its looks, with constants fitted to exact counts (`benchmarks/tokens.py` checks them on
-texts they were not fitted to). Scripts without spaces are counted by the character. The result errs on the high side:
-a budget that turns out too small costs a little room, one that is too large costs a failed call.
-"""
+"""Token counting: estimate, exact, per message; model windows."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
 
-from herma.prompt.families import FAMILIES, Family
+# ---------- prompt.families
+#
+# Models by name: whose tokenizer they have, and how much fits in their window.
+#
+# The factors say how many tokens a family of tokenizers makes of the same text, next to o200k; they were measured with
+# the vocabularies themselves, except for Claude, whose vocabulary is not public and whose factors are set high.
+
+UNKNOWN_WINDOW = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One family of tokenizers: tokens next to o200k, as factors."""
+
+    name: str
+    words: float = 1.0
+    digits_at_once: int = 3
+    scripts: Mapping[str, float] = field(default_factory=dict)
+    """Script → factor. "latin" is for words with accents; "" is for every script that is not named."""
+
+
+def _family(name: str, words: float, digits_at_once: int, **scripts: float) -> tuple[str, Family]:
+    others = scripts.pop("others")
+    return name, Family(name, words, digits_at_once, MappingProxyType({"": others, **scripts}))
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    dict(
+        (
+            ("o200k", Family("o200k")),
+            _family(
+                "cl100k", 1.04, 3, others=1.3, latin=1.17, han=1.52, kana=1.38, hangul=1.42, cyrillic=1.45, greek=2.2,
+                arabic=2.0, hebrew=2.06, indic=2.83, thai=2.05, caucasian=4.25,
+            ),
+            _family(
+                "qwen", 1.07, 1, others=1.02, latin=1.12, han=0.92, kana=0.93, hangul=1.12, cyrillic=1.25, greek=2.15,
+                arabic=1.37, indic=2.55, thai=1.4, caucasian=2.35,
+            ),
+            _family(
+                "deepseek", 1.07, 3, others=1.06, latin=1.18, han=0.84, kana=0.88, hangul=1.17, cyrillic=1.17,
+                greek=1.25, arabic=1.22, hebrew=1.18, indic=1.5, caucasian=1.85,
+            ),
+            _family(
+                "llama3", 1.04, 3, others=1.25, latin=1.12, han=1.05, kana=0.95, hangul=1.05, cyrillic=1.08, greek=1.05,
+                arabic=1.12, hebrew=2.06, indic=2.1, thai=1.2, caucasian=4.25,
+            ),
+            _family(
+                "kimi", 1.02, 3, others=1.1, latin=1.23, han=0.88, kana=1.0, hangul=1.3, cyrillic=1.3, greek=1.52,
+                arabic=1.44, hebrew=1.4, indic=1.65, thai=1.82, caucasian=2.0,
+            ),
+            _family(
+                "glm", 1.09, 3, others=1.25, latin=1.1, han=0.9, kana=0.95, hangul=1.3, cyrillic=1.05, greek=1.12,
+                arabic=1.25, hebrew=2.06, indic=2.83, thai=2.05, caucasian=4.25,
+            ),
+            _family(
+                "mistral", 1.2, 1, others=1.2, latin=1.08, han=1.2, kana=1.0, hangul=1.05, cyrillic=1.1, emoji=1.6,
+            ),
+            _family("gemini", 1.27, 1, others=1.2, latin=1.1, han=0.95, kana=0.85, emoji=1.0),
+            _family("claude", 1.35, 3, others=1.5, latin=1.2, indic=2.0, caucasian=2.5),
+            _family("unknown", 1.35, 1, others=1.6, latin=1.3, indic=2.8, caucasian=4.0, arabic=2.0, greek=2.2),
+        )
+    )
+)  # fmt: skip
+
+# A name begins with … → tokenizer family, context window in tokens. The longest beginning that fits counts.
+_MODELS: tuple[tuple[str, str, int], ...] = (
+    ("gpt-5", "o200k", 400_000),
+    ("gpt-4.1", "o200k", 1_047_576),
+    ("gpt-4.5", "o200k", 128_000),
+    ("gpt-4o", "o200k", 128_000),
+    ("chatgpt-4o", "o200k", 128_000),
+    ("gpt-oss", "o200k", 131_072),
+    ("o1", "o200k", 200_000),
+    ("o1-mini", "o200k", 128_000),
+    ("o3", "o200k", 200_000),
+    ("o4", "o200k", 200_000),
+    ("gpt-4-turbo", "cl100k", 128_000),
+    ("gpt-4-1106", "cl100k", 128_000),
+    ("gpt-4-0125", "cl100k", 128_000),
+    ("gpt-4-32k", "cl100k", 32_768),
+    ("gpt-4", "cl100k", 8_192),
+    ("gpt-3.5", "cl100k", 16_385),
+    ("claude", "claude", 200_000),
+    ("claude-2", "claude", 100_000),
+    ("claude-instant", "claude", 100_000),
+    ("gemini", "gemini", 1_048_576),
+    ("gemini-1.5-pro", "gemini", 2_097_152),
+    ("gemma", "gemini", 8_192),
+    ("gemma-3", "gemini", 131_072),
+    ("gemma3", "gemini", 131_072),
+    ("llama-3", "llama3", 8_192),
+    ("llama3", "llama3", 8_192),
+    ("llama-3.1", "llama3", 131_072),
+    ("llama-3.2", "llama3", 131_072),
+    ("llama-3.3", "llama3", 131_072),
+    ("llama3.1", "llama3", 131_072),
+    ("llama3.2", "llama3", 131_072),
+    ("llama3.3", "llama3", 131_072),
+    ("hermes-3", "llama3", 131_072),
+    ("hermes-4", "llama3", 131_072),
+    ("qwen", "qwen", 32_768),
+    ("qwen2.5", "qwen", 32_768),
+    ("qwen3", "qwen", 40_960),
+    ("qwen3-coder", "qwen", 262_144),
+    ("qwen-max", "qwen", 32_768),
+    ("qwen-plus", "qwen", 131_072),
+    ("qwq", "qwen", 32_768),
+    ("deepseek", "deepseek", 131_072),
+    ("kimi", "kimi", 131_072),
+    ("moonshot", "kimi", 131_072),
+    ("glm-4", "glm", 131_072),
+    ("glm4", "glm", 131_072),
+    ("glm-4.6", "glm", 200_000),
+    ("mistral", "mistral", 32_768),
+    ("mistral-large", "mistral", 131_072),
+    ("mistral-medium", "mistral", 131_072),
+    ("mistral-small", "mistral", 131_072),
+    ("mistral-nemo", "mistral", 131_072),
+    ("ministral", "mistral", 131_072),
+    ("mixtral", "mistral", 32_768),
+    ("codestral", "mistral", 262_144),
+    ("devstral", "mistral", 131_072),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How many tokens fit. `known` is false for a guess, and `note` then says so."""
+
+    tokens: int
+    known: bool = True
+    note: str = ""
+
+
+def family_of(model: str) -> str:
+    """The tokenizer family of a model, "unknown" when its name says nothing."""
+    found = _lookup(model)
+    return found[1] if found else "unknown"
+
+
+def window_of(model: str | None, configured: int | None = None) -> Window:
+    """The context window: as configured, as known for the model's name, or a cautious guess that says it is one."""
+    if configured:
+        return Window(configured, note="as configured")
+    found = _lookup(model or "")
+    if found:
+        return Window(found[2])
+    who = f"the window of {model!r} is not known" if model else "no model is set"
+    return Window(UNKNOWN_WINDOW, False, f"{who}: taken as {UNKNOWN_WINDOW:,} tokens")
+
+
+@lru_cache(maxsize=256)
+def _lookup(model: str) -> tuple[str, str, int] | None:
+    """The table's row for a name such as `openai/gpt-4o-mini` or `us.anthropic.claude-sonnet-4-v1:0`."""
+    name = model.lower().rsplit("/", 1)[-1]
+    fitting = [row for row in _MODELS if re.search(rf"(?<![a-z0-9]){re.escape(row[0])}(?!\d)", name)]
+    return max(fitting, key=lambda row: (name.startswith(row[0]), len(row[0])), default=None)
+
+
+# ---------- prompt.tokens
+#
+# How many tokens a text takes, without a vocabulary.
+#
+# Tokenizers first split a text into pieces (a word with the space before it, up to three digits, a run of signs, white
+# space) and then break each piece up. The split is public and is done here; how many tokens a piece breaks into is
+# estimated from its length and its looks, with constants fitted to exact counts (`benchmarks/tokens.py` checks them on
+# texts they were not fitted to). Scripts without spaces are counted by the character. The result errs on the high side:
+# a budget that turns out too small costs a little room, one that is too large costs a failed call.
 
 _LATIN = "a-zß-öø-ɏɐ-ʯḀ-ỿ"
 _WORD = rf"[^\r\n\w]?(?:[A-ZÀ-ÖØ-Þ]*[{_LATIN}]+|[A-ZÀ-ÖØ-Þ]+)(?:'(?:[sdmt]|ll|ve|re)\b)?"
@@ -202,3 +367,196 @@ def _word(word: str, lead: str) -> float:
         cost += accented * len(_NOT_ASCII.findall(plain))
         cost += uncommon * sum(pair.isascii() and pair not in _COMMON_PAIRS for pair in pairs)
     return max(1.0, cost)
+
+
+# ---------- prompt.weight
+#
+# What a message weighs: its text, and what wraps it.
+
+Count: TypeAlias = Callable[[str], int]
+
+PER_MESSAGE = 4
+"""What wraps one message: its role and its borders."""
+PER_CALL = 8
+"""What wraps one tool call, or one tool definition."""
+PER_IMAGE = 1_600
+"""An image, flat: about what a large one costs with most providers. Its size in pixels is not known here."""
+PER_FILE = 3_000
+"""A document or a recording, flat."""
+
+_IMAGES = frozenset({"image", "image_url", "input_image"})
+_TEXTS = ("text", "thinking", "refusal", "input_text", "output_text")
+
+
+def count_message(message: Mapping[str, Any], count: Count = estimate) -> int:
+    """Tokens of one OpenAI-style message: content or parts, tool calls, reasoning, and the wrapping."""
+    total = PER_MESSAGE + count_content(message.get("content"), count)
+    for call in message.get("tool_calls") or ():
+        total += PER_CALL + count_call(call, count)
+    for key in ("reasoning", "reasoning_content", "name", "tool_call_id"):
+        value = message.get(key)
+        if isinstance(value, str):
+            total += count(value)
+    return total
+
+
+def count_messages(messages: Iterable[Mapping[str, Any]], count: Count = estimate) -> int:
+    return sum(count_message(message, count) for message in messages)
+
+
+def count_content(content: Any, count: Count = estimate) -> int:
+    """Tokens of a content value: text, or a list of parts. Bytes of images and files are never counted as text."""
+    if content is None:
+        return 0
+    if isinstance(content, str):
+        return count(content)
+    if isinstance(content, Mapping):
+        return _count_part(content, count)
+    if isinstance(content, Iterable):
+        return sum(count(part) if isinstance(part, str) else _count_part(part, count) for part in content)
+    return count(str(content))
+
+
+def _count_part(part: Any, count: Count) -> int:
+    if not isinstance(part, Mapping):
+        return count(str(part))
+    kind = part.get("type")
+    if kind in _IMAGES:
+        return PER_IMAGE
+    for key in _TEXTS:
+        if isinstance(part.get(key), str):
+            return count(part[key])
+    if kind == "tool_result":
+        return PER_CALL + count_content(part.get("content"), count)
+    if kind == "tool_use":
+        return PER_CALL + count(plain_json([part.get("name"), part.get("input")]))
+    return PER_FILE
+
+
+def count_call(call: Mapping[str, Any], count: Count = estimate) -> int:
+    """Tokens of one tool call: id, name and arguments."""
+    function = call.get("function")
+    function = function if isinstance(function, Mapping) else call
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else plain_json(arguments)
+    return count(str(function.get("name") or "")) + count(text) + count(str(call.get("id") or ""))
+
+
+def count_tools(tools: Iterable[Mapping[str, Any]], count: Count = estimate) -> int:
+    """Tokens of tool definitions, as they are sent with every request."""
+    return sum(PER_CALL + count(plain_json(tool)) for tool in tools)
+
+
+def plain_json(value: Any) -> str:
+    """Canonical JSON: sorted keys, no spaces, letters as they are. What equality of messages means."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
+
+
+# ---------- ports.tokens
+#
+# Counting tokens.
+
+
+class TokenCounter(Protocol):
+    """How many tokens a text takes for one model, with its vocabulary or by estimate."""
+
+    @property
+    def name(self) -> str:
+        """What counts: a vocabulary, or "estimate for …"."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether this is the model's own count; an estimate is rather too high than too low."""
+
+    def count(self, text: str) -> int: ...
+
+
+# ---------- models.tokens
+#
+# Exact token counts, where a vocabulary is at hand.
+#
+# The vocabularies come with optional packages (`pip install 'herma[tokens]'`) and are loaded on first use. Nothing is
+# ever fetched from the network.
+
+# Tokenizer family → name of its vocabulary in splintr. Claude, Gemini and Mistral models have none, or several.
+_SPLINTR = {
+    "o200k": "o200k_base",
+    "cl100k": "cl100k_base",
+    "qwen": "qwen3",
+    "deepseek": "deepseek_v3",
+    "llama3": "llama3",
+    "kimi": "kimi_k2",
+    "glm": "glm4",
+}
+_RS_BPE = frozenset({"o200k", "cl100k"})
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Counts with a real vocabulary."""
+
+    name: str
+    tokens: Callable[[str], int] = field(repr=False, compare=False)
+    exact: bool = True
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`. Half a surrogate pair, which no tokenizer accepts, counts as a replacement character."""
+        if not text:
+            return 0
+        try:
+            return self.tokens(text)
+        except UnicodeEncodeError:
+            return self.tokens(text.encode("utf-8", "replace").decode())
+
+
+def exact_counter(family: str) -> TokenCounter | None:
+    """A counter with the vocabulary of this family, if an optional package brings it."""
+    return _with_splintr(family) or _with_rs_bpe(family)
+
+
+def _with_splintr(family: str) -> Exact | None:
+    if family not in _SPLINTR:
+        return None
+    splintr = _optional("splintr")
+    if splintr is None:
+        return None
+    vocabulary = _SPLINTR[family]
+    try:
+        tokenizer = splintr.Tokenizer.from_pretrained(vocabulary)
+    except (ValueError, OSError, RuntimeError):
+        return None  # an older or newer package without this vocabulary: the estimate is there
+    encode = tokenizer.encode_ordinary
+    return Exact(f"{vocabulary} (splintr)", lambda text: len(encode(text)))
+
+
+def _with_rs_bpe(family: str) -> Exact | None:
+    if family not in _RS_BPE:
+        return None
+    rs_bpe = _optional("rs_bpe")
+    if rs_bpe is None:
+        return None
+    tokenizer = rs_bpe.openai.o200k_base() if family == "o200k" else rs_bpe.openai.cl100k_base()
+    return Exact(f"{family}_base (rs-bpe)", tokenizer.count)
+
+
+def _optional(module: str) -> Any | None:
+    try:
+        return import_module(module)
+    except ImportError:
+        return None
+
+
+# ---------- counting
+#
+# The best way to count a model's tokens: exactly, where its vocabulary is at hand, else by the calibrated estimate.
+
+
+def counter_for(model: str | None) -> TokenCounter:
+    """The counter for a model, by its name; an unknown one is estimated on the safe side."""
+    return counter_for_family(family_of(model or ""))
+
+
+@cache
+def counter_for_family(family: str) -> TokenCounter:
+    """The counter for a family of tokenizers. Looks for the optional packages once."""
+    return exact_counter(family) or Estimate(family)

@@ -1,1 +1,6 @@
-"""External memories: guests that may be slow, broken or wrong, and never cost a turn more than their deadline."""
+"""The modules of herma.providers:
+
+base         MemoryProvider: what a plugin author implements
+manager      discovery; one provider per session; events
+guard        deadline, circuit breaker, failure log
+"""

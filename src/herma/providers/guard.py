@@ -1,17 +1,25 @@
-"""Stands between us and one guest: a deadline for every question, and a failure is caught once, counted and shown.
-
-A guest that hangs is left out until it has come back: threads do not pile up behind it. What fails again and again is
-left out for a while, then tried once.
-"""
+"""Deadline, circuit breaker, failure log."""
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, Literal, TypeAlias, TypeVar
+
+from herma.safety.scan import scan
+
+# ---------- providers.guard
+#
+# Stands between us and one guest: a deadline for every question, and a failure is caught once, counted and shown.
+#
+# A guest that hangs is left out until it has come back: threads do not pile up behind it. What fails again and again is
+# left out for a while, then tried once.
 
 T = TypeVar("T")
 State: TypeAlias = Literal["well", "busy", "paused"]
@@ -19,7 +27,7 @@ FAILURES = 5
 """Failures in a row, at the same thing, after which a guest is not asked for it for a while."""
 PAUSE = 120.0
 """Seconds that this lasts."""
-_LONGEST = 300
+_GUARD_LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +170,7 @@ class Guard:
             self._in_a_row[what] = self._most - 1  # one more try after that; when it fails, the pause begins again
 
     def _failed(self, what: str, why: str, *, timeout: bool = False) -> None:
-        trouble = Trouble(self.guest, what, " ".join(why.split())[:_LONGEST], late=timeout)
+        trouble = Trouble(self.guest, what, " ".join(why.split())[:_GUARD_LONGEST], late=timeout)
         with self._mutex:
             self._failures += 1
             self._timeouts += timeout
@@ -192,3 +200,79 @@ class _Call(Generic[T]):
             self.error = exc
         finally:
             self.done.set()
+
+
+# ---------- store.trouble_log
+#
+# `logs/guests.jsonl`: what went wrong with guests, for whoever looks later: the doctor, the dashboard, or a person.
+#
+# `logs/spending.jsonl` is of the same kind: what background work left undone because the day's cap was reached.
+#
+# Derived and bounded: it may be deleted at any time, and a home that cannot be written has none.
+
+LARGEST = 256 * 1024
+"""Bytes after which the older half is dropped."""
+_TROUBLE_LOG_LONGEST = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """One thing that went wrong."""
+
+    at: float
+    guest: str
+    what: str
+    why: str
+
+
+class TroubleLog:
+    """Appends one line each; several programs may write to it."""
+
+    def __init__(self, home: Path, name: Literal["guests", "spending"] = "guests") -> None:
+        self._path = home / "logs" / f"{name}.jsonl"
+        self._mutex = threading.Lock()
+
+    def add(self, noted: Noted) -> None:
+        """Write it down, without secrets. Where that is not possible, nothing happens: it was shown already."""
+        why = "its message holds something that should not be written down" if scan(noted.why) else noted.why
+        value = {"at": noted.at, "guest": noted.guest, "what": noted.what, "why": why[:_TROUBLE_LOG_LONGEST]}
+        line = json.dumps(value, ensure_ascii=True) + "\n"
+        try:
+            with self._mutex:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                opened = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                try:
+                    os.write(opened, line.encode("ascii"))
+                    large = os.fstat(opened).st_size > LARGEST
+                finally:
+                    os.close(opened)
+                if large:
+                    self._halve()
+        except OSError:
+            return
+
+    def since(self, at: float) -> Iterator[Noted]:
+        """What was noted since then, oldest first. A line that makes no sense is passed over."""
+        try:
+            lines = self._path.read_bytes()[-2 * LARGEST :].splitlines()
+        except OSError:
+            return
+        for line in lines:
+            noted = _read(line)
+            if noted is not None and noted.at >= at:
+                yield noted
+
+    def _halve(self) -> None:
+        kept = self._path.read_bytes()[-LARGEST // 2 :].partition(b"\n")[2]
+        temporary = self._path.with_name(f".{self._path.stem}.{os.getpid()}.tmp")
+        temporary.write_bytes(kept)
+        temporary.chmod(0o600)
+        temporary.replace(self._path)
+
+
+def _read(line: bytes) -> Noted | None:
+    try:
+        value = json.loads(line)
+        return Noted(float(value["at"]), str(value["guest"]), str(value["what"]), str(value["why"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None

@@ -1,1 +1,6 @@
-"""Text from outside is untrusted: scan it before it is kept. Pure functions, linear in their input."""
+"""The modules of herma.safety:
+
+scan         scan(text) → findings
+rules        the rules and vocabularies as data
+secrets      credentials: find and redact
+"""

@@ -1,9 +1,13 @@
-"""Skills: written procedures, kept as SKILL.md files, found for a task, and known by how they did.
+"""The modules of herma.skills:
 
-`library` is the way in. Pure decisions: `document` and `compose` (what a SKILL.md says and may say), `plan`, `patch`,
-`fill`, `offer`, `similar`, `guard` (the scanner), `route` and `score` (which one for a task), `prompt_index`.
+document     SKILL.md: front matter (one YAML loader), body, compose, patch
+template     filling a template, quoted for its language
+find         which skills fit a task
+guard        scanner and install policy for skills from outside
+library      SkillLibrary: read, write, archive, undo, approve
+types        Skill, operations, outcomes
+files        folders, history, snapshots, archives
+rows         history, usage, inbox
+curator      stale, needs review, archive, rollback
+cli          herma skills …, herma curator
 """
-
-from herma.skills.library import SkillLibrary, SkillView
-
-__all__ = ["SkillLibrary", "SkillView"]

@@ -1,251 +1,354 @@
-"""Curated memory as files under the home, with their history in `herma.db`.
-
-The file is what people edit and the model is shown; the row is what makes every change undoable. To change both in
-one step, under the lock: make the new text durable in a temporary file, commit the intent (a row with the text
-after), rename. Whoever takes the lock next settles: the file holds the text after (the change is done), or the
-temporary file is still there (it never happened), or a person edited the file since (which becomes a row of its own).
-"""
+"""Locks, atomic replace, per-home locks (the only fsync in the house)."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import os
+import random
 import stat
-import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from glob import escape
-from hashlib import sha256
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
+from types import ModuleType
 
-from herma.errors import StoreBusy, StoreChanged, StoreError, UsageError
-from herma.ports import Document, NewChange, Place
-from herma.store.atomic import discard, flags, install, make_folder, prepare, replace_file, temporary_of, unfinished
-from herma.store.locks import exclusive
-from herma.store.places import path_of
-from herma.store.sqlite.curated import CuratedRows, LastChange, hash_of
-from herma.types import Author, Origin, Who
+from herma.errors import HermaWarning, StoreBusy, StoreError
 
-_HAND = Author(Who.HAND_EDIT, Origin.USER_SAID)
-_MOST_BYTES = 64 * 2**20
-"""A larger file is not memory; it is not read at all."""
+# ---------- store.atomic
+#
+# Replace a file's content so that a reader, a crash or a power loss finds the old bytes or the new ones,
+# never a mixture.
+#
+# Two steps: `prepare` makes the new bytes durable beside the file, `install` puts them in its place. As long as the
+# prepared file lies there, the second step is not finished: that is how a crash between the two is recognised.
+
+Rename = Callable[[str | Path, str | Path], None]
+
+_MOUNTED = {errno.EBUSY, errno.EXDEV}
+_SHARING_TRIES = 40
 
 
-class CuratedFiles:
-    """Implements `CuratedDocuments`."""
-
-    def __init__(
-        self,
-        home: Path,
-        rows: CuratedRows,
-        *,
-        lock_timeout: float = 10.0,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._home = home
-        self._rows = rows
-        self._lock_timeout = lock_timeout
-        self._clock = clock
-        self._held: dict[Place, tuple[Path, bool]] = {}
-        self._installed: dict[Place, tuple[object, ...]] = {}
-        """What we put where, so that the history need not be asked whether the file is as we left it."""
-        self._mutexes: dict[Place, threading.Lock] = {}
-
-    def where(self, place: Place) -> str:
-        return str(path_of(self._home, place))
-
-    def read(self, place: Place) -> Document:
-        return read_document(path_of(self._home, place))
-
-    def stamp(self, place: Place) -> object:
-        try:
-            status = os.stat(path_of(self._home, place))  # noqa: PTH116  every turn asks
-        except FileNotFoundError:
-            return "missing"
-        except OSError:
-            return None
-        return (status.st_mtime_ns, status.st_size, status.st_ino)
-
-    @contextmanager
-    def hold(self, place: Place) -> Iterator[Document]:
-        path = _where_it_lies(path_of(self._home, place))
-        lock = path.with_name(path.name + ".lock")
-        if not lock.exists():  # nothing is made in a home whose database is not ours
-            self._rows.refuse_foreign()
-            _make_folder(path.parent)
-        with self._one_thread(place, lock), exclusive(lock, self._lock_timeout) as alone:
-            document = self._settle(place, path, alone=alone)
-            self._held[place] = (path, alone)
-            try:
-                yield document
-            finally:
-                del self._held[place]
-
-    def swap(self, place: Place, version: str, text: str, change: NewChange) -> int:
-        if place not in self._held:
-            raise UsageError("A curated document must be held while it is changed.")
-        path, alone = self._held[place]
-        data = text.encode()
-        temporary = prepare(path, data, alone=alone)
-        try:
-            change_id = self._rows.intend(place, change, self._clock(), version, text)
-            if read_document(path).version != version:  # looked at as late as can be: editors take no lock
-                self._rows.settle_void(change_id)
-                discard(temporary)
-                raise StoreChanged(
-                    f"{path} was changed by another program at this very moment; nothing was written.",
-                    hint="Try again.",
-                )
-            install(temporary, path, data)
-            self._installed[place] = (hash_of(text), _marks(path), self._rows.identity())
-        except BaseException:
-            with suppress(StoreError):  # else whoever takes the lock next does it
-                self._settle_open(place, path, alone=alone)
-            raise
-        return change_id
-
-    def back_up(self, place: Place, document: Document) -> str:
-        path = _where_it_lies(path_of(self._home, place))
-        data = document.raw if document.raw is not None else document.text.encode()
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._clock()))
-        try:
-            for earlier in path.parent.glob(f"{escape(path.name)}.bak.*"):
-                if earlier.stat().st_size == len(data) and earlier.read_bytes() == data:
-                    return str(earlier)
-            for number in range(1000):
-                backup = path.with_name(f"{path.name}.bak.{stamp}" + (f".{number}" if number else ""))
-                if not backup.exists():
-                    replace_file(backup, data)
-                    return str(backup)
-        except OSError as exc:
-            raise StoreError(f"{path} could not be backed up: {exc.strerror}.") from exc
-        raise StoreError(f"Too many backups of {path} within one second.", hint="Try again.")
-
-    @contextmanager
-    def _one_thread(self, place: Place, lock: Path) -> Iterator[None]:
-        """Threads of this process take turns, also where the file system has no locks."""
-        mutex = self._mutexes.setdefault(place, threading.Lock())
-        if not mutex.acquire(timeout=self._lock_timeout):
-            raise StoreBusy(
-                f"Another thread has held {lock} for more than {self._lock_timeout:g} seconds.", hint="Try again."
-            )
-        try:
-            yield
-        finally:
-            mutex.release()
-
-    # ── settling ──
-
-    def _settle(self, place: Place, path: Path, *, alone: bool) -> Document:
-        """Bring the history into line with the file."""
-        self._settle_open(place, path, alone=alone)
-        document = read_document(path)
-        if document.trouble or self._installed.get(place) == (document.version, _marks(path), self._rows.identity()):
-            return document
-        last = self._rows.last(place)
-        if last is None:
-            return self._record_hand_edit(place, "", "", document, "found") if document.text else document
-        if document.version == last.after_hash:
-            return document
-        if not document.text and not last.after_text:
-            return document  # missing and empty are the same to us
-        return self._record_hand_edit(place, last.after_hash, last.after_text, document, "edited by hand")
-
-    def _settle_open(self, place: Place, path: Path, *, alone: bool) -> None:
-        """Finish or void a change whose temporary file is still there: nobody was told that it succeeded."""
-        temporary = temporary_of(path, alone=alone)
-        meant = unfinished(temporary)
-        if meant is None:
-            return
-        last = self._rows.last(place)
-        if last and last.open and meant == last.after_text.encode() and last.after_hash != _version(path):
-            if _is_torn(path, last, meant):
-                install(temporary, path, meant)
-                return
-            self._rows.settle_void(last.id)
+def replace_file(path: Path, data: bytes) -> None:
+    """Temporary file, fsync, rename, fsync of the folder. `path` must not be a link (resolve it first)."""
+    temporary = prepare(path, data)
+    try:
+        install(temporary, path, data)
+    except StoreError:
         discard(temporary)
-
-    def _record_hand_edit(
-        self, place: Place, before_hash: str, before: str, document: Document, action: str
-    ) -> Document:
-        self._rows.intend(place, NewChange(_HAND, action), self._clock(), before_hash, document.text, done=True)
-        return replace(document, edited_from=before)
+        raise
 
 
-def read_document(path: Path) -> Document:
-    """Read a file once, whole; a problem is described, not raised."""
+def temporary_of(path: Path, *, alone: bool = True) -> Path:
+    """Where the new bytes are prepared.
+
+    `alone` says that a lock is held: one fixed name will do, and a killed process leaves at most one behind.
+    """
+    return path.with_name(f".{path.name}.tmp" if alone else f".{path.name}.{os.getpid()}.tmp")
+
+
+def prepare(path: Path, data: bytes, *, alone: bool = True) -> Path:
+    """Make the new bytes durable beside `path`, which stays as it is. → where they are."""
+    temporary = temporary_of(path, alone=alone)
     try:
-        raw = _read_regular(path)
-    except FileNotFoundError:
-        return Document("", "")
-    except _Unusable as exc:
-        return Document("", "", trouble=f"{path} {exc}")
+        _write(temporary, data, _status(path))
     except OSError as exc:
-        reason = "permission denied" if exc.errno in (errno.EACCES, errno.EPERM) else exc.strerror or str(exc)
-        return Document("", "", trouble=f"{path} cannot be read: {reason}")
-    version = sha256(raw).hexdigest()
+        discard(temporary)
+        raise StoreError(
+            f"{path} could not be written: {exc.strerror or exc}. It is as it was.",
+            hint="Check free space and permissions, then try again.",
+        ) from exc
+    return temporary
+
+
+def install(temporary: Path, path: Path, data: bytes, *, rename: Rename = os.replace) -> None:
+    """Put the prepared bytes in the place of `path`; durable when it returns."""
     try:
-        return Document(raw.decode("utf-8"), version)
-    except UnicodeDecodeError as exc:
-        return Document("", version, trouble=f"{path} is not UTF-8 text (byte {exc.start})", raw=raw)
-
-
-class _Unusable(Exception):
-    """What is at the path is there, but no file that could be memory."""
-
-
-def _read_regular(path: Path) -> bytes:
-    """The bytes of an ordinary file. A pipe or a device could keep us waiting for ever."""
-    handle = os.open(path, flags("O_RDONLY", "O_NONBLOCK"))
+        _rename(temporary, path, data, rename)
+    except OSError as exc:
+        raise StoreError(
+            f"{path} could not be replaced: {exc.strerror or exc}.",
+            hint="Check free space and permissions, then try again.",
+        ) from exc
     try:
-        status = os.fstat(handle)
-        if stat.S_ISDIR(status.st_mode):
-            raise _Unusable("is a folder, not a file")
-        if not stat.S_ISREG(status.st_mode):
-            raise _Unusable("is not an ordinary file")
-        if status.st_size > _MOST_BYTES:
-            raise _Unusable(f"has {status.st_size:,} bytes; a memory file may have {_MOST_BYTES:,}")
-        parts = [os.read(handle, status.st_size + 1)]
-        while parts[-1]:
-            parts.append(os.read(handle, 2**20))
-        return b"".join(parts)
+        _sync_folder(path.parent)
+    except OSError as exc:
+        raise StoreError(
+            f"{path} was replaced, but may be back to what it was after a power loss: {exc.strerror or exc}.",
+            hint="Check the disk, then look at the file.",
+        ) from exc
+
+
+def unfinished(temporary: Path) -> bytes | None:
+    """What a killed process meant to write: its temporary file, if it is still there."""
+    if not os.path.lexists(temporary):  # as a rule; asking is cheaper than being refused
+        return None
+    try:
+        return temporary.read_bytes()
+    except OSError:
+        return None
+
+
+def discard(temporary: Path) -> None:
+    with contextlib.suppress(OSError):
+        temporary.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make it, and those above it that are missing: private, and for good, so that a power loss takes nothing in it."""
+    if os.path.isdir(folder):  # noqa: PTH112  every write comes through here
+        return
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):  # one by one: `parents=True` would let others into those above
+        each.mkdir(exist_ok=True, mode=0o700)
+    for each in missing:
+        _sync_folder(each.parent)
+
+
+@cache
+def flags(*names: str) -> int:
+    """Flags for `os.open`, as far as the platform has them; without O_BINARY Windows would rewrite line ends."""
+    return reduce(or_, (getattr(os, name, 0) for name in (*names, "O_BINARY", "O_CLOEXEC")))
+
+
+def _write(path: Path, data: bytes, like: os.stat_result | None) -> None:
+    """Write and sync; with the mode and, where we may, the owner of the file it replaces. A new one is private."""
+    mode = stat.S_IMODE(like.st_mode) if like else 0o600
+    handle = os.open(path, flags("O_WRONLY", "O_CREAT", "O_TRUNC", "O_NOFOLLOW"), mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        if hasattr(os, "fchmod"):
+            mine = os.fstat(handle)
+            if like and (like.st_uid, like.st_gid) != (mine.st_uid, mine.st_gid):
+                with contextlib.suppress(OSError):
+                    os.fchown(handle, like.st_uid, like.st_gid)
+            if stat.S_IMODE(mine.st_mode) != mode:
+                os.fchmod(handle, mode)
+        os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def _where_it_lies(path: Path) -> Path:
-    """A linked file is locked and replaced at its target: the link survives, homes that share it share the lock."""
-    return Path(os.path.realpath(path)) if path.is_symlink() else path
+def _rename(temporary: Path, path: Path, data: bytes, rename: Rename) -> None:
+    for attempt in range(_SHARING_TRIES):
+        try:
+            rename(temporary, path)
+        except PermissionError:  # Windows: somebody has the file open (a virus scanner, an editor, a reader of ours)
+            if os.name != "nt" or attempt == _SHARING_TRIES - 1:
+                raise
+            time.sleep(0.005 * (attempt + 1))
+        except OSError as exc:
+            if exc.errno not in _MOUNTED:
+                raise
+            warnings.warn(
+                f"{path} is mounted as a single file, so it is overwritten in place; mount its folder instead.",
+                HermaWarning,
+                stacklevel=2,
+            )
+            _overwrite(path, data)
+            temporary.unlink()
+            return
+        else:
+            return
 
 
-def _marks(path: Path) -> tuple[int, ...] | None:
-    """What no other program leaves as it was when it writes the file, or puts another in its place."""
+def _overwrite(path: Path, data: bytes) -> None:
+    """Write in place; when that fails half-way, put back what was there."""
+    before, status = path.read_bytes(), _status(path)
     try:
-        status = os.stat(path)  # noqa: PTH116  at every write
+        _write(path, data, status)
     except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        with contextlib.suppress(OSError):
+            _write(path, before, status)
+        raise
 
 
-def _version(path: Path) -> str:
-    return read_document(path).version
-
-
-def _is_torn(path: Path, last: LastChange, meant: bytes) -> bool:
-    """An overwrite in place (see `atomic`) that was cut off: the file is the beginning of what was meant."""
-    document = read_document(path)
-    found = document.raw if document.raw is not None else document.text.encode()
-    unread = document.trouble and document.raw is None
-    return not unread and document.version not in ("", last.before_hash) and meant.startswith(found)
-
-
-def _make_folder(folder: Path) -> None:
+def _status(path: Path) -> os.stat_result | None:
     try:
-        make_folder(folder)
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return  # a folder cannot be opened there; the rename is journalled by the file system
+    handle = os.open(folder, flags("O_RDONLY", "O_DIRECTORY"))
+    try:
+        os.fsync(handle)
+    except OSError as exc:
+        if exc.errno != errno.EINVAL:  # some network file systems cannot sync a folder and say so
+            raise
+    finally:
+        os.close(handle)
+
+
+# ---------- store.locks
+#
+# One process at a time: an advisory lock on a file beside the one it protects.
+#
+# POSIX uses `flock` (two handles in one process exclude each other too), Windows one byte of `msvcrt.locking`. Some
+# network file systems have neither: then the work goes on unprotected after one warning, and atomic replacement still
+# keeps readers safe.
+
+_TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+_LONGEST_PAUSE = 0.02
+_told: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Locking:
+    """How a platform locks an open file: `take` at once or raise OSError; `release`.
+
+    Letting go is said in so many words, because closing is not enough: a forked child has the file open too.
+    """
+
+    take: Callable[[int], None]
+    release: Callable[[int], None]
+
+
+def platform_locking() -> Locking | None:
+    """How this platform locks, or None where it cannot."""
+    try:
+        import fcntl
+    except ImportError:
+        try:
+            import msvcrt
+        except ImportError:
+            return None
+        return windows_locking(msvcrt)
+    return Locking(
+        take=lambda handle: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB),
+        release=lambda handle: fcntl.flock(handle, fcntl.LOCK_UN),
+    )
+
+
+def windows_locking(msvcrt: ModuleType) -> Locking:
+    """Lock the first byte; Windows allows that beyond the end of the file too."""
+
+    def locking(handle: int, mode: int) -> None:
+        os.lseek(handle, 0, os.SEEK_SET)
+        msvcrt.locking(handle, mode, 1)
+
+    return Locking(
+        take=lambda handle: locking(handle, msvcrt.LK_NBLCK), release=lambda handle: locking(handle, msvcrt.LK_UNLCK)
+    )
+
+
+@contextmanager
+def exclusive(
+    path: Path, timeout: float, locking: Locking | None = None, *, longest_pause: float = _LONGEST_PAUSE
+) -> Iterator[bool]:
+    """Hold the lock file `path` while the block runs; yields whether a lock is really held.
+
+    `longest_pause` is for a lock that its holder lets go of for moments only: whoever pauses longer misses them.
+    """
+    locking = locking or platform_locking()
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as exc:
         raise StoreError(
-            f"{folder} cannot be created: {exc.strerror}.",
-            hint="Check the permissions of the home, or choose another with --home.",
+            f"{path.parent} cannot be written: {exc.strerror}.",
+            hint="Check the permissions of the folder and its file system.",
         ) from exc
+    try:
+        if locking is None:
+            _warn_once(path)
+        held = locking is not None and _wait(handle, path, timeout, locking, longest_pause)
+        try:
+            yield held
+        finally:
+            if locking and held:
+                with suppress(OSError):
+                    locking.release(handle)
+    finally:
+        os.close(handle)
+
+
+def _wait(handle: int, path: Path, timeout: float, locking: Locking, longest_pause: float) -> bool:
+    """Try until it works (True), the file system turns out to have no locks (False), or time is up (`StoreBusy`)."""
+    deadline = time.monotonic() + timeout
+    pause = 0.0005
+    while True:
+        try:
+            locking.take(handle)
+        except OSError as exc:
+            if exc.errno in _UNSUPPORTED:
+                _warn_once(path)
+                return False
+            if exc.errno not in _TAKEN:
+                raise StoreError(f"{path} cannot be locked: {exc.strerror}.") from exc
+            if time.monotonic() >= deadline:
+                raise StoreBusy(
+                    f"Another process has held {path} for more than {timeout:g} seconds.",
+                    hint="Wait for it or stop it, and try again; nothing was changed.",
+                ) from exc
+        else:
+            return True
+        time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311  spreads waiters, guards nothing
+        pause = min(pause * 1.5, longest_pause)
+
+
+def _warn_once(path: Path) -> None:
+    folder = str(path.parent)
+    if folder not in _told:
+        _told.add(folder)
+        warnings.warn(
+            f"No file locks in {folder}: two programs that write at the same moment may undo each other's change.",
+            HermaWarning,
+            stacklevel=2,
+        )
+
+
+# ---------- store.turns
+#
+# One at a time, by name: whoever holds a name is alone with it over all processes of a home, until it ends or dies.
+
+FOLDER = "locks"
+_GATE = 5.0
+"""Seconds to wait for somebody who is about to take or give back another name."""
+
+
+@contextmanager
+def alone(home: Path, name: str) -> Iterator[bool]:
+    """Hold a name while the block runs; yields whether it was free. The file that stands for it is gone afterwards.
+
+    Files are made, locked and removed behind one gate, so that nobody holds a file that is no longer there. One that a
+    dying process leaves behind is empty and does no harm.
+    """
+    from herma.store.database import refuse_foreign
+
+    folder = home / FOLDER
+    if not folder.exists():  # nothing is made in a home whose database is not ours
+        refuse_foreign(home / "herma.db")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StoreError(
+            f"{folder} cannot be made: {exc.strerror}.", hint="Check the permissions of the home."
+        ) from exc
+    gate, file = folder / "gate.lock", folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.lock"
+    with ExitStack() as held:
+        with exclusive(gate, _GATE):
+            try:
+                held.enter_context(exclusive(file, 0.0))
+            except StoreBusy:
+                taken = True
+            else:
+                taken = False
+                held.callback(_remove, gate, file)
+        yield not taken
+
+
+def _remove(gate: Path, file: Path) -> None:
+    """Still under the lock of the file. What cannot be removed may stay."""
+    with suppress(StoreError, OSError), exclusive(gate, _GATE):
+        file.unlink()

@@ -1,27 +1,327 @@
-"""A model whose answers are written down beforehand: a real server on loopback that speaks the real protocols.
-
-    with ScriptedModel(["Hello.", Answer.calling("memory", {"action": "add"}), Answer.failing(429)]) as model:
-        ...                      # point an OpenAI-compatible client at model.url, or Anthropic's at model.root
-        assert model.requests[0].last == "hi"
-
-It has /v1/chat/completions, /v1/messages (Anthropic's), /v1/embeddings and /v1/models. The script is a list, whose
-steps are used up one by one, or a function of the request. Nothing outside the standard library is needed.
-"""
+"""A real HTTP endpoint with scripted answers."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self, cast
+from types import MappingProxyType, TracebackType
+from typing import Any, Literal, Self, TypeAlias, cast
 
-from herma.testing import scripted_model_wire as wire
-from herma.testing.scripted_model_answer import Answer, Asked, Dialect, Script
+from herma.types import Finish, ToolCall, Usage
+
+# ---------- testing.scripted_model_answer
+#
+# What a scripted model is asked, and what it is to answer.
+
+Dialect: TypeAlias = Literal["openai", "anthropic", "embeddings", "models"]
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """One request as it came in. `body` is its JSON; `headers` have names in small letters."""
+
+    dialect: Dialect
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+    hung_up: threading.Event = field(default_factory=threading.Event)
+    """Set when the client closed the connection before the answer was complete."""
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return list(self.body.get("messages", ()))
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        return list(self.body.get("tools", ()))
+
+    @property
+    def stream(self) -> bool:
+        return bool(self.body.get("stream"))
+
+    @property
+    def last(self) -> str:
+        """The text of the last message: what most scripts decide by."""
+        return text_of(self.messages[-1].get("content")) if self.messages else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, and how it comes: in pieces, slowly, cut off, or not at all. Whole and at once if nothing is said."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    usage: Usage | None = None
+    """What the answer says that it took; `None`: a count by characters."""
+    says_usage: bool = True
+    finish: Finish | None = None
+    model: str | None = None
+    """The model that claims to have answered; `None`: the one that was asked for."""
+    piece: int = 8
+    """Characters in one piece of a stream: of text, of reasoning and of a tool call's arguments."""
+    wait: float = 0.0
+    """Seconds before the first byte."""
+    pause: float = 0.0
+    """Seconds before each piece."""
+    broken_after: int | None = None
+    """The connection is cut after so many pieces."""
+    silent_after: int | None = None
+    """Nothing more comes after so many pieces, and the connection stays open."""
+    endless: bool = False
+    """The text is said again and again, until the client hangs up."""
+    malformed: bool = False
+    """What should be JSON is none: the second piece of a stream, or the whole answer."""
+    status: int = 200
+    error: str = ""
+    code: str = ""
+    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    content_type: str | None = None
+    """A wrong one, in place of the right one."""
+    raw: str | None = None
+    """The whole body, in place of an answer: a page of some proxy, for example."""
+
+    @classmethod
+    def calling(cls, name: str, arguments: Mapping[str, Any] | str | None = None, **how: Any) -> Self:
+        """Wants one tool to be called. Arguments that are text are sent as they are, valid or not."""
+        return cls(calls=(tool_call(name, arguments),), **how)
+
+    @classmethod
+    def failing(
+        cls, status: int, error: str = "", *, code: str = "", retry_after: float | str | None = None, **how: Any
+    ) -> Self:
+        """Refuses, with a status: 401, 429, 500, 503, …"""
+        headers = dict(how.pop("headers", {}))
+        if retry_after is not None:
+            headers["Retry-After"] = f"{retry_after:g}" if isinstance(retry_after, float | int) else retry_after
+        return cls(status=status, error=error or f"scripted failure {status}", code=code, headers=headers, **how)
+
+
+Step: TypeAlias = "str | Answer | Callable[[Asked], str | Answer]"
+Script: TypeAlias = "Sequence[Step] | Callable[[Asked], str | Answer]"
+
+
+def tool_call(name: str, arguments: Mapping[str, Any] | str | None = None, *, call_id: str = "") -> ToolCall:
+    """A call for an `Answer`; its id is made from the name if none is given."""
+    written = arguments if isinstance(arguments, str) else json.dumps(dict(arguments or {}), ensure_ascii=False)
+    return ToolCall(call_id or f"call_{name}", name, written)
+
+
+def text_of(content: object) -> str:
+    """The words of a message's content, in either dialect."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+# ---------- testing.scripted_model_wire
+#
+# Answers as OpenAI-compatible servers and as Anthropic write them: whole, or as the pieces of a stream.
+
+Json = dict[str, Any]
+_STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_ERRORS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
+_ERRORS |= {413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 529: "overloaded_error"}
+
+
+def used(asked: Asked, answer: Answer) -> Usage:
+    """What the answer takes: as scripted, or a quarter of the characters."""
+    if answer.usage is not None:
+        return answer.usage
+    said = answer.text + answer.reasoning + "".join(call.name + call.arguments for call in answer.calls)
+    return Usage(input=_tokens(json.dumps([asked.messages, asked.tools])), output=_tokens(said))
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+def pieces(text: str, size: int) -> Iterator[str]:
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+def finish(answer: Answer) -> str:
+    return answer.finish or ("tool_calls" if answer.calls else "stop")
+
+
+def model_of(asked: Asked, answer: Answer) -> str:
+    return str(answer.model or asked.body.get("model", "scripted"))
+
+
+# ── OpenAI ──
+
+
+def openai_error(answer: Answer) -> Json:
+    return {"error": {"message": answer.error, "type": "error", "param": None, "code": answer.code or None}}
+
+
+def openai_whole(asked: Asked, answer: Answer) -> Json:
+    message: Json = {"role": "assistant", "content": answer.text if answer.text or not answer.calls else None}
+    if answer.reasoning:
+        message["reasoning_content"] = answer.reasoning
+    if answer.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in answer.calls
+        ]
+    choice = {"index": 0, "message": message, "finish_reason": finish(answer), "logprobs": None}
+    whole = {**_openai_head(asked, answer, "chat.completion"), "choices": [choice]}
+    return {**whole, "usage": openai_usage(used(asked, answer))} if answer.says_usage else whole
+
+
+def openai_chunks(asked: Asked, answer: Answer) -> Iterator[Json]:
+    """One delta after the other; the arguments of a tool call come in pieces too."""
+    head = _openai_head(asked, answer, "chat.completion.chunk")
+
+    def chunk(delta: Mapping[str, Any], why: str | None = None) -> Json:
+        return {**head, "choices": [{"index": 0, "delta": dict(delta), "finish_reason": why}]}
+
+    yield chunk({"role": "assistant", "content": ""})
+    for piece in pieces(answer.reasoning, answer.piece):
+        yield chunk({"reasoning_content": piece})
+    for piece in pieces(answer.text, answer.piece):
+        yield chunk({"content": piece})
+    while answer.endless:
+        yield chunk({"content": answer.text or "and "})
+    for index, call in enumerate(answer.calls):
+        begun = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        yield chunk({"tool_calls": [begun]})
+        for piece in pieces(call.arguments, answer.piece):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, finish(answer))
+    if answer.says_usage and (asked.body.get("stream_options") or {}).get("include_usage"):
+        yield {**head, "choices": [], "usage": openai_usage(used(asked, answer))}
+
+
+def _openai_head(asked: Asked, answer: Answer, kind: str) -> Json:
+    return {"id": "chatcmpl-scripted", "object": kind, "created": 0, "model": model_of(asked, answer)}
+
+
+def openai_usage(usage: Usage) -> Json:
+    sent = usage.input + usage.cache_read + usage.cache_write
+    return {
+        "prompt_tokens": sent,
+        "completion_tokens": usage.output,
+        "total_tokens": sent + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+
+
+# ── Anthropic ──
+
+
+def anthropic_error(answer: Answer) -> Json:
+    kind = answer.code or _ERRORS.get(answer.status, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": answer.error}}
+
+
+def anthropic_whole(asked: Asked, answer: Answer) -> Json:
+    content: list[Json] = []
+    if answer.reasoning:
+        content.append({"type": "thinking", "thinking": answer.reasoning, "signature": "signed"})
+    if answer.text:
+        content.append({"type": "text", "text": answer.text})
+    content += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)}
+        for call in answer.calls
+    ]
+    usage = used(asked, answer)
+    return {**_anthropic_head(asked, answer), "content": content, **_ending(answer), "usage": anthropic_usage(usage)}
+
+
+def anthropic_events(asked: Asked, answer: Answer) -> Iterator[Json]:
+    """The events of a stream; `type` is also the event's name."""
+    usage = anthropic_usage(used(asked, answer))
+    start = {**_anthropic_head(asked, answer), "content": [], "stop_reason": None, "stop_sequence": None}
+    yield {"type": "message_start", "message": {**start, "usage": {**usage, "output_tokens": 1}}}
+    blocks: list[tuple[Json, list[Json]]] = []
+    if answer.reasoning:
+        thought = [{"type": "thinking_delta", "thinking": one} for one in pieces(answer.reasoning, answer.piece)]
+        signed = {"type": "signature_delta", "signature": "signed"}
+        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, [*thought, signed]))
+    if answer.text or answer.endless:
+        said = [{"type": "text_delta", "text": one} for one in pieces(answer.text or "and ", answer.piece)]
+        blocks.append(({"type": "text", "text": ""}, said))
+    for call in answer.calls:
+        written = [{"type": "input_json_delta", "partial_json": one} for one in pieces(call.arguments, answer.piece)]
+        blocks.append(({"type": "tool_use", "id": call.id, "name": call.name, "input": {}}, written))
+    for index, (block, deltas) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        while answer.endless and block["type"] == "text":
+            yield {"type": "content_block_delta", "index": index, "delta": deltas[0]}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": _ending(answer), "usage": _spent(usage)}
+    yield {"type": "message_stop"}
+
+
+def _spent(usage: Json) -> Json:
+    """What is known at the end only."""
+    return {name: usage[name] for name in ("output_tokens", "output_tokens_details")}
+
+
+def _anthropic_head(asked: Asked, answer: Answer) -> Json:
+    return {"id": "msg_scripted", "type": "message", "role": "assistant", "model": model_of(asked, answer)}
+
+
+def _ending(answer: Answer) -> Json:
+    return {"stop_reason": _STOPS.get(finish(answer), "end_turn"), "stop_sequence": None}
+
+
+def anthropic_usage(usage: Usage) -> Json:
+    return {
+        "input_tokens": usage.input,
+        "output_tokens": usage.output,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation_input_tokens": usage.cache_write,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning},
+    }
+
+
+# ── embeddings ──
+
+
+def embeddings(asked: Asked, embed: Callable[[str], list[float]]) -> Json:
+    given = asked.body.get("input", [])
+    texts = [given] if isinstance(given, str) else list(given)
+    data = [{"object": "embedding", "index": at, "embedding": embed(text)} for at, text in enumerate(texts)]
+    tokens = sum(map(_tokens, texts))
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": asked.body.get("model", "scripted"), "usage": usage}
+
+
+def hashed(text: str, size: int = 16) -> list[float]:
+    """A vector of length 1 that depends on the words only: the same words in another order have the same one."""
+    vector = [0.0] * size
+    for word in text.lower().split():
+        digest = hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()
+        vector[digest[0] % size] += 1.0 if digest[1] % 2 else -1.0
+    length = sum(value * value for value in vector) ** 0.5
+    return [value / length for value in vector] if length else [1.0, *vector[1:]]
+
+
+# ---------- testing.scripted_model
+#
+# A model whose answers are written down beforehand: a real server on loopback that speaks the real protocols.
+#
+#     with ScriptedModel(["Hello.", Answer.calling("memory", {"action": "add"}), Answer.failing(429)]) as model:
+#         ...                      # point an OpenAI-compatible client at model.url, or Anthropic's at model.root
+#         assert model.requests[0].last == "hi"
+#
+# It has /v1/chat/completions, /v1/messages (Anthropic's), /v1/embeddings and /v1/models. The script is a list, whose
+# steps are used up one by one, or a function of the request. Nothing outside the standard library is needed.
 
 _STEP = 0.02
 """Seconds between two looks whether somebody hung up."""
@@ -46,7 +346,7 @@ class ScriptedModel:
         *,
         name: str = "scripted",
         api_key: str = "",
-        embed: Callable[[str], list[float]] = wire.hashed,
+        embed: Callable[[str], list[float]] = hashed,
         embedding_script: Sequence[Answer] = (),
     ) -> None:
         """`api_key`: whoever does not bring it is refused with 401. `embed` gives the vectors of /v1/embeddings, and
@@ -216,19 +516,19 @@ class _Handler(BaseHTTPRequestHandler):
         self._wait(answer.wait)
         anthropic = asked.dialect == "anthropic"
         if answer.status != 200:
-            body = wire.anthropic_error(answer) if anthropic else wire.openai_error(answer)
+            body = anthropic_error(answer) if anthropic else openai_error(answer)
             self._send(answer.status, body, answer)
         elif asked.dialect == "embeddings":
-            self._send(200, wire.embeddings(asked, self._scripted.model.embed), answer)
+            self._send(200, embeddings(asked, self._scripted.model.embed), answer)
         elif asked.stream and answer.raw is None:
-            chunks = (wire.anthropic_events if anthropic else wire.openai_chunks)(asked, answer)
+            chunks = (anthropic_events if anthropic else openai_chunks)(asked, answer)
             self._stream(chunks, answer, anthropic=anthropic)
         else:
-            for _ in wire.pieces(answer.text, answer.piece):
+            for _ in pieces(answer.text, answer.piece):
                 self._wait(answer.pause)
             if answer.silent_after is not None or answer.endless:
                 self._wait(float("inf"))
-            self._send(200, (wire.anthropic_whole if anthropic else wire.openai_whole)(asked, answer), answer)
+            self._send(200, (anthropic_whole if anthropic else openai_whole)(asked, answer), answer)
 
     def _send(self, status: int, body: Mapping[str, Any], answer: Answer | None = None) -> None:
         answer = answer or Answer()

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from herma.testing.scripted_model import ScriptedModel
-from herma.testing.scripted_model_answer import Answer, Asked
+from herma.testing.scripted_model import Answer, Asked, ScriptedModel
 
 MakeModel: TypeAlias = Callable[..., ScriptedModel]
 

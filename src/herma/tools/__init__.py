@@ -1,5 +1,7 @@
-"""What the model may call. Each tool is defined once; command line, MCP server and reference page derive from it."""
+"""The modules of herma.tools:
 
-from herma.tools.registry import Tools
-
-__all__ = ["Tools"]
+registry     Tool, Toolbox, ToolContext
+memory       the memory tool
+session_search the session_search tool
+skills       skills_list, skill_view, skill_manage
+"""

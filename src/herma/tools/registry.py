@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from herma.curated.trust import Heard
 from herma.errors import HermaError
+from herma.memory.store import Heard
 from herma.types import Author, MemoryWrite, Origin, Scope, Who
 
 Json = dict[str, Any]

@@ -1,5 +1,9 @@
-"""L2: every message of every session. The only writer of both; lineage, titles, export."""
+"""The modules of herma.transcript:
 
-from herma.transcript.log import Transcripts
-
-__all__ = ["Transcripts"]
+messages     Message ↔ wire format, replay, validation of what callers give
+log          Transcripts: start, append, end, hide, delete, list; lineage, titles, retention
+rows         sessions, messages, payloads, change feed in herma.db
+transfer     export and import (exact)
+cli          herma sessions …, herma search
+cli_transfer herma sessions export, import, delete, prune
+"""

@@ -1,22 +1,20 @@
-"""Transcripts as everybody uses them: sessions begin, messages are added whole, nothing is taken away by accident.
-
-A message that `append` returned an id for is on disk. Rewinding and compacting hide; deleting waits for a grace period.
-"""
+"""Transcripts: start, append, end, hide, delete, list; lineage, titles, retention."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, Unpack
 
-from herma.errors import StoreChanged, UsageError
-from herma.ports import MessageRows, SessionQueries, SessionRows
-from herma.transcript import given, lineage
-from herma.transcript.given import new_session_id, unknown
-from herma.transcript.retention import GRACE_DAYS, Keeping, Retention
-from herma.transcript.titles import base_of, cleaned, next_title, sanitized
-from herma.transcript.wire import all_from_wire, preview_of
+from herma.config import BY_SOURCE
+from herma.errors import ConfigError, StoreChanged, UsageError
+from herma.transcript import messages as given
+from herma.transcript.messages import all_from_wire, new_session_id, preview_of, unknown
+from herma.transcript.rows import MessageRows, SessionQueries, SessionRows
 from herma.types import (
     Deletion,
     Message,
@@ -28,6 +26,378 @@ from herma.types import (
     Usage,
     Whereabouts,
 )
+
+# ---------- transcript.lineage
+#
+# How sessions hang together. Pure functions over a group of sessions; missing parents and circles do no harm.
+#
+# A session goes on with its parent's conversation after `resume` and `compression`. A branch, a delegation and anything
+# else with a parent begins a conversation of its own.
+
+CONTINUING: frozenset[Reason] = frozenset({"resume", "compression"})
+LineageSessions = Mapping[str, SessionInfo]
+Newness: TypeAlias = tuple[float, float, str]
+
+
+def goes_on(session: SessionInfo) -> bool:
+    """Whether it is another part of its parent's conversation."""
+    return session.reason in CONTINUING and session.parent is not None and session.parent != session.id
+
+
+def ancestors(sessions: LineageSessions, session_id: str) -> list[str]:
+    """The session and those it goes on from, newest first, as far as they are here."""
+    chain: dict[str, None] = {}
+    at: str | None = session_id
+    while at is not None and at in sessions and at not in chain:
+        chain[at] = None
+        at = sessions[at].parent if goes_on(sessions[at]) else None
+    return list(chain)
+
+
+def tip(sessions: LineageSessions, session_id: str) -> str:
+    """Where the conversation goes on from here: always along the continuation in which, or after which, something
+    happened last.
+    """
+    following: dict[str, list[str]] = defaultdict(list)
+    for session in sessions.values():
+        if goes_on(session):
+            following[session.parent or ""].append(session.id)
+    below = {session_id: ""}  # everything that goes on from here, each with what it goes on from, nearest first
+    for at in (order := [session_id]):
+        fresh = [other for other in following[at] if other not in below]
+        below |= dict.fromkeys(fresh, at)
+        order += fresh
+    onward: dict[str, tuple[Newness, str]] = {}
+    for at in reversed(order[1:]):
+        happened = newness(sessions[at])
+        latest = max(happened, onward[at][0]) if at in onward else happened
+        onward[below[at]] = max(onward.get(below[at], (latest, at)), (latest, at))
+    at = session_id
+    while at in onward:
+        at = onward[at][1]
+    return at
+
+
+def resume_target(sessions: LineageSessions, session_id: str) -> str:
+    """What to open when somebody wants to go on with this session: the tip, or before it the last that has messages."""
+    end = tip(sessions, session_id)
+    for candidate in ancestors(sessions, end):
+        if sessions[candidate].message_count:
+            return candidate
+    return end
+
+
+def newness(session: SessionInfo) -> Newness:
+    """Orders sessions by what happened last in them."""
+    return session.last_active, session.started, session.id
+
+
+def whole(conversation: Iterable[SessionInfo]) -> dict[str, SessionInfo]:
+    """A conversation by ids. What goes on from a session that was deleted goes on from the first one instead."""
+    sessions = {session.id: session for session in conversation}
+    first = _first(sessions.values())
+    for session in sessions.values():
+        if session is not first and goes_on(session) and session.parent not in sessions:
+            sessions[session.id] = replace(session, parent=first.id)
+    return sessions
+
+
+def one_line(conversation: Sequence[SessionInfo]) -> SessionInfo:
+    """A conversation as one session: its tip, begun when the first one began, with the counts of all of them."""
+    sessions = {session.id: session for session in conversation}
+    first = _first(conversation)
+    end = sessions[tip(whole(conversation), first.id)]
+    by_age = sorted(conversation, key=newness, reverse=True)
+    return replace(
+        end,
+        started=min(session.started for session in conversation),
+        title=end.title or next((session.title for session in by_age if session.title), None),
+        preview=end.preview or first.preview,
+        last_active=by_age[0].last_active,
+        message_count=sum(session.message_count for session in conversation),
+        tool_call_count=sum(session.tool_call_count for session in conversation),
+        usage=sum((session.usage for session in conversation), Usage()),
+    )
+
+
+def delegated(sessions: Iterable[SessionInfo], begun: Iterable[str]) -> list[SessionInfo]:
+    """What was delegated from the sessions `begun`, how that went on, and what was delegated from there, each once."""
+    members: dict[str, list[SessionInfo]] = defaultdict(list)
+    tasks: dict[str, list[str]] = defaultdict(list)
+    for session in sessions:
+        members[session.conversation].append(session)
+        if session.reason == "delegation":
+            tasks[session.parent or ""].append(session.conversation)
+    waiting = list(begun)
+    left_out = set(waiting)
+    found: dict[str, SessionInfo] = {}
+    while waiting:
+        for conversation in tasks.pop(waiting.pop(), ()):
+            fresh = {one.id: one for one in members[conversation] if one.id not in found and one.id not in left_out}
+            found |= fresh
+            waiting += fresh
+    return list(found.values())
+
+
+def delegators(sessions: LineageSessions, session_id: str) -> list[str]:
+    """The conversations that a session was delegated from, as far as they are here, the nearest first."""
+    found: dict[str, None] = {}
+    at = sessions.get(session_id)
+    while at is not None and (begun := sessions.get(at.conversation)) is not None and begun.reason == "delegation":
+        at = sessions.get(begun.parent or "")
+        if at is None or at.conversation in found:
+            break
+        found[at.conversation] = None
+    return list(found)
+
+
+def _first(conversation: Iterable[SessionInfo]) -> SessionInfo:
+    return min(conversation, key=lambda session: (session.id != session.conversation, session.started, session.id))
+
+
+# ---------- transcript.titles
+#
+# Names for sessions: clean, short, unique; "Name", then "Name #2" where a conversation goes on.
+
+LONGEST = 100
+_NUMBER = re.compile(r"^(?P<base>.*\S) #(?P<number>[0-9]{1,9})$")
+
+
+def sanitized(title: str | None) -> str | None:
+    """A title as it is kept (see `cleaned`). None when nothing is left of it."""
+    if title is None:
+        return None
+    if not isinstance(title, str):
+        raise UsageError(f"A title is text, not {type(title).__name__}.", hint="Give it as a string.")
+    clean = cleaned(title)
+    if len(clean) > LONGEST:
+        raise UsageError(
+            f"A title has at most {LONGEST} characters; this one has {len(clean)}.", hint="Give a shorter one."
+        )
+    return clean or None
+
+
+def cleaned(title: str) -> str:
+    """Without control, zero-width and direction characters, white space collapsed; letters with their accents in one
+    way only, so that what looks the same is the same.
+    """
+    visible = "".join(" " if char.isspace() else char for char in title if char.isspace() or not _is_hidden(char))
+    return unicodedata.normalize("NFC", " ".join(visible.split()))
+
+
+def base_of(title: str) -> str:
+    """The title without its number."""
+    match = _NUMBER.match(title)
+    return match["base"] if match else title
+
+
+def next_title(title: str, taken: Iterable[str]) -> str:
+    """The title itself if nobody has it, else its base with the next number; an unnumbered one counts as the first."""
+    base = base_of(title)
+    numbers = [number for other in taken if (number := _number(other, base)) is not None]
+    if not numbers:
+        return base
+    ending = f" #{max(numbers) + 1}"
+    return base[: LONGEST - len(ending)].rstrip() + ending
+
+
+def _number(title: str, base: str) -> int | None:
+    if title == base:
+        return 1
+    match = _NUMBER.match(title)
+    return int(match["number"]) if match and match["base"] == base else None
+
+
+def _is_hidden(char: str) -> bool:
+    """Control, format (zero-width, bidirectional) and lone surrogate characters."""
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs")
+
+
+# ---------- transcript.retention
+#
+# Deleting with a way back: sessions are marked, hidden everywhere, and purged when the grace period is over.
+
+GRACE_DAYS = 7.0
+DAY = 86_400.0
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """For how many days of quiet conversations are kept: by source, and all others. Zero is for ever."""
+
+    days: float = 0.0
+    by_source: Mapping[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def read(days: float, by_source: str) -> Keeping:
+        """From configuration: `cron=30, subagent=7`."""
+        try:
+            return Keeping(days, {source: number for source, number, _ in BY_SOURCE.read(by_source)})
+        except ValueError as exc:
+            raise ConfigError(
+                f"retention.by_source has {str(exc)!r}, which is not a source and a number of days.",
+                hint="For example: herma config set retention.by_source 'cron=30, subagent=7'",
+            ) from exc
+
+
+class Retention:
+    """What becomes of sessions that nobody wants any more."""
+
+    def __init__(
+        self, sessions: SessionRows, queries: SessionQueries, *, grace_days: float, clock: Callable[[], float]
+    ) -> None:
+        self._sessions = sessions
+        self._queries = queries
+        self._grace = grace_days * DAY
+        self._clock = clock
+
+    def delete(self, session_ids: Sequence[str], *, whole: bool, dry_run: bool = False) -> Deletion:
+        """Mark sessions, or the `whole` conversations they belong to, and everything delegated from them."""
+        chosen = self._sessions.get(session_ids)
+        if whole:
+            conversations = {session.conversation for session in chosen.values()}
+            chosen = {session.id: session for session in self._queries.of_conversations(sorted(conversations))}
+        for session in self._delegated(chosen):
+            chosen.setdefault(session.id, session)
+        now = self._clock()
+        if chosen and not dry_run:
+            self._sessions.update(list(chosen), {"deleted": now})
+        messages = sum(session.message_count for session in chosen.values())
+        oldest_first = sorted(chosen.values(), key=lambda session: (session.started, session.id))
+        return Deletion(tuple(oldest_first), messages, now + self._grace, dry_run)
+
+    def prune(self, which: SessionFilter, older_than_days: float, *, ended_only: bool, dry_run: bool) -> Deletion:
+        """Conversations of which a session matches, and every session has been quiet (and over) for so long."""
+        quiet = self._clock() - older_than_days * DAY
+        if which.active_before is not None:
+            quiet = min(quiet, which.active_before)
+
+        def is_over(one: SessionInfo) -> bool:
+            return one.last_active <= quiet and (one.ended is not None or not ended_only)
+
+        return self.delete(self._conversations(which, quiet, is_over), whole=False, dry_run=dry_run)
+
+    def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
+        """Delete what has been quiet for longer than it is kept. What is archived stays, and a conversation that went
+        through several sources stays as long as any of them is kept.
+        """
+        now = self._clock()
+
+        def is_over(one: SessionInfo) -> bool:
+            days = keeping.by_source.get(one.source, keeping.days)
+            return days > 0 and one.last_active <= now - days * DAY and not one.archived
+
+        rules = [(SessionFilter(source=source, archived=False), days) for source, days in keeping.by_source.items()]
+        rules.append((SessionFilter(exclude_sources=tuple(keeping.by_source), archived=False), keeping.days))
+        chosen: dict[str, None] = {}
+        for which, days in rules:
+            if days > 0:
+                chosen |= dict.fromkeys(self._conversations(which, now - days * DAY, is_over))
+        return self.delete(list(chosen), whole=False, dry_run=dry_run)
+
+    def undelete(self, session_ids: Sequence[str], free_title: Callable[[str, Scope], str]) -> list[SessionInfo]:
+        """Unmark sessions, the rest of their conversations, and what was delegated from them."""
+        expired = self._clock() - self._grace  # these may be half purged
+        waiting = {one.id: one for one in self._queries.deleted(2**62) if (one.deleted or 0) >= expired}
+        for session_id in session_ids:
+            if session_id not in waiting:
+                raise UsageError(
+                    f"There is no deleted session {session_id!r}.",
+                    hint="It may have been purged already, or never deleted.",
+                )
+        conversations = {waiting[session_id].conversation for session_id in session_ids}
+        chosen = {one.id: one for one in waiting.values() if one.conversation in conversations}
+        chosen |= {one.id: one for one in delegated(waiting.values(), list(chosen))}
+        self._bring_back(list(chosen.values()), free_title)
+        return list(self._sessions.get(list(chosen)).values())
+
+    def purge_expired(self) -> list[SessionInfo]:
+        """Remove for good what has waited out the grace period. → what is gone."""
+        expired = list(self._queries.deleted(self._clock() - self._grace))
+        for session in expired:
+            self._sessions.purge(session.id)
+        return expired
+
+    def _conversations(self, which: SessionFilter, quiet: float, is_over: Callable[[SessionInfo], bool]) -> list[str]:
+        """The sessions of conversations of which one matches, all are over, and nothing delegated was active lately."""
+        conversations: dict[str, list[SessionInfo]] = defaultdict(list)
+        found = self._queries.matching(replace(which, active_before=quiet))
+        for session in self._queries.of_conversations(list(dict.fromkeys(session.conversation for session in found))):
+            conversations[session.conversation].append(session)
+        over = {
+            conversation: members
+            for conversation, members in conversations.items()
+            if all(map(is_over, members)) and is_within(which, members)
+        }
+        together = {one.id: one for members in over.values() for one in members}
+        together |= {one.id: one for one in self._delegated(together)}
+        for session in together.values():
+            if session.last_active > quiet:
+                for conversation in delegators(together, session.id):
+                    over.pop(conversation, None)
+        return [session.id for members in over.values() for session in members]
+
+    def _bring_back(self, chosen: Sequence[SessionInfo], free_title: Callable[[str, Scope], str]) -> None:
+        """All of them in one step; a title that is somebody else's by now gets the next number."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            taken: dict[tuple[str, str], set[str]] = defaultdict(set)
+            for session in chosen:
+                if session.title is None:
+                    continue
+                others = taken[session.scope.profile, session.scope.user]
+                title = free_title(session.title, session.scope)
+                while title in others:
+                    title = free_title(next_title(title, others), session.scope)
+                others.add(title)
+                if title != session.title:
+                    self._sessions.update([session.id], {"title": title})
+            try:
+                self._sessions.update([session.id for session in chosen], {"deleted": None})
+            except StoreChanged:  # somebody took a title at this moment
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def _delegated(self, chosen: dict[str, SessionInfo]) -> list[SessionInfo]:
+        """Everything delegated from these sessions, however deep, and how it went on, each once."""
+        found: dict[str, SessionInfo] = {}
+        parents = list(chosen)
+        while parents:
+            begun = [child.conversation for child in self._queries.children(parents) if child.reason == "delegation"]
+            members = self._queries.of_conversations(list(dict.fromkeys(begun)))
+            new = {one.id: one for one in members if one.id not in found and one.id not in chosen}
+            found |= new
+            parents = list(new)
+        return list(found.values())
+
+
+def is_within(which: SessionFilter, conversation: Sequence[SessionInfo]) -> bool:
+    """Whether a conversation is no more than a filter allows, taken as a whole: one small session does not make a long
+    conversation small, nor one from elsewhere a conversation that is to be left out.
+    """
+    line = one_line(conversation)
+    tokens = sum(getattr(line.usage, name) for name in ("input", "output", "cache_read", "cache_write", "reasoning"))
+    bounds = (
+        (line.message_count, which.max_messages),
+        (line.tool_call_count, which.max_tool_calls),
+        (tokens, which.max_tokens),
+        (line.usage.cost_usd, which.max_cost),
+    )
+    return (
+        all(most is None or has <= most for has, most in bounds)
+        and not any(one.source in which.exclude_sources for one in conversation)
+        and all(which.archived in (None, one.archived) for one in conversation)
+    )
+
+
+# ---------- transcript.log
+#
+# Transcripts as everybody uses them: sessions begin, messages are added whole, nothing is taken away by accident.
+#
+# A message that `append` returned an id for is on disk. Rewinding and compacting hide; deleting waits for a grace
+# period.
 
 Ids: TypeAlias = list[int]
 Messages: TypeAlias = list[Message]
@@ -255,7 +625,7 @@ class Transcripts:
             if found:
                 return found[0]
         sessions = self._sessions.get([session_id for _, session_id in titled])
-        return max(sessions.values(), key=lineage.newness).id if sessions else None
+        return max(sessions.values(), key=newness).id if sessions else None
 
     def system_prompt(self, session_id: str) -> str | None:
         self._alive()
@@ -295,11 +665,11 @@ class Transcripts:
 
     def tip(self, session_id: str) -> str:
         """Where the conversation goes on from this session."""
-        return lineage.tip(self._family(session_id), session_id)
+        return tip(self._family(session_id), session_id)
 
     def resume_target(self, session_id: str) -> str:
         """Which session to open to go on with this one: the last of the conversation that has messages."""
-        return lineage.resume_target(self._family(session_id), session_id)
+        return resume_target(self._family(session_id), session_id)
 
     def next_title(self, title: str, scope: Scope | None = None) -> str:
         """The title, or the next one of its kind that is free: "Name", "Name #2"."""
@@ -335,7 +705,7 @@ class Transcripts:
         members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in wanted}
         for session in self._queries.of_conversations(wanted):
             members[session.conversation].append(session)
-        return [lineage.one_line(sessions) for sessions in members.values() if sessions]
+        return [one_line(sessions) for sessions in members.values() if sessions]
 
     # ── inside ──
 
@@ -379,10 +749,26 @@ class Transcripts:
         return count
 
     def _family(self, session_id: str) -> dict[str, SessionInfo]:
-        return lineage.whole(self.conversation(session_id))
+        return whole(self.conversation(session_id))
 
     def _known(self, session_id: str) -> SessionInfo:
         info = self.get(session_id)
         if info is None:
             raise unknown(session_id)
         return info
+
+
+# ---------- transcript.origins
+#
+# Where the messages of a conversation come from: its own sessions, and those of the conversations it branched off.
+
+
+def origins(transcripts: Transcripts, session_id: str) -> set[str]:
+    """The ids of all these sessions. A branch begins with copies, so what a summary in it names lies further back."""
+    found: set[str] = set()
+    at: str | None = session_id
+    while at is not None and at not in found and transcripts.get(at) is not None:
+        members = transcripts.conversation(at)
+        found |= {member.id for member in members}
+        at = next((member.parent for member in members if member.reason == "branch"), None)
+    return found

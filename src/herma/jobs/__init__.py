@@ -1,1 +1,0 @@
-"""Background work, in process: one worker per opened memory."""

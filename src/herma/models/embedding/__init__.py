@@ -1,1 +1,0 @@
-"""Embedders: models on this machine, and endpoints. `choose.make_embedder` picks the one that is configured."""

@@ -1,1 +1,0 @@
-"""What is learnt from what happened, after the reply and at a bounded price."""

@@ -1,0 +1,704 @@
+"""Any text → Query: operators, filters, brackets; and back in words."""
+
+from __future__ import annotations
+
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, Literal, TypedDict, TypeVar, get_args
+
+from herma.errors import UsageError
+from herma.search.dates import MOST_WORDS, Span, framing, read_value, spoken, words_of_date
+from herma.text import CJK_FILLERS, HAS_CJK, NAMES, RIGHT, STOP_WORDS, strip
+from herma.types import Scope, SessionInfo
+
+# ---------- types.search
+#
+# What a search found, and how it went about it.
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One thing found: the message that matched, and why it is here."""
+
+    session_id: str
+    message_id: int
+    role: str
+    snippet: str
+    score: float
+    timestamp: float
+    conversation: str
+    session: SessionInfo | None = None
+    why: tuple[str, ...] = ()
+    outdated_by: int | None = None
+    """The message that says otherwise, later: this one is possibly outdated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """How many matches a rule left out, and how to get them."""
+
+    rule: str
+    count: int
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSummary:
+    """What a model says that a found conversation says about the question; without a text, `note` is why there is none.
+
+    It was given `characters` of the conversation's `of`.
+    """
+
+    conversation: str
+    session_id: str
+    text: str = ""
+    note: str = ""
+    model: str = ""
+    seconds: float = 0.0
+    characters: int = 0
+    of: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """What was found, how the query was read, what was searched and what was left out."""
+
+    query: str
+    hits: tuple[Hit, ...] = ()
+    understood: str = ""
+    searched: str = ""
+    sessions: int = 0
+    """How many sessions there are to search."""
+    dropped: tuple[Dropped, ...] = ()
+    notes: tuple[str, ...] = ()
+    lag: int = 0
+    took_ms: float = 0.0
+    mode: str = "words"
+    """How it was searched: hybrid, words or vectors; words too where there was nothing to compare by meaning."""
+    embedding_ms: float = 0.0
+    """As much of the time as the question took to be embedded."""
+    widened: bool = False
+    """Whether nothing was found as asked, and the hits are those of a wider search."""
+    also: tuple[str, ...] = ()
+    """Other words, proposed by a model, that were searched for too."""
+    summaries: tuple[ConversationSummary, ...] = ()
+    """By a model, where that was asked for: of the first conversations, in the order of the hits."""
+
+
+# ---------- recall.brackets
+#
+# AND, OR and brackets, read from left to right into groups of which each must occur. Pure, linear.
+#
+#     a b OR c             [a b c]               what stands side by side is an OR: any of it
+#     a AND (b OR c)       [a] [b c]
+#     (a AND b) OR c       [a c] [b c]           the same, said as groups
+#     NOT (a OR b)         neither
+#
+# A bracket that is not closed ends with the text, and one that was never opened is none: nothing is a mistake.
+
+T = TypeVar("T")
+
+MOST_GROUPS = 16
+"""Groups that one bracket may come to; from more, one is made of all that stands in them."""
+MOST_DEPTH = 32
+"""Brackets within brackets that are followed."""
+
+
+@dataclass(slots=True)
+class _Level(Generic[T]):
+    """What one pair of brackets holds so far: groups that are closed by an AND, and those that still grow."""
+
+    closed: list[list[T]] = field(default_factory=list)
+    growing: list[list[T]] = field(default_factory=list)
+    negated: bool = False
+
+
+class Groups(Generic[T]):
+    """Takes what is read, piece by piece."""
+
+    def __init__(self) -> None:
+        self._levels: list[_Level[T]] = [_Level()]
+        self._too_deep = 0
+        self.loosened = False
+        """Whether brackets were too many to be followed to the letter."""
+
+    @property
+    def negated(self) -> bool:
+        """Whether what comes next is in a bracket that must not occur."""
+        return self._levels[-1].negated
+
+    def put(self, item: T) -> None:
+        growing = self._levels[-1].growing
+        if not growing:
+            growing.append([])
+        for group in growing:
+            group.append(item)
+
+    def conjoin(self) -> None:
+        """AND: what was read stands on its own."""
+        level = self._levels[-1]
+        level.closed += level.growing
+        level.growing = []
+
+    def open(self, *, negated: bool) -> None:
+        if len(self._levels) > MOST_DEPTH:
+            self._too_deep += 1
+            return
+        self._levels.append(_Level(negated=negated or self._levels[-1].negated))
+
+    def close(self) -> list[list[T]]:
+        """→ the groups of a bracket that must not occur; otherwise none: they are part of what stands around it."""
+        if self._too_deep or len(self._levels) == 1:
+            self._too_deep = max(0, self._too_deep - 1)
+            return []
+        self.conjoin()
+        level = self._levels.pop()
+        if level.negated:
+            return level.closed
+        if level.closed:
+            around = self._levels[-1]
+            around.growing = self._either(around.growing, level.closed)
+        return []
+
+    def finish(self) -> tuple[list[list[T]], list[T]]:
+        """→ the groups, and what must not occur by a bracket that was never closed."""
+        unwanted, self._too_deep = list[T](), 0
+        while len(self._levels) > 1:
+            unwanted += [item for group in self.close() for item in group]
+        self.conjoin()
+        return self._levels[0].closed or [[]], unwanted
+
+    def _either(self, some: list[list[T]], others: list[list[T]]) -> list[list[T]]:
+        """Groups that say: all of these, or all of those."""
+        if not some:
+            return others
+        if len(some) == len(others) == 1:
+            some[0].extend(others[0])
+            return some
+        if self.loosened or len(some) * len(others) > MOST_GROUPS:
+            self.loosened = True
+            whole = some[0] if len(some) == 1 else [item for group in some for item in group]
+            whole.extend(item for group in others for item in group)
+            return [whole]
+        return [[*one, *other] for one in some for other in others]
+
+
+# ---------- recall.query
+#
+# The query language: any text → `Query`. Nothing is ever a syntax error; `described` says how it was read.
+#
+#     docker config            messages with either word; more and rarer words rank higher
+#     "connection reset"       the words in this order
+#     login AND (sso OR saml)  each side must occur; OR binds tighter than AND, and brackets bind tightest
+#     -staging  NOT staging    must not occur; as do NOT (staging OR canary), -source:cron
+#     deploy*                  the beginning of a word
+#     role:user source:cli project:shop session:ID
+#     since:2026-03 before:yesterday on:2026-03-05 since:7d
+#
+# Dates in plain language ("last week", "in March") are read too. They filter where they can mean nothing but the time
+# of the conversation, and otherwise prefer.
+
+MOST_TERMS = 64
+"""Distinct words and phrases that are used; a pasted page needs no more to be found."""
+MOST_TEXT = 20_000
+"""Characters that are read."""
+
+LONGEST_WORD = 1_000
+"""Characters of one word that are looked for."""
+TOLD = 80
+"""Characters of a term that are said back."""
+
+Kind = Literal["word", "phrase", "prefix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Something to look for, as it was written."""
+
+    text: str
+    kind: Kind = "word"
+
+    def __str__(self) -> str:
+        text = brief(self.text)
+        return {"word": text, "phrase": f"“{text}”", "prefix": f"{text}*"}[self.kind]
+
+
+def brief(text: str) -> str:
+    """As much of what was typed as shows what is meant."""
+    return text if len(text) <= TOLD else text[:TOLD] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query as it was read: `any_of` ranks, of each group in `all_of` one must occur, `none_of` must not."""
+
+    text: str
+    any_of: tuple[Term, ...] = ()
+    all_of: tuple[tuple[Term, ...], ...] = ()
+    none_of: tuple[Term, ...] = ()
+    roles: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()
+    """Filters that must not hold: ("source", "cron")."""
+    dates: tuple[Span, ...] = ()
+    ignored: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    plain: str = ""
+    """What was asked in plain language: without filters, operators and what must not occur."""
+
+    @property
+    def hard_dates(self) -> tuple[Span, ...]:
+        return tuple(span for span in self.dates if span.hard)
+
+    @property
+    def soft_dates(self) -> tuple[Span, ...]:
+        return tuple(span for span in self.dates if not span.hard)
+
+
+_QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"') | {"’": "'", "‘": "'", "\0": " "})
+_TOKEN = re.compile(r'(?P<minus>-?)(?:(?P<name>[A-Za-z]+):)?"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+)|"')
+_FIELD = re.compile(r"(-?)([A-Za-z]+):(.+)$", re.DOTALL)
+_FILLER = re.compile("|".join(map(re.escape, CJK_FILLERS)))
+_CJK_MARKS = re.compile("[，。、！？；：（）【】「」『』《》〈〉…]")
+_OPENED = re.compile(r"(-|AND|OR|NOT)?(\(+)")
+_ENDS = ").,;:!?…"
+ROLES = {
+    **{role: role for role in ("user", "assistant", "tool", "system")},
+    **dict.fromkeys(("me", "human"), "user"),
+    **dict.fromkeys(("agent", "ai", "bot", "model"), "assistant"),
+}
+_ROLE_NAMES = "user, assistant, tool, system"
+_LISTS = {"role": "roles", "source": "sources", "project": "projects", "session": "sessions"}
+_DATES = {"since": "since", "after": "since", "before": "before", "until": "before", "on": "on", "date": "on"}
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been read so far."""
+
+    groups: Groups[Term] = field(default_factory=Groups)
+    none_of: list[Term] = field(default_factory=list)
+    lists: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in _LISTS})
+    excluded: list[tuple[str, str]] = field(default_factory=list)
+    dates: list[Span] = field(default_factory=list)
+    plain: list[str] = field(default_factory=list)
+    operators: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    negate: bool = False
+    last: Term | None = None
+    linked: set[Term] = field(default_factory=set)
+    """What stands beside an OR."""
+    link: bool = False
+
+
+def parse(text: str, now: float) -> Query:
+    """Read any text. Linear in its length; `now` (seconds since 1970) is what relative dates count from."""
+    whole = text.encode("utf-8", "replace").decode("utf-8").translate(_QUOTES)
+    reading = _Reading()
+    if len(whole) > MOST_TEXT:
+        reading.notes.append(f"Only the first {MOST_TEXT:,} characters of the query were read.")
+        whole = whole[:MOST_TEXT]
+    tokens, spent = list(_TOKEN.finditer(whole)), 0
+    for place, found in enumerate(tokens):
+        if spent:
+            spent -= 1
+        elif found["quoted"] is not None:
+            _quoted(reading, found["minus"] == "-", found["name"], found["quoted"], now)
+        elif found["bare"]:
+            words = [one["bare"] or "" for one in tokens[place : place + MOST_WORDS]]
+            name, _, value = words[0].partition(":")
+            if name.lstrip("-(").casefold() in _DATES and value:  # since:last week, without quotes
+                spent = words_of_date([value, *words[1:]], now) - 1
+            _bracketed(reading, " ".join(words[: spent + 1]), now)
+    return _finish(text, reading, now)
+
+
+# ── one token at a time ──
+
+
+def _quoted(reading: _Reading, minus: bool, name: str | None, quoted: str, now: float) -> None:
+    quoted = " ".join(quoted.split())
+    if name and _operator(reading, name, quoted, now, minus=minus):
+        return
+    term = Term(f"{name}:{quoted}" if name else quoted, "phrase")
+    if any(letter.isalnum() for letter in term.text):
+        _put(reading, term, minus)
+
+
+def _bracketed(reading: _Reading, token: str, now: float) -> None:
+    """A token, and the brackets that open before and close after it; those inside of it are part of it."""
+    if "(" not in token and ")" not in token:
+        _bare(reading, token, now)
+        return
+    opened = _OPENED.match(token) if "(" in token else None
+    if opened:
+        if opened[1] in ("AND", "OR", "NOT"):
+            _bare(reading, opened[1], now)
+        reading.negate = reading.negate or opened[1] == "-"
+        for _ in opened[2]:
+            reading.groups.open(negated=reading.negate)
+            reading.negate = False
+        token = token[opened.end() :]
+    body = token.rstrip(_ENDS) if ")" in token else token
+    closing = token[len(body) :].count(")") - max(0, body.count("(") - body.count(")"))
+    if token:
+        _bare(reading, token, now)
+    for _ in range(closing):
+        _close(reading)
+
+
+def _close(reading: _Reading) -> None:
+    unwanted = reading.groups.close()
+    if len(unwanted) > 1:
+        reading.notes.append("NOT (… AND …) was read as: none of these.")
+    reading.none_of += [term for group in unwanted for term in group]
+
+
+def _bare(reading: _Reading, token: str, now: float) -> None:
+    operator = token.strip("()")
+    if operator in ("AND", "OR", "NOT"):
+        reading.negate = operator == "NOT"
+        reading.operators.append(operator)
+        if operator == "AND":
+            reading.groups.conjoin()
+        if operator == "OR" and reading.last:
+            reading.linked.add(reading.last)
+        reading.link = operator == "OR"
+        return
+    found = _FIELD.match(token) if ":" in token else None
+    if found and _operator(reading, found[2], found[3], now, minus=found[1] == "-"):
+        return
+    minus = len(token) > 2 and token[0] == "-" and token[1].isalnum()  # not -v, not --verbose
+    body = token[1:] if minus else token
+    prefix = "*" in body and body.rstrip(RIGHT.replace("*", "")).endswith("*") and not HAS_CJK.search(body)
+    word = strip(body[:LONGEST_WORD])
+    if not word:
+        return
+    if len(body) > LONGEST_WORD:
+        reading.notes.append(f"Of a very long word the first {LONGEST_WORD:,} characters were looked for.")
+    term = Term(word, "prefix" if prefix and unicodedata.category(word[-1])[0] in "LMN" else "word")
+    if not (minus or reading.negate or reading.groups.negated or prefix):
+        reading.plain.append(token)
+    _put(reading, term, minus)
+
+
+def _put(reading: _Reading, term: Term, minus: bool) -> None:
+    if minus or reading.negate:
+        reading.none_of.append(term)
+        reading.negate = False
+        return
+    reading.groups.put(term)
+    if reading.link:
+        reading.linked.add(term)
+    reading.last, reading.link = term, False
+
+
+def _operator(reading: _Reading, name: str, value: str, now: float, *, minus: bool) -> bool:
+    """Take `name:value` as a filter. False: it is none, so the text counts as words."""
+    name, against = name.casefold(), minus or reading.negate or reading.groups.negated
+    if name in _LISTS:
+        values = [item for item in (strip(part) for part in value.split(",")) if item]
+        if name == "role":
+            values = [ROLES[item.casefold()] for item in values if item.casefold() in ROLES]
+            if not values:
+                reading.notes.append(f"{name}:{brief(value)} names no role ({_ROLE_NAMES}): read as words.")
+        if against:
+            reading.excluded += [(name, item) for item in values]
+        else:
+            reading.lists[name].extend(values)
+        reading.negate = reading.negate and not values
+        return bool(values)
+    if name in _DATES and value:
+        span = read_value(strip(value), now)
+        if span is None:
+            if name != "date":
+                reading.notes.append(
+                    f"{name}:{brief(value)} is no date I can read (2026-03-05, 7d, yesterday): read as words."
+                )
+            return False
+        kind = _DATES[name]
+        words = f"{name}:{value}"
+        if kind == "since":
+            span = Span(span.since, None, words)
+        elif kind == "before":
+            span = Span(None, span.since, words)
+        reading.dates.append(replace(span, words=words, hard=True, at=(0, 0), outside=against))
+        reading.negate = False
+        return True
+    return False
+
+
+# ── the whole ──
+
+
+def _finish(text: str, reading: _Reading, now: float) -> Query:
+    plain = " ".join(reading.plain)
+    read, unwanted = reading.groups.finish()
+    if reading.groups.loosened:
+        reading.notes.append("There are too many brackets to follow each: any of what is in them is looked for.")
+    dated, spent = spoken(plain, now, filtered=bool(reading.dates))
+    framed, ignored = spent | framing(plain), list[str]()
+    groups = [_content(group, framed, ignored) for group in read]
+    if not any(groups):  # there is nothing but a frame
+        ignored = []
+        groups = [_content(group, spent, ignored) for group in read]
+    if not any(groups) and not dated:
+        groups, ignored = [[term for group in read for term in _split_cjk(group)]], []
+    none_of = [*reading.none_of, *unwanted]
+    if not any(groups) and not any((dated, none_of, reading.excluded, reading.dates, *reading.lists.values())):
+        groups = [[Term(operator) for operator in reading.operators]]
+    every = list(dict.fromkeys(term for group in groups for term in group))
+    if len(every) > MOST_TERMS:
+        reading.notes.append(f"Only the first {MOST_TERMS} of {len(every):,} different words were used.")
+        every = every[:MOST_TERMS]
+    return Query(
+        text=text,
+        any_of=tuple(every),
+        all_of=_required(groups, every, reading.linked),
+        none_of=tuple(dict.fromkeys(none_of))[:MOST_TERMS],
+        excluded=tuple(dict.fromkeys(reading.excluded)),
+        dates=(*reading.dates, *dated),
+        ignored=tuple(dict.fromkeys(ignored)),
+        notes=tuple(reading.notes),
+        plain=" ".join([plain, *dict.fromkeys(term.text for group in read for term in group if term.kind == "phrase")]),
+        **{_LISTS[name]: tuple(dict.fromkeys(values)) for name, values in reading.lists.items()},
+    )
+
+
+def _required(
+    groups: Sequence[Sequence[Term]], kept: Sequence[Term], linked: set[Term]
+) -> tuple[tuple[Term, ...], ...]:
+    """Joined by AND, every group must occur. Quoted phrases must too: one of those that stand side by side, or what an
+    OR gives beside one.
+    """
+    known = set(kept)
+    required = []
+    for group in groups:
+        alternatives = tuple(dict.fromkeys(term for term in group if term in known))
+        phrases = tuple(term for term in alternatives if term.kind == "phrase")
+        either = tuple(term for term in alternatives if term in linked)
+        if len(groups) > 1:
+            required.append(alternatives)
+        elif phrases and not any(term in linked for term in phrases):
+            required.append(phrases)
+        elif phrases and len(either) < len(alternatives):
+            required.append(tuple(term for term in alternatives if term in linked or term.kind == "phrase"))
+    return tuple(dict.fromkeys(group for group in required if group))
+
+
+def _content(group: Iterable[Term], spent: set[str], ignored: list[str]) -> list[Term]:
+    """The terms that say something: neither fillers nor parts of a date that was read."""
+    terms = _split_cjk(group, [word for word in spent if HAS_CJK.search(word)])
+    shouting = not any(letter.islower() for term in terms for letter in term.text)
+    kept = []
+    for place, term in enumerate(terms):
+        if term.kind == "word" and (term.text.casefold() in spent or _is_filler(term.text, place, shouting=shouting)):
+            ignored.append(term.text)
+        else:
+            kept.append(term)
+    return kept
+
+
+def _is_filler(word: str, place: int, *, shouting: bool) -> bool:
+    if word.casefold() not in STOP_WORDS:
+        return False
+    if not shouting and len(word) > 1 and word.isupper():
+        return False  # IT, US, WHO
+    return not (place and word in NAMES)
+
+
+def _split_cjk(group: Iterable[Term], spent: Iterable[str] = ()) -> list[Term]:
+    """Runs of Chinese, Japanese and Korean with the fillers cut out; a term that is all filler stays whole."""
+    terms, cut = list[Term](), None
+    for term in group:
+        if term.kind != "word" or term.text.isascii() or not HAS_CJK.search(term.text):
+            terms.append(term)
+            continue
+        cut = cut or re.compile("|".join(map(re.escape, sorted(spent, key=len, reverse=True))) or "(?!)")
+        text = cut.sub(" ", term.text)
+        words = [strip(word) for word in _CJK_MARKS.sub(" ", _FILLER.sub(" ", text)).split()]
+        terms.extend(Term(word) for word in words if word)
+        if not any(words) and text.strip():
+            terms.append(term)
+    return terms
+
+
+# ---------- recall.described
+#
+# How a query was read, in one plain sentence: what a person would want to correct.
+
+
+def describe(query: Query) -> str:
+    """One sentence."""
+    parts = []
+    must = {term for group in query.all_of for term in group}
+    free = [term for term in query.any_of if term not in must]
+    if query.all_of:
+        parts.append("must contain " + " and ".join(_either(group) for group in query.all_of))
+    if free:
+        verb = "ranked by" if query.all_of else ("with" if len(free) == 1 else "with any of")
+        parts.append(f"{verb} {_list(free)}")
+    if query.none_of:
+        parts.append(f"without {_list(query.none_of)}")
+    for name, values in (("role", query.roles), ("source", query.sources), ("project", query.projects)):
+        if values:
+            parts.append(f"{name} {' or '.join(values)}")
+    if query.sessions:
+        parts.append(f"in session {' or '.join(query.sessions)}")
+    parts.extend(f"not {name} {value}" for name, value in query.excluded)
+    parts.extend(_dated(span) for span in query.dates)
+    if not parts:
+        return "Nothing to look for."
+    sentence = "Messages " + "; ".join(parts) + "."
+    if query.ignored:
+        sentence += f" Not searched for: {', '.join(query.ignored[:12])}."
+    return sentence
+
+
+def _dated(span: Span) -> str:
+    edge = ""
+    if span.since is not None and span.before is not None:
+        edge = f"{_described_moment(span.since)} to {_described_moment(span.before)}"
+    elif span.since is not None:
+        edge = f"from {_described_moment(span.since)} on"
+    elif span.before is not None:
+        edge = f"before {_described_moment(span.before)}"
+    outside = "not " if span.outside else ""
+    return f"“{span.words}” read as {outside}{edge}{'' if span.hard else ' (preferred, not required)'}"
+
+
+def _described_moment(seconds: float) -> str:
+    local = time.localtime(seconds)
+    return time.strftime("%Y-%m-%d" if local[3:5] == (0, 0) else "%Y-%m-%d %H:%M", local)
+
+
+def _either(group: Sequence[Term]) -> str:
+    words = " or ".join(map(str, group[:8]))
+    return f"({words})" if len(group) > 1 else words
+
+
+def _list(terms: Sequence[Term]) -> str:
+    more = f" and {len(terms) - 12} more" if len(terms) > 12 else ""
+    return ", ".join(map(str, terms[:12])) + more
+
+
+# ---------- recall.asked
+#
+# What a caller may ask of search, and how it is read: slips are said, instead of being taken for something else.
+
+Level = Literal["session", "message"]
+Sort = Literal["newest", "oldest"] | None
+Mode = Literal["hybrid", "words", "vectors"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+MOST_HITS = 200
+"""More than anybody reads."""
+_FAR = 200_000_000_000
+"""Seconds from 1970 that still have a date (the year 8307); neither infinity nor what is no number is below it."""
+
+
+class SearchOptions(TypedDict, total=False):
+    """What may be said beside the text of a query."""
+
+    limit: int
+    level: Level
+    scope: Scope | None
+    current_session: str | None
+    role: str | Sequence[str] | None
+    source: str | Sequence[str] | None
+    project: str | Sequence[str] | None
+    since: str | float | None
+    before: str | float | None
+    sort: Sort
+    include_archived: bool
+    explain: bool
+    mode: Mode | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How the answer is to look."""
+
+    limit: int
+    level: Level
+    sort: Sort
+    explain: bool
+    mode: Mode = "hybrid"
+
+
+def several(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value or ()
+    return tuple(item.strip() for item in given if item.strip())
+
+
+def known_roles(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The roles that are named, by the names that a query may use too."""
+    return tuple(ROLES[name.casefold()] for name in several(value) if name.casefold() in ROLES)
+
+
+def no_roles(value: str | Sequence[str] | None) -> list[str]:
+    return [
+        f"{brief(name)!r} is no role (user, assistant, tool, system); it was not used."
+        for name in several(value)
+        if name.casefold() not in ROLES
+    ]
+
+
+def edges(since: str | float | None, before: str | float | None, now: float) -> list[Span]:
+    """Keyword arguments: seconds, or a date as in a query. What cannot be read is no filter."""
+    spans = []
+    if (at := _asked_moment(since, now)) is not None:
+        spans.append(Span(at, None, f"since:{since}"))
+    if (at := _asked_moment(before, now)) is not None:
+        spans.append(Span(None, at, f"before:{before}"))
+    return spans
+
+
+def unread(since: str | float | None, before: str | float | None, now: float) -> list[str]:
+    return [
+        f"{value!r} is no date I can read (2026-03-05, 7d, yesterday); it was not used."
+        for value in (since, before)
+        if value not in (None, "") and _asked_moment(value, now) is None
+    ]
+
+
+def _asked_moment(value: str | float | None, now: float) -> float | None:
+    if isinstance(value, str):
+        span = read_value(value, now)
+        return span.since if span else None
+    return value if value is None or abs(value) < _FAR else None
+
+
+def check(text: object, limit: object, level: str, sort: str | None, mode: str) -> None:
+    """A slip of the caller's is said, instead of being taken for something else."""
+    if not isinstance(text, str):
+        raise UsageError(f"A query is text, not {type(text).__name__}.", hint='For example: search("login bug").')
+    if not isinstance(limit, int):
+        raise UsageError(f"The limit is a whole number, not {limit!r}.", hint="For example: limit=3.")
+    if level not in get_args(Level):
+        raise UsageError(f"{level!r} is no level.", hint=f"There are {', '.join(get_args(Level))}.")
+    if sort not in (None, "newest", "oldest"):
+        raise UsageError(f"{sort!r} is no order.", hint="There are newest and oldest; by relevance without it.")
+    if mode not in MODES:
+        raise UsageError(f"{mode!r} is no way to search.", hint=f"There are {', '.join(MODES)}.")
+
+
+def check_filters(
+    named: Mapping[str, object], since: object, before: object, scope: object, current_session: object
+) -> None:
+    """What narrows a search is of its type."""
+    for name, value in named.items():
+        several_texts = isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(one, str) for one in value)
+        if not (value is None or isinstance(value, str) or several_texts):
+            raise UsageError(f"The {name} is text, or several texts, not {value!r:.80}.", hint=f'As in {name}="user".')
+    for name, value in (("since", since), ("before", before)):
+        if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
+            raise UsageError(f"{name} is a date or seconds since 1970, not {value!r:.80}.", hint='As in since="7d".')
+    if not isinstance(scope, (Scope, type(None))):
+        raise UsageError(f"The scope is a Scope, not {scope!r:.80}.", hint='As in scope=Scope(user="anna").')
+    if not isinstance(current_session, (str, type(None))):
+        raise UsageError(f"The current session is named by text, not {current_session!r:.80}.", hint="Give its id.")

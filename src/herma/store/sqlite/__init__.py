@@ -1,1 +1,0 @@
-"""`herma.db`: everything that cannot be rebuilt. SQL lives in the `.sql` files beside the Python that runs it."""
