@@ -13,31 +13,35 @@ from typing import Any, Literal
 import apsw
 
 from herma.errors import ForeignStore, StoreBusy, StoreError
-from herma.store.database import (
+from herma.store.database import VERSION, queries
+from herma.store.files import kind_of, real_path, refuse_special, special_beside
+from herma.store.replace import beginning
+from herma.store.salvage import JSON_COLUMNS, has_rows_of, is_whole
+from herma.store.salvage_pages import PageFile
+from herma.store.sqlite import (
     APPLICATION_ID,
-    VERSION,
     DamagedLog,
+    SqliteConnection,
+    index_position,
     open_reader,
-    queries,
-    real_path,
-    refuse_lone_log,
+    our_schema,
+    refuse_behind,
+    refuse_lost,
     translated,
     user_version,
 )
-from herma.store.salvage import JSON_COLUMNS, beginning, has_rows_of, is_whole, our_schema
-from herma.store.salvage_pages import PageFile
 
 State = Literal["missing", "empty", "ours", "foreign", "newer", "damaged", "unreadable"]
 _SQLITE = b"SQLite format 3\0"
 _MARK = APPLICATION_ID.to_bytes(4, "big")
 _OURS = re.compile(rb"CREATE TABLE curated_changes|store_id[0-9a-f]{32}")
-"""What stands in the list of tables, and among the facts, of every `herma.db`."""
+"""Strings in the list of tables, and among the facts, of every `herma.db`."""
 _SAMPLE = 200
 
 
 @dataclass(slots=True)
 class Examination:
-    """What was found. Lists are empty where all is well, and cut off where there is much."""
+    """Hold what was found. Lists are empty where all is well, and cut off where there is much."""
 
     state: State
     why: str = ""
@@ -63,15 +67,22 @@ class Examination:
     messages: int = 0
     changes: int = 0
     without_log: bool = False
+    behind: str = ""
+    """Changes that the index has seen and the database lacks."""
 
 
 def state_of(path: Path) -> tuple[State, str]:
-    """What is at this path, judged by its first bytes and by whether SQLite can read it."""
+    """Return what is at this path, judged by its first bytes and by whether SQLite can read it."""
     try:
         if not path.exists():
+            refuse_special(path)
+            refuse_lost(path)
             return "missing", ""
+        if not path.is_file():
+            return "foreign", f"{path} is {kind_of(path.stat())}, not an ordinary file; it was left as it is."
         if not path.stat().st_size:
-            refuse_lone_log(path)
+            refuse_special(path)
+            refuse_lost(path)
             return "empty", ""
         connection = open_reader(path, 1.0)
         try:
@@ -97,7 +108,7 @@ def _was_ours(path: Path) -> bool:
 
 
 def _holds_our_rows(head: bytes) -> bool:
-    """Whether there are messages of ours in it, though nothing says so: the file was emptied while it was in use."""
+    """Return whether there are messages of ours in it, though nothing says so: the file was emptied in use."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "head"
         copy.write_bytes(head)
@@ -110,26 +121,33 @@ def _holds_our_rows(head: bytes) -> bool:
 
 
 def examine(path: Path, *, now: float, full: bool = False, busy_timeout: float = 10.0) -> Examination:
-    """Everything there is to know. Damage is a finding, not an error."""
+    """Return everything there is to know. Damage is a finding, not an error."""
     state, why = state_of(path)
     found = Examination(state, why)
-    path = real_path(path)
-    if state == "unreadable" and path.with_name(path.name + "-wal").exists():
+    path_of_home, path = path, real_path(path)
+    if state == "unreadable" and not special_beside(path) and path.with_name(path.name + "-wal").exists():
         return _without_log(path, found, now=now, full=full)
     if state != "ours":
         return found
+    known = index_position(path_of_home.parent)
     with translated(path):
         connection = open_reader(path, busy_timeout)
     try:
-        return _look(connection, found, now=now, full=full)
+        _look(connection, found, now=now, full=full)
+        refuse_behind(path_of_home, connection, known)
+    except DamagedLog as exc:
+        found.behind = str(exc)
+    except apsw.Error:  # said by the look already
+        pass
     finally:
         connection.close()
+    return found
 
 
 def _without_log(path: Path, found: Examination, *, now: float, full: bool) -> Examination:
-    """In a folder that cannot be written, SQLite cannot use the log. The file alone can be looked at."""
+    """Examine the file alone: in a folder that cannot be written, SQLite cannot use the log."""
     try:
-        connection = apsw.Connection(
+        connection = SqliteConnection(
             path.absolute().as_uri() + "?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         )
     except apsw.Error:
@@ -141,11 +159,11 @@ def _without_log(path: Path, found: Examination, *, now: float, full: bool) -> E
         connection.close()
 
 
-def _look(connection: apsw.Connection, found: Examination, *, now: float, full: bool) -> Examination:
+def _look(connection: SqliteConnection, found: Examination, *, now: float, full: bool) -> Examination:
     try:
         connection.execute("BEGIN")
         found.version = user_version(connection)
-        found.trouble = [str(row[0]) for row in _rows(connection, "PRAGMA integrity_check(20)") if row[0] != "ok"]
+        found.trouble = [str(row[0]) for row in connection.rows("PRAGMA integrity_check(20)") if row[0] != "ok"]
         found.trouble += _unreadable_texts(connection)
         _facts(connection, found)
         _links(connection, found, now)
@@ -153,23 +171,14 @@ def _look(connection: apsw.Connection, found: Examination, *, now: float, full: 
         connection.execute("COMMIT")
     except apsw.BusyError as exc:
         raise StoreBusy("herma.db is in use and did not become free in time.", hint="Try again.") from exc
-    except (
-        apsw.Error,
-        ValueError,
-        TypeError,
-        OverflowError,
-    ) as exc:  # what cannot be read at all is damage, whatever the first check said
+    except (apsw.Error, ValueError, TypeError, OverflowError) as exc:  # damage, whatever the first check said
         found.trouble.append(str(exc))
     return found
 
 
-def _rows(connection: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
-    return connection.execute(sql, bindings).fetchall()
-
-
-def _unreadable_texts(connection: apsw.Connection) -> Iterator[str]:
-    """Tables with text that is no text, or JSON that is none: SQLite's own check looks at neither."""
-    for table, *names in _rows(connection, queries("checkup")["texts"]):
+def _unreadable_texts(connection: SqliteConnection) -> Iterator[str]:
+    """Yield tables with broken text or JSON: SQLite's own check looks at neither."""
+    for table, *names in connection.rows(queries("store.checkup")["texts"]):
         columns = [name for name in names[0].split(",") if name]
         try:
             for _ in connection.execute(f"SELECT {','.join(columns)} FROM {table}"):
@@ -177,22 +186,22 @@ def _unreadable_texts(connection: apsw.Connection) -> Iterator[str]:
         except UnicodeDecodeError as exc:
             yield f"{table} holds text that cannot be read ({exc})"
             continue
-        for name in JSON_COLUMNS.get(table, {}):
+        for name in JSON_COLUMNS.get(table, {}).keys() & set(columns):
             sql = f"SELECT count(*) FROM {table} WHERE typeof({name}) = 'text' AND NOT json_valid({name})"
-            if wrong := _rows(connection, sql)[0][0]:
+            if wrong := connection.rows(sql)[0][0]:
                 yield f"{name} of {table} cannot be read in {wrong} rows"
 
 
-def _facts(connection: apsw.Connection, found: Examination) -> None:
-    sql = queries("checkup")
+def _facts(connection: SqliteConnection, found: Examination) -> None:
+    sql = queries("store.checkup")
     found.journal_mode = str(connection.pragma("journal_mode"))
     found.page_size = int(connection.pragma("page_size"))
     found.pages = int(connection.pragma("page_count"))
     found.free_pages = int(connection.pragma("freelist_count"))
     if found.version == VERSION:
         ours = our_schema()
-        wanted = {(kind, name): text for kind, name, text in _rows(ours, sql["schema"])}
-        there = {(kind, name): text for kind, name, text in _rows(connection, sql["schema"])}
+        wanted = {(kind, name): text for kind, name, text in ours.rows(sql["schema"])}
+        there = {(kind, name): text for kind, name, text in connection.rows(sql["schema"])}
         found.schema = [f"{k} {n} is missing" for k, n in sorted(wanted.keys() - there.keys())]
         found.schema += [f"{k} {n} is not ours" for k, n in sorted(there.keys() - wanted.keys())]
         found.schema += [
@@ -201,33 +210,33 @@ def _facts(connection: apsw.Connection, found: Examination) -> None:
             if there.get((k, n), wanted[k, n]) != wanted[k, n] and not _same_columns(connection, ours, k, n)
         ]
         ours.close()
-    found.orphans = [f"{table} {row}" for table, row, *_ in _rows(connection, "PRAGMA foreign_key_check")[:20]]
-    ((found.store_id, found.epoch, found.seq),) = _rows(connection, sql["identity"])
-    ((found.sessions, found.messages, found.changes, _),) = _rows(connection, sql["counts"])
+    found.orphans = [f"{table} {row}" for table, row, *_ in connection.rows("PRAGMA foreign_key_check")[:20]]
+    ((found.store_id, found.epoch, found.seq),) = connection.rows(sql["identity"])
+    ((found.sessions, found.messages, found.changes, _),) = connection.rows(sql["counts"])
 
 
-def _same_columns(one: apsw.Connection, other: apsw.Connection, kind: str, name: str) -> bool:
-    """Whether a table has the same columns: a migration adds them at the end, and writes the table's SQL otherwise."""
+def _same_columns(one: SqliteConnection, other: SqliteConnection, kind: str, name: str) -> bool:
+    """Return whether a table has the same columns: a migration adds them at the end, with other SQL."""
     if kind != "table":
         return False
     sql = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY name'
-    return _rows(one, sql, (name,)) == _rows(other, sql, (name,))
+    return one.rows(sql, (name,)) == other.rows(sql, (name,))
 
 
-def _links(connection: apsw.Connection, found: Examination, now: float) -> None:
-    sql = queries("checkup")
-    ((rows, last, left, there),) = _rows(connection, sql["feed"])
+def _links(connection: SqliteConnection, found: Examination, now: float) -> None:
+    sql = queries("store.checkup")
+    ((rows, last, left, there),) = connection.rows(sql["feed"])
     if rows != last:
         found.feed.append(f"{last - rows} of its {last} rows are missing")
     if left != there:
         found.feed.append(f"it counts {left} messages, and there are {there}")
-    if newest := _rows(connection, sql["unfed"]):
+    if newest := connection.rows(sql["unfed"]):
         found.feed.append(f"message {newest[0][0]} is not in it")
-    parents = dict(_rows(connection, sql["parents"]))
-    ids = {row[0] for row in _rows(connection, sql["ids"])}
+    parents: dict[str, str] = dict(connection.rows(sql["parents"]))
+    ids = {row[0] for row in connection.rows(sql["ids"])}
     found.lost_parents = sum(parent not in ids for parent in parents.values())
     found.cycles = _cycles(parents)
-    ((found.waiting, found.next_expiry),) = _rows(connection, sql["inbox"], {"now": now})
+    ((found.waiting, found.next_expiry),) = connection.rows(sql["inbox"], {"now": now})
 
 
 def _cycles(parents: dict[str, str]) -> int:
@@ -244,9 +253,9 @@ def _cycles(parents: dict[str, str]) -> int:
     return circles
 
 
-def _payloads(connection: apsw.Connection, found: Examination, *, full: bool) -> None:
-    """Whether stored texts are what their hashes say, and whether those that messages name are there."""
-    sql = queries("checkup")
+def _payloads(connection: SqliteConnection, found: Examination, *, full: bool) -> None:
+    """Check that stored texts match their hashes, and that those which messages name are there."""
+    sql = queries("store.checkup")
     most = None if full else _SAMPLE
     for number, digest, codec, data in _paged(connection, sql["newest_payloads"], most):
         found.payloads_seen += 1
@@ -255,14 +264,14 @@ def _payloads(connection: apsw.Connection, found: Examination, *, full: bool) ->
     for number, *cells in _paged(connection, sql["in_pieces"], most):
         pieces = [piece for cell in cells if isinstance(cell, bytes) for piece in json.loads(cell)]
         for piece in pieces:
-            if isinstance(piece, int) and not _rows(connection, sql["payload_there"], (piece,)):
+            if isinstance(piece, int) and not connection.rows(sql["payload_there"], (piece,)):
                 found.payloads.append(f"message {number} refers to stored text {piece}, which is not there")
     del found.payloads[20:]
 
 
-def _paged(connection: apsw.Connection, sql: str, most: int | None) -> Iterator[Any]:
+def _paged(connection: SqliteConnection, sql: str, most: int | None) -> Iterator[Any]:
     before, count = 2**62, 0
-    while rows := _rows(connection, sql, {"before": before}):
+    while rows := connection.rows(sql, {"before": before}):
         for row in rows:
             before = row[0]
             yield row

@@ -1,4 +1,4 @@
-"""Locks, atomic replace, per-home locks (the only fsync in the house)."""
+"""Replace files atomically, lock them, tell what is at a path, and read untrusted files and YAML within bounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import errno
 import hashlib
 import os
 import random
+import re
+import shlex
 import stat
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,18 +18,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
+from typing import IO, Any
 
 from herma.errors import HermaWarning, StoreBusy, StoreError
 
-# ---------- store.atomic
+# Replace a file so that a reader, a crash or a power loss finds the old bytes or the new ones, never a mixture.
 #
-# Replace a file's content so that a reader, a crash or a power loss finds the old bytes or the new ones,
-# never a mixture.
-#
-# Two steps: `prepare` makes the new bytes durable beside the file, `install` puts them in its place. As long as the
-# prepared file lies there, the second step is not finished: that is how a crash between the two is recognised.
+# Two steps: `prepare` makes the new bytes durable beside the file, `install` puts them in its place. While the prepared
+# file exists, the second step is not finished: a crash between the two is recognised by it.
 
 Rename = Callable[[str | Path, str | Path], None]
 
@@ -35,7 +36,7 @@ _SHARING_TRIES = 40
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Temporary file, fsync, rename, fsync of the folder. `path` must not be a link (resolve it first)."""
+    """Write a temporary file, flush it, rename it, flush the folder. `path` must not be a link."""
     temporary = prepare(path, data)
     try:
         install(temporary, path, data)
@@ -45,7 +46,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def temporary_of(path: Path, *, alone: bool = True) -> Path:
-    """Where the new bytes are prepared.
+    """Return where the new bytes are prepared.
 
     `alone` says that a lock is held: one fixed name will do, and a killed process leaves at most one behind.
     """
@@ -53,10 +54,10 @@ def temporary_of(path: Path, *, alone: bool = True) -> Path:
 
 
 def prepare(path: Path, data: bytes, *, alone: bool = True) -> Path:
-    """Make the new bytes durable beside `path`, which stays as it is. → where they are."""
+    """Make the new bytes durable beside `path`, which stays as it is. Return where they are."""
     temporary = temporary_of(path, alone=alone)
     try:
-        _write(temporary, data, _status(path))
+        _write(temporary, data, status_of(path))
     except OSError as exc:
         discard(temporary)
         raise StoreError(
@@ -76,7 +77,7 @@ def install(temporary: Path, path: Path, data: bytes, *, rename: Rename = os.rep
             hint="Check free space and permissions, then try again.",
         ) from exc
     try:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as exc:
         raise StoreError(
             f"{path} was replaced, but may be back to what it was after a power loss: {exc.strerror or exc}.",
@@ -85,7 +86,7 @@ def install(temporary: Path, path: Path, data: bytes, *, rename: Rename = os.rep
 
 
 def unfinished(temporary: Path) -> bytes | None:
-    """What a killed process meant to write: its temporary file, if it is still there."""
+    """Return what a killed process meant to write: its temporary file, if it is still there."""
     if not os.path.lexists(temporary):  # as a rule; asking is cheaper than being refused
         return None
     try:
@@ -107,12 +108,12 @@ def make_folder(folder: Path) -> None:
     for each in reversed(missing):  # one by one: `parents=True` would let others into those above
         each.mkdir(exist_ok=True, mode=0o700)
     for each in missing:
-        _sync_folder(each.parent)
+        sync_folder(each.parent)
 
 
 @cache
 def flags(*names: str) -> int:
-    """Flags for `os.open`, as far as the platform has them; without O_BINARY Windows would rewrite line ends."""
+    """Return flags for `os.open` that this platform has; without O_BINARY Windows would rewrite line ends."""
     return reduce(or_, (getattr(os, name, 0) for name in (*names, "O_BINARY", "O_CLOEXEC")))
 
 
@@ -161,7 +162,7 @@ def _rename(temporary: Path, path: Path, data: bytes, rename: Rename) -> None:
 
 def _overwrite(path: Path, data: bytes) -> None:
     """Write in place; when that fails half-way, put back what was there."""
-    before, status = path.read_bytes(), _status(path)
+    before, status = path.read_bytes(), status_of(path)
     try:
         _write(path, data, status)
     except OSError:
@@ -170,14 +171,20 @@ def _overwrite(path: Path, data: bytes) -> None:
         raise
 
 
-def _status(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable."""
+    with path.open("rb+") as file:
+        flush(file)
 
 
-def _sync_folder(folder: Path) -> None:
+def flush(file: IO[bytes]) -> None:
+    """Make what was written to an open file durable."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
     if os.name == "nt":
         return  # a folder cannot be opened there; the rename is journalled by the file system
     handle = os.open(folder, flags("O_RDONLY", "O_DIRECTORY"))
@@ -190,13 +197,10 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-# ---------- store.locks
-#
-# One process at a time: an advisory lock on a file beside the one it protects.
+# Advisory locks on a file beside the one that they protect.
 #
 # POSIX uses `flock` (two handles in one process exclude each other too), Windows one byte of `msvcrt.locking`. Some
-# network file systems have neither: then the work goes on unprotected after one warning, and atomic replacement still
-# keeps readers safe.
+# network file systems have neither: then the work goes on unprotected after one warning; readers are still safe.
 
 _TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
@@ -206,7 +210,7 @@ _told: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Locking:
-    """How a platform locks an open file: `take` at once or raise OSError; `release`.
+    """Hold how a platform locks an open file: `take` at once or raise OSError; `release`.
 
     Letting go is said in so many words, because closing is not enough: a forked child has the file open too.
     """
@@ -216,7 +220,7 @@ class Locking:
 
 
 def platform_locking() -> Locking | None:
-    """How this platform locks, or None where it cannot."""
+    """Return how this platform locks, or None where it cannot."""
     try:
         import fcntl
     except ImportError:
@@ -308,27 +312,19 @@ def _warn_once(path: Path) -> None:
         )
 
 
-# ---------- store.turns
-#
-# One at a time, by name: whoever holds a name is alone with it over all processes of a home, until it ends or dies.
-
 FOLDER = "locks"
 _GATE = 5.0
-"""Seconds to wait for somebody who is about to take or give back another name."""
+"""Seconds to wait for a process that is taking or giving back another name."""
 
 
 @contextmanager
-def alone(home: Path, name: str) -> Iterator[bool]:
-    """Hold a name while the block runs; yields whether it was free. The file that stands for it is gone afterwards.
+def named_lock(home: Path, name: str) -> Iterator[bool]:
+    """Hold a name across all processes of a home while the block runs; yield whether it was free.
 
-    Files are made, locked and removed behind one gate, so that nobody holds a file that is no longer there. One that a
-    dying process leaves behind is empty and does no harm.
+    Lock files are made, locked and removed behind one gate, so that no process holds a file that is no longer there.
+    One that a dying process leaves behind is empty and does no harm.
     """
-    from herma.store.database import refuse_foreign
-
     folder = home / FOLDER
-    if not folder.exists():  # nothing is made in a home whose database is not ours
-        refuse_foreign(home / "herma.db")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
@@ -349,6 +345,187 @@ def alone(home: Path, name: str) -> Iterator[bool]:
 
 
 def _remove(gate: Path, file: Path) -> None:
-    """Still under the lock of the file. What cannot be removed may stay."""
+    """Remove a lock file, still under its lock. One that cannot be removed may stay."""
     with suppress(StoreError, OSError), exclusive(gate, _GATE):
         file.unlink()
+
+
+# Which file systems are safe for a write-ahead log: one needs memory that all processes share, and locks that all of
+# them see. Network and host-shared mounts offer neither reliably, and show it only by damage.
+
+_UNSUITED = re.compile(
+    r"9p|acfs|afs|afpfs|beegfs|ceph|cifs|coda|drvfs|fakeowner|gfs2?|glusterfs|gpfs|hgfs|lustre|ncpfs|nfs[34]?|ocfs2|"
+    r"orangefs|osxfs|panfs|prl_fs|pvfs2|smb2|smb3|smbfs|vboxsf|virtiofs|vmhgfs|webdav|wslfs|"
+    r"fuse\.(?:ceph|curlftpfs|davfs|gcsfuse|glusterfs|goofys|grpcfuse|juicefs|lustre|mergerfs|moosefs|osxfs|portal|"
+    r"rclone|s3fs|seaweedfs|smbnetfs|sshfs|unionfs|virtiofs|vmhgfs-fuse|weed)"
+)
+"""File systems without shared memory or without locks that every client sees."""
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_REMOTE_DRIVE = 4  # what GetDriveTypeW answers for a network drive
+
+
+def file_system(mountinfo: str, path: PurePosixPath) -> str:
+    """Return the type of the file system that holds an absolute path, by the text of /proc/self/mountinfo; "" if
+    unknown.
+
+    Of several mounts the one with the longest mount point counts, and of two on the same point the later one.
+    """
+    best, found = -1, ""
+    for line in mountinfo.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, kind = before.split(" "), after.split(" ")[0]
+        if not separator or len(fields) < 5 or not kind:
+            continue
+        point = PurePosixPath(_OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4]))
+        if len(point.parts) >= best and path.is_relative_to(point):
+            best, found = len(point.parts), kind
+    return found
+
+
+def is_unsuited(kind: str) -> bool:
+    """Return whether a write-ahead log would not be safe on this type of file system."""
+    return _UNSUITED.fullmatch(kind) is not None
+
+
+def unsuited_mount(path: Path) -> str:
+    """Return what is wrong with the place of this file, in a word or two; "" when a write-ahead log is safe there."""
+    if sys.platform == "win32":  # pragma: no cover
+        return _windows_share(path)
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    kind = file_system(mounts, PurePosixPath(os.path.realpath(path)))
+    return kind if is_unsuited(kind) else ""
+
+
+def _windows_share(path: Path) -> str:  # pragma: no cover
+    drive = path.absolute().drive
+    if drive.startswith("\\\\"):
+        return "network share"
+    import ctypes
+
+    kind = ctypes.windll.kernel32.GetDriveTypeW(f"{drive}\\")  # type: ignore[attr-defined]
+    return "network drive" if kind == _REMOTE_DRIVE else ""
+
+
+# What is at a path.
+
+
+def real_path(path: Path) -> Path:
+    """Return the file behind links, where its log lies too. Unlike `resolve`, accept links that go round."""
+    return Path(os.path.realpath(path))
+
+
+def kind_of(status: os.stat_result) -> str:
+    """Return what stands at a path instead of a file, in words."""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(status.st_mode), "a device")
+
+
+def status_of(path: Path) -> os.stat_result | None:
+    """Return the status of what is at `path`, links followed; None if nothing is there.
+
+    One look: SQLite removes a log when the last connection closes, also between two looks of another process.
+    """
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            return None
+        raise
+
+
+def size_of(path: Path) -> int:
+    """Return the size of a file; 0 if nothing is there."""
+    status = status_of(path)
+    return status.st_size if status else 0
+
+
+def special_beside(path: Path) -> tuple[Path, str] | None:
+    """Return what is not a file though it has the name of a database's log, and what it is."""
+    for suffix in ("-wal", "-shm", "-journal"):
+        beside = path.with_name(path.name + suffix)
+        if (status := status_of(beside)) and not stat.S_ISREG(status.st_mode):
+            return beside, kind_of(status)
+    return None
+
+
+def refuse_special(path: Path) -> None:
+    """Raise if a pipe, a device or a folder has the name of the database's log: opening it could wait for ever."""
+    if found := special_beside(real_path(path)):
+        beside, kind = found
+        raise StoreError(
+            f"{beside} is {kind}, not an ordinary file; nothing was changed.",
+            hint=f"Move it away, then try again: mv {shlex.quote(str(beside))} {shlex.quote(str(beside))}.aside",
+        )
+
+
+# Files from unknown sources: a repository, a skill or a plugin may hold a pipe, a device, a huge file, or a small text
+# that stands for a huge one.
+
+DEEPEST = 20
+"""Levels of lists and maps that YAML may have."""
+MOST_NODES = 1_000
+"""Keys, values, lists and maps that YAML may have. ruamel.yaml takes about 0.1 ms for each."""
+_PLAIN_TAGS = (
+    None,
+    "!",
+    *(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")),
+)
+
+
+def read_start(path: str | Path, limit: int) -> bytes:
+    """Return the first `limit` bytes of a regular file. Raise `OSError` for a pipe, a device or a folder."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return file.read(limit)
+
+
+def plain_yaml() -> Any:
+    """Return a `ruamel.yaml.YAML` that composes plain scalars, lists and maps only, and neither deep nor large ones.
+
+    Anything else raises a `MarkedYAMLError`, before memory or time is spent on it.
+    """
+    from ruamel.yaml import YAML
+
+    reader: Any = YAML(typ="safe", pure=True)
+    reader.Composer = _plain_composer()
+    return reader
+
+
+@cache
+def _plain_composer() -> Any:
+    from ruamel.yaml.composer import Composer, ComposerError
+    from ruamel.yaml.events import AliasEvent
+
+    class PlainComposer(Composer):
+        levels = nodes = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event: Any = self.parser.peek_event()
+            self.nodes += 1
+            problem = ""
+            if isinstance(event, AliasEvent) or event.anchor is not None:
+                problem = "anchors and aliases are not supported"
+            elif (str(event.tag) if event.tag is not None else None) not in _PLAIN_TAGS:
+                problem = "tags are not supported"
+            elif self.levels >= DEEPEST:
+                problem = f"it is nested more than {DEEPEST} levels deep"
+            elif self.nodes > MOST_NODES:
+                problem = f"it has more than {MOST_NODES:,} keys and values"
+            if problem:
+                raise ComposerError(None, None, problem, event.start_mark)
+            self.levels += 1
+            node: Any = super().compose_node(parent, index)
+            self.levels -= 1
+            if str(node.tag).endswith(":merge"):
+                raise ComposerError(None, None, "merge keys (<<) are not supported", event.start_mark)
+            return node
+
+    return PlainComposer

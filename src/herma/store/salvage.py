@@ -1,30 +1,34 @@
-"""A new herma.db from what can be read."""
+"""Make a new `herma.db` from everything that can still be read in a damaged one.
+
+Rows are taken as they are. What they refer to and is gone is replaced so that the new database is whole: a session
+that only its messages remember gets a stand-in, a lost payload a line that says so. What is derived from other rows
+(uses of payloads, counts, the change feed) is rebuilt.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import shutil
-import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from types import MappingProxyType
+from typing import NamedTuple
 
 import apsw
 
-from herma.episodes.rows import episode_of
-from herma.episodes.types import Episode
-from herma.errors import StoreBusy, StoreError
-from herma.store.database import migrations, open_writer, queries, real_path, translated
-from herma.store.files import make_folder
+from herma.errors import StoreError
+from herma.store.archive import Progress
+from herma.store.database import migrations, queries
+from herma.store.files import make_folder, real_path, sync_file, sync_folder
+from herma.store.replace import BESIDE, Alone, repaired_copy
 from herma.store.salvage_pages import (
     INDEX_INTERIOR,
     INDEX_LEAF,
@@ -36,47 +40,40 @@ from herma.store.salvage_pages import (
     Unreadable,
     Value,
 )
+from herma.store.sqlite import SqliteConnection, create_empty, open_writer, our_schema, translated
 from herma.transcript.rows import PURGE_SLICE, unpack
 
-# ---------- store.sqlite.salvage_feed
-#
 # What the change feed of a damaged file says, as far as it can be believed: one wrong bit in it must cost no message.
-#
 # Numbers of messages are given out once, so what was appended never overlaps; and only what was appended can be gone.
 
 Span = tuple[int, int]
 """The first and the last of some messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedRow:
-    """One row of the feed, as it was read."""
+class FeedRow(NamedTuple):
+    """One row of the feed, as it was read: messages that were appended, or that are gone."""
 
     gone: bool
     first: int
-    count: int
-
-    @property
-    def last(self) -> int:
-        return self.first + self.count - 1
+    last: int
 
 
 def appended(rows: Iterable[FeedRow], highest: int) -> list[Span]:
-    """What was appended, in order, none reaching into the next or beyond the highest number that was given out."""
-    told = sorted({(row.first, row.last) for row in rows if not row.gone and row.count > 0 and row.first > 0})
+    """Return what was appended, in order, none reaching into the next or beyond the highest number."""
+    told = sorted({(row.first, row.last) for row in rows if not row.gone and row.last >= row.first and row.first > 0})
     ends = [*(first - 1 for first, _ in told[1:]), highest][: len(told)]
     spans = [(first, min(last, end, highest)) for (first, last), end in zip(told, ends, strict=True)]
     return [span for span in spans if span[0] <= span[1]]
 
 
 def purged(rows: Iterable[FeedRow], there: Sequence[Span], *, gaps: bool) -> list[Span]:
-    """What is gone for good. With `gaps` the row that appended it may be lost: then its size has to do as a proof."""
-    told = sorted({(row.first, row.last) for row in rows if row.gone and row.count > 0 and row.first > 0})
+    """Return what is gone for good. With `gaps` the row that appended it may be lost: its size is the proof."""
+    told = sorted({(row.first, row.last) for row in rows if row.gone and row.last >= row.first and row.first > 0})
     return [span for span in told if covered(span, there) or (gaps and span[1] - span[0] < PURGE_SLICE)]
 
 
 def covered(span: Span, spans: Sequence[Span]) -> bool:
-    """Whether all of it lies in spans that are in order."""
+    """Return whether all of it lies in spans that are in order."""
     at, last = span
     place = max(bisect_right(spans, (at, 2**63)) - 1, 0)
     while place < len(spans) and spans[place][0] <= at:
@@ -88,7 +85,7 @@ def covered(span: Span, spans: Sequence[Span]) -> bool:
 
 
 def within(numbers: Iterable[int], spans: Sequence[Span]) -> set[int]:
-    """Those numbers that lie in any of the spans, which are in order and may overlap."""
+    """Return those numbers that lie in any of the spans, which are in order and may overlap."""
     reach: list[Span] = []
     for first, last in spans:
         if reach and first <= reach[-1][1] + 1:
@@ -103,17 +100,14 @@ def within(numbers: Iterable[int], spans: Sequence[Span]) -> set[int]:
     return found
 
 
-# ---------- store.sqlite.salvage_tables
-#
-# Finding the rows of each table in a damaged file: along its tree first, then on pages that no tree leads to.
+# The rows of each table in a damaged file: along its tree first, then on pages that no tree leads to.
 
 _KINDS: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
 _INTERIOR = (TABLE_INTERIOR, INDEX_INTERIOR)
 _ADD_COLUMN = re.compile(r"^ALTER TABLE (\w+) ADD COLUMN", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     name: str
     type: str
     required: bool
@@ -121,22 +115,21 @@ class Column:
     is_rowid: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a table looks like, and where its tree begins. Rows of one without row numbers lie in an index."""
+class Shape(NamedTuple):
+    """Hold what a table looks like, and where its tree begins. Rows of one without row numbers lie in an index."""
 
     name: str
     root: int
     columns: tuple[Column, ...]
     keyed: bool = True
     """By row numbers."""
-    index: str = ""
+    row_index: str = ""
     """An index that names every row."""
     added: int = 0
-    """How many of the last columns came with later formats: rows from before do not have them."""
+    """Number of last columns that came with later formats: rows from before do not have them."""
 
     def fitted(self, record: Record, *, exactly: bool = False) -> list[Value] | None:
-        """The record's values as this table's columns take them, or None when they cannot be its."""
+        """Return the record's values as this table's columns take them, or None when they cannot be its."""
         values, count = record.values, len(self.columns)
         if len(values) > count or (len(values) < count - self.added and exactly and not record.cut):
             return None
@@ -158,7 +151,7 @@ class Shape:
 
 @dataclass(slots=True)
 class Reading:
-    """How reading one table went."""
+    """Hold how reading one table went."""
 
     shape: Shape
     seen: set[int] = field(default_factory=set)
@@ -177,15 +170,15 @@ class Reading:
 Take = Callable[[Reading, list[Value], Record], None]
 
 
-class Catalogue:
+class TableList:
     """The tables that a file has: as its own list says where that can be read, else as our schema makes them."""
 
-    def __init__(self, pages: PageFile, ours: apsw.Connection) -> None:
+    def __init__(self, pages: PageFile, ours: SqliteConnection) -> None:
         self.ours = {shape.name: shape for shape in _shapes(ours)}
         self.roots: dict[str, int] = {}
         self.listed = False
         sql: dict[str, str] = {}
-        with_list = Walk(pages)
+        with_list = TreeWalk(pages)
         try:
             for record in with_list.tree(1, TABLE_LEAF):
                 if len(record.values) == 5 and isinstance(record.values[3], int):
@@ -197,22 +190,22 @@ class Catalogue:
             pass
         self.listed = not with_list.damaged and bool(self.roots)
         self.pages = with_list.visited
-        template: list[Any] = ours.execute("SELECT type, name, rootpage FROM sqlite_master").fetchall()
+        template = ours.rows("SELECT type, name, rootpage FROM sqlite_master")
         for _, name, root in template:
             self.roots.setdefault(name, 0 if self.listed else root)  # 0: the file has no such table or index
         self.shapes = [self._as_found(shape, sql.get(shape.name, "")) for shape in self.ours.values()]
         self._indexes = {name for kind, name, *_ in template if kind == "index"}
 
     def others(self) -> list[str]:
-        """Indexes of ours that no table is read by. Without a list nobody knows whether they are where they were."""
-        used = {shape.index for shape in self.shapes}
+        """Return our indexes that no table is read by. Without the file's list they cannot be located."""
+        used = {shape.row_index for shape in self.shapes}
         return [name for name in sorted(self._indexes - used) if self.listed and self.roots[name]]
 
     def _as_found(self, shape: Shape, sql: str) -> Shape:
-        """In the order of columns that the file has, where they are those of a format of ours: else its list is hit."""
+        """Put columns in the order that the file has, if they are those of a format of ours."""
         columns, added = shape.columns, shape.added
         if sql:
-            with apsw.Connection(":memory:") as scratch:
+            with closing(SqliteConnection(":memory:")) as scratch:
                 try:
                     scratch.execute(sql)
                     found = _columns(scratch, shape.name)
@@ -221,10 +214,10 @@ class Catalogue:
                         columns, added = found, added - missing
                 except apsw.Error:
                     pass  # the list of tables is damaged at this place
-        return replace(shape, root=self.roots[shape.name], columns=columns, added=added)
+        return shape._replace(root=self.roots[shape.name], columns=columns, added=added)
 
 
-class Walk:
+class TreeWalk:
     """Walks trees and remembers which pages were seen and whether anything was wrong."""
 
     def __init__(self, pages: PageFile, visited: set[int] | None = None) -> None:
@@ -234,7 +227,7 @@ class Walk:
         self.unreadable = 0
 
     def tree(self, root: int, leaf: int) -> Iterator[Record]:
-        """All rows of a tree whose leaves are of this kind, as far as pages lead to each other."""
+        """Yield all rows of a tree whose leaves are of this kind, as far as pages lead to each other."""
         interior = TABLE_INTERIOR if leaf == TABLE_LEAF else INDEX_INTERIOR
         for number, _, _ in self.leaves(root, leaf):
             yield from self.rows(number)
@@ -242,7 +235,7 @@ class Walk:
                 self.damaged = True
 
     def leaves(self, root: int, leaf: int) -> Iterator[tuple[int, int | None, int | None]]:
-        """Pages that hold rows, with the keys between which they should lie."""
+        """Yield pages that hold rows, with the keys between which they should lie."""
         interior = TABLE_INTERIOR if leaf == TABLE_LEAF else INDEX_INTERIOR
         stack: list[tuple[int, int | None, int | None]] = [(root, None, None)]
         while stack:
@@ -264,7 +257,7 @@ class Walk:
                 low = key if key is not None else low
 
     def rows(self, number: int, kind: int = 0) -> Iterator[Record]:
-        """The rows of one page that make sense."""
+        """Yield the rows of one page that make sense."""
         try:
             for record in self._pages.rows(number, kind):
                 if isinstance(record, Unreadable):
@@ -276,7 +269,7 @@ class Walk:
             self.damaged = True
 
 
-def read_tables(pages: PageFile, catalogue: Catalogue, take: Take, step: Callable[[int], None]) -> list[Reading]:
+def read_tables(pages: PageFile, catalogue: TableList, take: Take, step: Callable[[int], None]) -> list[Reading]:
     """Hand every readable row to `take`, which never gets a row number of a table twice."""
     visited = set(catalogue.pages)
     readings = [Reading(shape, damaged=not catalogue.listed) for shape in catalogue.shapes]
@@ -284,11 +277,12 @@ def read_tables(pages: PageFile, catalogue: Catalogue, take: Take, step: Callabl
         if reading.shape.root:
             _follow(pages, reading, visited, take, step)
     for reading in readings:
-        if catalogue.roots.get(reading.shape.index):
-            _follow_index(pages, reading, catalogue.roots[reading.shape.index], visited)
+        if catalogue.roots.get(reading.shape.row_index):
+            _follow_index(pages, reading, catalogue.roots[reading.shape.row_index], visited)
             reading.named_all = reading.named_all and catalogue.listed  # else it may be another's index
-    for name in catalogue.others():
-        _pass_over(pages, catalogue.roots[name], visited)
+    for name in catalogue.others():  # indexes that tell nothing new: their pages are nobody else's
+        for record in TreeWalk(pages, visited).tree(catalogue.roots[name], INDEX_LEAF):
+            visited.update(record.pages)
     for reading in readings:
         if reading.named_all and not reading.seen.issuperset(reading.named):
             reading.damaged = True
@@ -299,15 +293,9 @@ def read_tables(pages: PageFile, catalogue: Catalogue, take: Take, step: Callabl
     return readings
 
 
-def _pass_over(pages: PageFile, root: int, visited: set[int]) -> None:
-    """The pages of an index that tells nothing new: they are nobody else's."""
-    for record in Walk(pages, visited).tree(root, INDEX_LEAF):
-        visited.update(record.pages)
-
-
 def _follow(pages: PageFile, reading: Reading, visited: set[int], take: Take, step: Callable[[int], None]) -> None:
     leaf = TABLE_LEAF if reading.shape.keyed else INDEX_LEAF
-    walk = Walk(pages, visited)
+    walk = TreeWalk(pages, visited)
     for number, low, high in walk.leaves(reading.shape.root, leaf):
         step(len(visited))
         records = list(walk.rows(number))
@@ -333,7 +321,7 @@ def _follow(pages: PageFile, reading: Reading, visited: set[int], take: Take, st
 
 
 def _follow_index(pages: PageFile, reading: Reading, root: int, visited: set[int]) -> None:
-    walk = Walk(pages, visited)
+    walk = TreeWalk(pages, visited)
     for record in walk.tree(root, INDEX_LEAF):
         visited.update(record.pages)
         if record.values and isinstance(record.values[-1], int) and not record.cut:
@@ -346,7 +334,7 @@ def _follow_index(pages: PageFile, reading: Reading, root: int, visited: set[int
 def _strays(
     pages: PageFile, readings: Sequence[Reading], known: set[int], take: Take, step: Callable[[int], None]
 ) -> None:
-    """Pages that no tree leads to any more: those below a damaged one. A row's values tell whose it is.
+    """Read pages that no tree leads to any more: those below a damaged one. A row's values tell whose it is.
 
     A table that the file's list does not name may be one whose name was hit.
     """
@@ -363,8 +351,8 @@ def _strays(
 
 
 def _leaf(pages: PageFile, reading: Reading, number: int, visited: set[int], take: Take, *, only_new: bool) -> bool:
-    """Rows of a page taken for a leaf of this table. → whether there were any that could be its."""
-    walk = Walk(pages, visited)
+    """Return rows of a page taken for a leaf of this table. Return whether there were any that could be its."""
+    walk = TreeWalk(pages, visited)
     shape = reading.shape
     leaf = TABLE_LEAF if shape.keyed else INDEX_LEAF
     kind = pages.kind(number)
@@ -394,10 +382,10 @@ def _hand_over(reading: Reading, record: Record, row: list[Value], visited: set[
     take(reading, row, record)
 
 
-def has_rows_of(table: str, pages: PageFile, ours: apsw.Connection) -> bool:
-    """Whether any page looks like a leaf of this table of ours."""
+def has_rows_of(table: str, pages: PageFile, ours: SqliteConnection) -> bool:
+    """Return whether any page looks like a leaf of this table of ours."""
     shape = next(shape for shape in _shapes(ours) if shape.name == table)
-    walk = Walk(pages)
+    walk = TreeWalk(pages)
     return any(
         pages.kind(number) == TABLE_LEAF and shape.fitted(record, exactly=True) is not None
         for number in range(2, pages.count + 1)
@@ -405,43 +393,30 @@ def has_rows_of(table: str, pages: PageFile, ours: apsw.Connection) -> bool:
     )
 
 
-# ── our own schema ──
-
-
-def our_schema(page_size: int = 4096) -> apsw.Connection:
-    """An empty database with our tables, in memory: with pages of the same size, its tables begin on the same ones."""
-    connection = apsw.Connection(":memory:")
-    connection.pragma("page_size", page_size)
-    connection.execute(Path(__file__).with_name("schema.sql").read_text(encoding="utf-8"))
-    return connection
-
-
-def _shapes(connection: apsw.Connection) -> Iterator[Shape]:
-    listed: list[Any] = connection.execute(
+def _shapes(connection: SqliteConnection) -> Iterator[Shape]:
+    listed = connection.rows(
         "SELECT l.name, l.wr, m.rootpage FROM pragma_table_list l JOIN sqlite_master m ON m.name = l.name"
         " WHERE l.type = 'table' ORDER BY m.rowid"
-    ).fetchall()
+    )
     for name, without_rowid, root in listed:
-        indexes: list[Any] = connection.execute(
+        indexes = connection.rows(
             "SELECT name FROM pragma_index_list(?) WHERE NOT partial AND origin <> 'pk' ORDER BY origin DESC, seq",
             (name,),
-        ).fetchall()
+        )
         index = indexes[0][0] if indexes and not without_rowid else ""
         yield Shape(name, root, _columns(connection, name), not without_rowid, index, _added().get(name, 0))
 
 
 @cache
 def _added() -> Counter[str]:
-    """How many columns migrations added to each table, always at its end."""
+    """Return how many columns migrations added to each table, always at its end."""
     steps = (script.read_text(encoding="utf-8") for _, script in migrations())
     return Counter(name for text in steps for name in _ADD_COLUMN.findall(text))
 
 
-def _columns(connection: apsw.Connection, table: str) -> tuple[Column, ...]:
-    rows: list[Any] = connection.execute(
-        "SELECT name, type, [notnull], dflt_value, pk FROM pragma_table_info(?)", (table,)
-    ).fetchall()
-    wr: list[Any] = connection.execute("SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", (table,)).fetchall()
+def _columns(connection: SqliteConnection, table: str) -> tuple[Column, ...]:
+    rows = connection.rows("SELECT name, type, [notnull], dflt_value, pk FROM pragma_table_info(?)", (table,))
+    wr = connection.rows("SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", (table,))
     keyed = bool(wr) and not wr[0][0]
     return tuple(
         Column(name, kind, bool(required), _literal(default), keyed and pk == 1 and kind == "INTEGER")
@@ -455,8 +430,6 @@ def _literal(text: str | None) -> Value:
     return text[1:-1] if text.startswith("'") else int(text)
 
 
-# ---------- store.sqlite.salvage_mend
-#
 # What is done about a value that is only partly there: it says so where the rest would be.
 
 CUT = "\n[The rest of this text could not be read when the database was repaired.]"
@@ -464,7 +437,8 @@ LOST = "[This part could not be read when the database was repaired.]"
 CELLS = ("content", "parts", "tool_calls", "reasoning", "sent", "sent_parts", "extra")
 """Columns of a message whose values may be in pieces."""
 JSON_COLUMNS: dict[str, dict[str, Value]] = {
-    "messages": {"parts": None, "tool_calls": None, "sent_parts": None, "extra": None},
+    "messages": {"parts": None, "tool_calls": None, "sent_parts": None, "extra": None, "outside": None},
+    "sessions": {"prompt_outside": None},
     "curated_entries": {"tags": "[]"},
     "episodes": {"steps": "[]", "tools": "{}", "skills_applied": "[]", "skills_created": "[]"},
     "session_states": {"open_tasks": "[]", "files": "[]"},
@@ -477,7 +451,7 @@ _JSON = JSON_COLUMNS["messages"]
 
 
 def is_whole(payload: dict[str, Value]) -> bool:
-    """Whether a payload is what its hash says."""
+    """Return whether a payload is what its hash says."""
     codec, data = payload["codec"], payload["data"]
     if not isinstance(codec, str) or not isinstance(data, bytes):
         return False
@@ -502,7 +476,7 @@ def say_cut(values: dict[str, Value], count: int, reading: Reading) -> None:
 
 
 def mend_json(table: str, values: dict[str, Value]) -> bool:
-    """Replace values that are no JSON any more. → whether there were any. What cannot be empty then fits no table."""
+    """Replace values that are no JSON any more. Return whether there were any."""
     wrong = {
         name: instead
         for name, instead in JSON_COLUMNS.get(table, {}).items()
@@ -516,7 +490,7 @@ def mend_json(table: str, values: dict[str, Value]) -> bool:
 
 
 def mended_pieces(cell: bytes, there: set[int], column: str) -> tuple[Value, set[int]]:
-    """A value in pieces, with a line for each that is gone. → and the payloads that it still needs."""
+    """Return a value in pieces, with a line for each that is gone; and the payloads that it still needs."""
     try:
         pieces = json.loads(cell)
         if not isinstance(pieces, list) or not all(isinstance(piece, str | int) for piece in pieces):
@@ -541,48 +515,16 @@ def _is_json(text: str) -> bool:
 
 
 def say_lost(changed: dict[str, Value], values: Mapping[str, Value] = MappingProxyType({})) -> None:
-    """A message whose parts are gone as a whole says so in plain text."""
+    """Put a sentence in the place of a message whose parts are gone as a whole."""
     for parts, text in (("parts", "content"), ("sent_parts", "sent")):
         if parts in changed and changed[parts] is None and values.get(text) is None:
             changed.setdefault(text, LOST)
 
 
-# ---------- store.sqlite.salvage_terms
-#
-# The words by which episodes and entries of the long tail are found, made anew from their texts.
-#
-# Without the file's list of tables their rows cannot be told from those of indexes that look the same.
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How texts become terms."""
-
-    of_episode: Callable[[Episode], Sequence[str]]
-    of_entry: Callable[[str], Sequence[str]]
-
-
-def terms_anew(connection: apsw.Connection, terms: Terms) -> dict[str, int]:
-    """Write them for everything that is kept. → how many rows each table has."""
-    sql = queries("salvage")
-    rows: list[Any] = connection.execute(queries("episodes")["columns"] + " WHERE e.archived IS NULL").fetchall()
-    for episode in map(episode_of, rows):
-        connection.executemany(sql["episode_term"], [(term, episode.id) for term in terms.of_episode(episode)])
-    entries: list[Any] = connection.execute(sql["tail_entries"]).fetchall()
-    for number, text in entries:
-        connection.executemany(sql["entry_term"], [(term, number) for term in terms.of_entry(text)])
-    counts: list[Any] = connection.execute(sql["count_terms"]).fetchall()
-    return dict(counts)
-
-
-# ---------- store.sqlite.salvage
-#
-# A new `herma.db` from everything that can still be read in a damaged one.
-#
-# Rows are taken as they are. What they refer to and is gone is replaced so that the new database is whole: a session
-# that only its messages remember gets a stand-in, a lost payload a line that says so. What is derived from other rows
-# (uses of payloads, counts, the change feed) is made anew.
-
+Terms = Callable[[SqliteConnection], dict[str, int]]
+"""Write the words by which episodes and archived entries are found, again from their texts; return the rows per table.
+Without the file's list of tables, their old rows cannot be told from those of indexes that look the same.
+"""
 _DERIVED = {"payload_uses", "changes"}
 _TERMS = {"episode_terms", "curated_tail_terms"}
 _STRAYS = {
@@ -591,14 +533,16 @@ _STRAYS = {
     "episodes": "homeless_stray",
     "reviews": "homeless_review",
 }
+_NUMBERED = (
+    *("messages", "curated_changes", "curated_inbox", "curated_tail", "skill_changes", "skill_inbox"),
+    *("episodes", "facts"),
+)
 _RUN = 1000
-Progress = Callable[[int, int], None]
 Ranges = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TableSalvage:
-    """What became of one table. `lost` is as many as are known; `mended` rows lack a part of their text."""
+class TableSalvage(NamedTuple):
+    """Hold what became of one table. `lost` is as many as are known; `mended` rows lack a part of their text."""
 
     table: str
     kept: int
@@ -619,7 +563,7 @@ class SessionLoss:
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What was brought over, and exactly what was not."""
+    """Hold what was brought over, and exactly what was not."""
 
     tables: tuple[TableSalvage, ...]
     sessions: tuple[SessionLoss, ...]
@@ -639,13 +583,22 @@ class Salvaged:
 
 
 def salvage(
-    source: Path, log: Path | None, target: Path, progress: Progress | None = None, terms: Terms | None = None
+    source: Path,
+    log: Path | None,
+    target: Path,
+    progress: Progress | None = None,
+    terms: Terms | None = None,
+    *,
+    empty: bool = False,
 ) -> Salvaged:
     """Read a copy of the damaged file, and its log, into a new database at `target`; it is durable when this returns.
 
-    `source` must be a copy that nobody else has open: it is read as bytes. With `terms`, the words by which episodes
-    and entries of the long tail are found are made anew; else they are taken as they are.
+    `source` must be a copy that no other process has open: it is read as bytes. Without `terms`, the words by which
+    episodes and archived entries are found are taken as they are. With `empty`, nothing at all is a result too.
     """
+    if empty and not source.stat().st_size and (log is None or not log.exists()):
+        create_empty(target)
+        return Salvaged((), (), ("Nothing was left of the database itself; herma.db is new and empty.",))
     pages = PageFile(source, log)
     try:
         with translated(target):
@@ -662,14 +615,13 @@ def salvage(
                 connection.close()
     finally:
         pages.close()
-    with target.open("rb+") as file:
-        os.fsync(file.fileno())
+    sync_file(target)
     return made
 
 
-def _refuse_unsound(connection: apsw.Connection, target: Path) -> None:
-    trouble: list[Any] = connection.execute("PRAGMA integrity_check(5)").fetchall()
-    orphans: list[Any] = connection.execute("PRAGMA foreign_key_check").fetchall()
+def _refuse_unsound(connection: SqliteConnection, target: Path) -> None:
+    trouble = connection.rows("PRAGMA integrity_check(5)")
+    orphans = connection.rows("PRAGMA foreign_key_check")
     if trouble != [("ok",)] or orphans:
         raise StoreError(
             f"What was salvaged to {target} does not hold together ({(trouble + orphans)[0]}).",
@@ -678,12 +630,12 @@ def _refuse_unsound(connection: apsw.Connection, target: Path) -> None:
 
 
 class _Salvage:
-    def __init__(self, connection: apsw.Connection, pages: PageFile, progress: Progress, terms: Terms | None) -> None:
+    def __init__(self, connection: SqliteConnection, pages: PageFile, progress: Progress, terms: Terms | None) -> None:
         self._db = connection
         self._pages = pages
         self._progress = progress
         self._terms = terms
-        self._sql = queries("salvage")
+        self._sql = queries("store.salvage")
         self._kept: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._mended: dict[str, list[int]] = {}
@@ -698,7 +650,7 @@ class _Salvage:
 
     def run(self) -> Salvaged:
         ours = our_schema(self._pages.size)
-        catalogue = Catalogue(self._pages, ours)
+        catalogue = TableList(self._pages, ours)
         ours.close()
         if not self._pages.header_ok:
             self._notes.append("The head of the file was damaged; tables were found by their content.")
@@ -724,15 +676,13 @@ class _Salvage:
             self._drop("session_states", "homeless_states")
         self._drop("episode_terms", "homeless_terms")
         if self._terms is not None:
-            self._kept.update(terms_anew(self._db, self._terms))
+            self._kept.update(self._terms(self._db))
         if not catalogue.listed:
             self._drop("curated_tail_uses", "not_uses")
         self._identify()
         self._feed_anew(readings)
         self._progress(total, total)
         return self._report(readings, stand_ins)
-
-    # ── row by row ──
 
     def _take(self, reading: Reading, row: list[Value], record: Record) -> None:
         name = reading.shape.name
@@ -742,7 +692,8 @@ class _Salvage:
             if isinstance(row[0], str) and isinstance(row[1], int):
                 self._sequence[row[0]] = max(row[1], self._sequence.get(row[0], 0))
         elif name == "changes":
-            self._feed.append(FeedRow(bool(row[1]), int(row[2] or 0), int(row[3] or 0)))
+            first = int(row[2] or 0)
+            self._feed.append(FeedRow(bool(row[1]), first, first + int(row[3] or 0) - 1))
         elif name not in _DERIVED and not (self._terms and name in _TERMS):
             self._keep(reading, row, record)
 
@@ -780,7 +731,7 @@ class _Salvage:
 
     def _columns(self, table: str) -> list[str]:
         if table not in self._columns_of:
-            rows = _rows(self._db, "SELECT name FROM pragma_table_info(?)", (table,))
+            rows = self._db.rows("SELECT name FROM pragma_table_info(?)", (table,))
             self._columns_of[table] = [name for (name,) in rows]
         return self._columns_of[table]
 
@@ -790,10 +741,8 @@ class _Salvage:
             if self._db.execute(self._sql["untitled"], same).fetchone():
                 values["title"] = None
 
-    # ── what rows refer to ──
-
     def _stay_deleted(self, readings: dict[str, Reading]) -> None:
-        """What the feed says is gone stays so. What a tree or an index leads to is there, whatever the feed says."""
+        """Delete again what the feed says is gone, unless a tree or an index leads to it."""
         messages = readings["messages"]
         highest = max([self._sequence.get("messages", 0), *messages.seen, *messages.named])
         self._appended = appended(self._feed, highest)
@@ -805,9 +754,9 @@ class _Salvage:
         messages.seen.difference_update(gone)
 
     def _stand_ins(self, readings: dict[str, Reading]) -> dict[int, str]:
-        """Sessions for messages that have none, named as an index remembers them."""
+        """Return sessions for messages that have none, named as an index remembers them."""
         sessions, made = readings["sessions"], {}
-        for key, first, last in _rows(self._db, self._sql["without_session"]):
+        for key, first, last in self._db.rows(self._sql["without_session"]):
             named = sessions.named.get(key, ())
             session_id = str(named[0]) if named and isinstance(named[0], str) and named[0] else f"recovered-{key}"
             values = {"key": key, "id": session_id, "started": first, "last_active": last}
@@ -821,9 +770,9 @@ class _Salvage:
 
     def _join_pieces(self) -> None:
         """Record which payloads are used, and put a line in the place of those that are gone."""
-        there = {row[0] for row in _rows(self._db, self._sql["payload_ids"])}
+        there = {row[0] for row in self._db.rows(self._sql["payload_ids"])}
         after = 0
-        while rows := _rows(self._db, self._sql["in_pieces"], {"after": after}):
+        while rows := self._db.rows(self._sql["in_pieces"], {"after": after}):
             for message_id, *cells in rows:
                 after = message_id
                 changed: dict[str, Value] = {}
@@ -842,7 +791,7 @@ class _Salvage:
                 self._db.executemany(self._sql["use"], [(number, message_id) for number in sorted(used)])
 
     def _drop_strays(self, readings: dict[str, Reading]) -> None:
-        """What nothing refers to and no tree led to was deleted, most likely: it must not come back."""
+        """Delete rows that nothing refers to and no tree led to: most likely they were deleted before."""
         for name, query in _STRAYS.items():
             reading = readings[name]
             doubtful = reading.seen if reading.named_all else reading.strays & reading.seen
@@ -857,7 +806,7 @@ class _Salvage:
         self._kept[table] -= self._db.changes()
 
     def _identify(self) -> None:
-        """The same store, in a new epoch: what was derived from the old file is not valid any more."""
+        """Keep the store's id in a new epoch: what was derived from the old file is not valid any more."""
         if "store_id" not in self._meta:
             self._notes.append("The store's own name could not be read; it has a new one.")
         for key, value in self._meta.items():
@@ -866,29 +815,18 @@ class _Salvage:
 
     def _feed_anew(self, readings: dict[str, Reading]) -> None:
         run: list[int] = []
-        for (number,) in [*_rows(self._db, self._sql["message_ids"]), (None,)]:
+        for (number,) in [*self._db.rows(self._sql["message_ids"]), (None,)]:
             if run and (number is None or number != run[-1] + 1 or len(run) == _RUN):
                 self._db.execute(self._sql["change"], (run[0], len(run)))
                 run = []
             run.append(number)
         highest = dict(self._sequence)
-        for name in (
-            "messages",
-            "curated_changes",
-            "curated_inbox",
-            "curated_tail",
-            "skill_changes",
-            "skill_inbox",
-            "episodes",
-            "facts",
-        ):
+        for name in _NUMBERED:
             known = [highest.get(name, 0), *readings[name].named, *readings[name].seen]
             highest[name] = max(number for number in known if number < 2**62)
         highest["messages"] = max([highest["messages"], *(last for _, last in self._appended)])
         self._db.execute("DELETE FROM sqlite_sequence")
         self._db.executemany(self._sql["sequence"], [item for item in highest.items() if item[1]])
-
-    # ── the report ──
 
     def _report(self, readings: dict[str, Reading], stand_ins: dict[int, str]) -> Salvaged:
         lost = sorted(self._expected_messages(readings["messages"]) - readings["messages"].seen)
@@ -897,7 +835,7 @@ class _Salvage:
             if name in _DERIVED or name in ("meta", "sqlite_sequence"):
                 continue
             missing = lost if name == "messages" else sorted(reading.named.keys() - reading.seen)
-            count = len(missing) if reading.shape.index else reading.unreadable + self._refused[name]
+            count = len(missing) if reading.shape.row_index else reading.unreadable + self._refused[name]
             mended = ranges(sorted(set(self._mended.get(name, ()))))
             tables.append(TableSalvage(name, self._kept[name], count, mended, ranges(missing)))
             if (
@@ -906,13 +844,13 @@ class _Salvage:
                 and not (name == "messages" and not readings["changes"].damaged)
             ):
                 self._notes.append(f"Rows of {name} may be missing that nothing else in the file mentions.")
-        if unused := _rows(self._db, self._sql["unused"])[0][0]:
+        if unused := self._db.rows(self._sql["unused"])[0][0]:
             self._notes.append(f"{unused} stored texts belong to no message that could be read; they were kept.")
         sessions = self._session_losses(readings["messages"], lost, stand_ins)
         return Salvaged(tuple(tables), sessions, tuple(self._notes))
 
     def _expected_messages(self, messages: Reading) -> set[int]:
-        """Every message that should be there, by what the index and the change feed say."""
+        """Return every message that should be there, by what the index and the change feed say."""
         expected = set(messages.named)
         for first, last in () if messages.named_all else self._appended:
             expected.update(range(first, last + 1))
@@ -927,7 +865,7 @@ class _Salvage:
             if named and isinstance(named[0], int):
                 by_session.setdefault(named[0], []).append(number)
         found = []
-        for key, session_id, count in _rows(self._db, self._sql["counted"]):
+        for key, session_id, count in self._db.rows(self._sql["counted"]):
             ids = by_session.pop(key, [])
             missing = max(len(ids), self._counted.get(key, 0) - count)
             if missing or key in stand_ins:
@@ -935,12 +873,8 @@ class _Salvage:
         return (*found, *(SessionLoss(f"#{key}", len(ids), ranges(ids)) for key, ids in by_session.items()))
 
 
-def _rows(connection: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
-    return connection.execute(sql, bindings).fetchall()
-
-
 def ranges(numbers: Sequence[int]) -> Ranges:
-    """1, 2, 3, 7 → (1, 3), (7, 7)."""
+    """Return runs of numbers: 1, 2, 3, 7 → (1, 3), (7, 7)."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -950,210 +884,23 @@ def ranges(numbers: Sequence[int]) -> Ranges:
     return tuple(found)
 
 
-# ---------- store.sqlite.salvage_file
-#
-# Putting another database in the place of `herma.db` while no other process has it open, and keeping the old one.
-#
-# Everything goes through SQLite's own file layer, because on POSIX closing any other handle on the file would drop the
-# locks of this process. The exclusive lock is refused while any process has the database open with a write-ahead log.
-# Whoever opened the file but has read nothing yet, or uses a rollback journal, waits for the lock; what it then finds
-# is the old file with its head wiped, which SQLite refuses, so that nothing is ever written into a file that is no
-# longer `herma.db`. (What is kept of the old file is a copy from before.)
-
-BESIDE = ("-wal", "-shm", "-journal")
-HEAD = 100
-"""Bytes at the beginning without which SQLite takes a file for no database."""
-_CHUNK = 2**20
-
-
-class Alone:
-    """Hold `herma.db` so that nobody else can read or write it. A file that is not there needs no holding."""
-
-    def __init__(self, path: Path, timeout: float) -> None:
-        self.path = real_path(path)  # what belongs to it lies beside the file itself, not beside a link to it
-        self._timeout = timeout
-        self._file: apsw.VFSFile | None = None
-
-    def __enter__(self) -> Self:
-        if not self.path.exists():
-            return self
-        try:
-            flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
-            self._file = apsw.VFSFile("", str(self.path), [flags, 0])
-        except apsw.Error as exc:
-            raise StoreError(
-                f"{self.path} cannot be opened for writing ({exc}).",
-                hint="Check the permissions of the file and of its folder.",
-            ) from exc
-        try:
-            self._lock(self._file)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def _lock(self, file: apsw.VFSFile) -> None:
-        deadline = time.monotonic() + self._timeout
-        for level in (apsw.SQLITE_LOCK_SHARED, apsw.SQLITE_LOCK_RESERVED, apsw.SQLITE_LOCK_EXCLUSIVE):
-            while True:
-                try:
-                    file.xLock(level)
-                    break
-                except apsw.BusyError as exc:
-                    if time.monotonic() >= deadline:
-                        raise StoreBusy(
-                            f"Another process has {self.path} open.",
-                            hint="Stop every program that uses this home (agents, servers), and try again; "
-                            "nothing was changed.",
-                        ) from exc
-                    time.sleep(0.01)
-                except apsw.Error as exc:
-                    raise StoreError(f"{self.path} cannot be locked ({exc}).") from exc
-
-    def copy_to(self, folder: Path) -> None:
-        """Copy the file and what lies beside it into an empty folder, byte for byte, and durably."""
-        with (folder / self.path.name).open("xb") as copy:
-            for chunk in read_through(self._file):
-                copy.write(chunk)
-            copy.flush()
-            os.fsync(copy.fileno())
-        (folder / self.path.name).chmod(0o600)
-        for suffix in BESIDE:
-            beside = self.path.with_name(self.path.name + suffix)
-            if beside.exists() and suffix != "-shm":
-                shutil.copyfile(beside, folder / beside.name)
-                (folder / beside.name).chmod(0o600)
-                with (folder / beside.name).open("rb+") as copy:
-                    os.fsync(copy.fileno())
-        sync_folder(folder)
-
-    def digest(self) -> str:
-        """The SHA-256 of the file as it is, without its head: that goes first when it is replaced."""
-        digest = sha256()
-        for number, chunk in enumerate(read_through(self._file)):
-            digest.update(chunk if number else chunk[HEAD:])
-        return digest.hexdigest()
-
-    def replace(self, new: Path) -> None:
-        """Put `new` in the place of the file; what belonged to the old one goes first, as it would be taken for its.
-
-        Before that the old one is made unusable: without its log it may look whole, and whoever went on with it after
-        a crash at this point would write what nobody finds again.
-        """
-        if new.stat().st_dev != self.path.parent.stat().st_dev:  # behind a link to another disk
-            new = _moved(new, self.path.with_name(f".{self.path.name}.moved.tmp"))
-        self._retire()
-        new.replace(self.path)
-        sync_folder(self.path.parent)
-
-    def remove(self) -> None:
-        """Delete the file and what belongs to it."""
-        self._retire()
-        self.path.unlink(missing_ok=True)
-        sync_folder(self.path.parent)
-
-    def _retire(self) -> None:
-        if self._file is not None:
-            self._file.xWrite(bytes(HEAD), 0)
-            self._file.xSync(apsw.SQLITE_SYNC_NORMAL)
-        if os.name == "nt":
-            self.close()
-        for suffix in BESIDE:
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.xUnlock(apsw.SQLITE_LOCK_NONE)
-            self._file.xClose()
-            self._file = None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _moved(file: Path, goal: Path) -> Path:
-    """The same on another disk, durably; a second attempt finds the first one's file, or writes over it."""
-    shutil.copyfile(file, goal)
-    goal.chmod(0o600)
-    with goal.open("rb+") as copy:
-        os.fsync(copy.fileno())
-    file.unlink()
-    return goal
-
-
-def read_through(file: apsw.VFSFile | None, limit: int | None = None) -> list[bytes] | _Chunks:
-    """The bytes of an open file, in chunks; zeros where the disk cannot read them."""
-    return [] if file is None else _Chunks(file, limit)
-
-
-class _Chunks:
-    def __init__(self, file: apsw.VFSFile, limit: int | None) -> None:
-        self._file = file
-        self._size = file.xFileSize() if limit is None else min(limit, file.xFileSize())
-
-    def __iter__(self) -> Self:
-        self._at = 0
-        return self
-
-    def __next__(self) -> bytes:
-        if self._at >= self._size:
-            raise StopIteration
-        wanted = min(_CHUNK, self._size - self._at)
-        try:
-            data = self._file.xRead(wanted, self._at)
-        except apsw.Error:
-            data = b"".join(self._sector(at, min(4096, self._at + wanted - at)) for at in self._sectors(wanted))
-        self._at += wanted
-        return data
-
-    def _sectors(self, wanted: int) -> range:
-        return range(self._at, self._at + wanted, 4096)
-
-    def _sector(self, at: int, size: int) -> bytes:
-        try:
-            return self._file.xRead(size, at)
-        except apsw.Error:
-            return bytes(size)
-
-
-def beginning(path: Path, size: int) -> bytes:
-    """The first bytes of a database, read without harm to the locks that this process may hold on it."""
-    try:
-        flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
-        file = apsw.VFSFile("", str(real_path(path)), [flags, 0])
-    except apsw.Error:
-        return b""
-    try:
-        return b"".join(read_through(file, size))
-    finally:
-        file.xClose()
-
-
-def sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-# ── repairing ──
-
-
-def repaired_copy(path: Path) -> Path:
-    """Where a finished new database waits to take its place; it is there after a crash in the last step only."""
-    return real_path(path).with_name(f"{real_path(path).name}.repaired")
-
-
 def repair_database(
-    path: Path, keep_in: Path, timeout: float, progress: Progress | None = None, terms: Terms | None = None
+    path: Path,
+    keep_in: Path,
+    timeout: float,
+    progress: Progress | None = None,
+    terms: Terms | None = None,
+    *,
+    base: Path | None = None,
+    also_keep: Sequence[Path] = (),
 ) -> Salvaged:
-    """Keep the damaged file in the new folder `keep_in`, and put what could be read in its place."""
+    """Keep the damaged file in the new folder `keep_in`, and put what could be read in its place.
+
+    `base` is an older copy of the file, for where the file itself is lost: its log is read on top of it. `also_keep`
+    are other files that know something of what was lost.
+    """
     path = real_path(path)
+    lost = not path.exists() or not path.stat().st_size
     with Alone(path, timeout) as held:
         _refuse_without_space(path)
         started = keep_in.with_name(f".{keep_in.name}.tmp")
@@ -1162,8 +909,11 @@ def repair_database(
         try:
             make_folder(started)
             held.copy_to(started)
+            for file in also_keep:
+                shutil.copyfile(file, started / file.name)
             _forget(new)
-            made = salvage(_rolled_back(started, path.name), started / f"{path.name}-wal", new, progress, terms)
+            source = base or _rolled_back(started, path.name)
+            made = salvage(source, started / f"{path.name}-wal", new, progress, terms, empty=base is None and lost)
             new.chmod(0o600)
             started.rename(keep_in)
             sync_folder(keep_in.parent)
@@ -1189,7 +939,7 @@ def repair_database(
 
 
 def _rolled_back(folder: Path, name: str) -> Path:
-    """The copy to read. A transaction that a crash cut off is rolled back by SQLite first, on a copy of the copy."""
+    """Return the copy to read. A transaction that a crash cut off is rolled back by SQLite, on another copy."""
     copy, journal = folder / name, folder / f"{name}-journal"
     if not journal.exists() or not journal.stat().st_size:
         return copy

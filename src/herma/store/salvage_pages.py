@@ -1,33 +1,35 @@
-"""SQLite pages and write-ahead log, read as bytes (generic; could be a package of its own)."""
+"""Read the pages and the write-ahead log of an SQLite database as bytes.
+
+SQLite stops at the first damaged page, and silently leaves out everything in the log from the first wrong bit on.
+Nothing here trusts a number that it read; what does not fit is `Unreadable`, and costs the page or the row that it
+stands in, nothing else. The format is the published one: https://sqlite.org/fileformat2.html.
+"""
 
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from os import SEEK_CUR
+from os import SEEK_CUR, SEEK_END
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-# ---------- store.sqlite.salvage_log
-#
-# The write-ahead log, read without SQLite, which silently leaves out everything from the first wrong bit on.
-#
-# The format is the published one: https://sqlite.org/fileformat2.html. A log is a head of 32 bytes, then frames: a head
-# of 24 bytes and a page. Frames that belong together have the salts of the log's head. Where a log began anew, what it
-# held before still stands behind, with other salts.
+# A log is a head of 32 bytes, then frames: a head of 24 bytes and a page. Frames that belong together have the salts of
+# the log's head. Where a log began again, what it held before still stands behind, with other salts.
 #
 # Reading the log itself does no harm. The database and its `-shm` must never be opened beside SQLite in one process:
 # when such a file is closed, POSIX lets go of every lock that the process has on it.
 
 HEAD, FRAME = 32, 24
+_SHARED = 100
+"""Bytes at the beginning of the shared memory: two copies of its head, and how much of the log is in the file."""
 _MAGIC = 0x377F0682
 _OTHERS = 16
 """Frames in a row with other salts after which nothing of this log is expected: damage to a disk is no larger."""
 
 
 def page_size_of(log: bytes) -> int:
-    """What the log's head says; 0 when it says nothing that can be believed."""
+    """Return what the log's head says; 0 when it says nothing that can be believed."""
     return int.from_bytes(log[8:12], "big") if len(log) >= HEAD and _head_is_sound(log) else 0
 
 
@@ -49,11 +51,8 @@ def checksum(order: str, data: bytes, state: tuple[int, int] = (0, 0)) -> tuple[
     return first, second
 
 
-# ── everything that can be used ──
-
-
 def committed_pages(log: bytes, size: int) -> tuple[dict[int, bytes], int]:
-    """The newest content of each page in the log's finished transactions. → and how many frames are damaged.
+    """Return the newest content of each page in the log's finished transactions, and how many frames are damaged.
 
     Checksums run through the whole log. Where one does not fit, the next frame tells whether the damage is that one's
     only: its checksum goes on from the stored one. Such a page is taken too, as most of it is right.
@@ -86,7 +85,7 @@ def committed_pages(log: bytes, size: int) -> tuple[dict[int, bytes], int]:
 
 
 def _beginning(log: bytes, size: int) -> tuple[str, bytes, tuple[int, int]]:
-    """The order of bytes, the salts, and the checksum to go on from; from the first frames if the head is damaged."""
+    """Return the order of bytes, the salts, and the first checksum; from the first frames if the head is damaged."""
     state: tuple[int, int] = struct.unpack(">II", log[24:HEAD])
     if _head_is_sound(log):
         return _order(log), log[16:24], state
@@ -99,11 +98,9 @@ def _beginning(log: bytes, size: int) -> tuple[str, bytes, tuple[int, int]]:
     return ">" if follows else "<", log[HEAD + 8 : HEAD + 16], state
 
 
-# ── what SQLite leaves out ──
-
-
 def left_out(path: Path, used: int, size: int) -> int:
-    """How many finished transactions stand in the log behind the frames that SQLite uses, and behind a wrong bit.
+    """Return how many finished transactions stand in the log behind the frames that SQLite uses, and behind a wrong
+    bit.
 
     One alone is no sign of damage: it may be just being written, or a power loss cut it off before it was
     acknowledged. A second one was begun only when the first was on disk. And a first one whose checksums fit is not
@@ -135,17 +132,40 @@ def left_out(path: Path, used: int, size: int) -> int:
     return found if found > 1 else 0
 
 
+def missing_frames(log: Path, shared: Path) -> int:
+    """Return how many frames that were finished, and are not in the file yet, the log lacks at its end, by what the
+    memory that processes share says about it. 0 also where it says nothing about this log.
+    """
+    try:
+        before = shared.read_bytes()[:_SHARED]
+        size, head = 0, b""
+        if log.exists():
+            with log.open("rb") as file:
+                head = file.read(HEAD)
+                size = file.seek(0, SEEK_END)
+        if shared.read_bytes()[:_SHARED] != before:  # others are at work
+            return 0
+    except OSError:
+        return 0
+    native = "<" if sys.byteorder == "little" else ">"
+    first, second = before[:48], before[48:96]
+    if len(before) < _SHARED or first != second or not first[12]:
+        return 0
+    if checksum(native, first[:40]) != struct.unpack(f"{native}II", first[40:48]):
+        return 0
+    page, frames = struct.unpack(f"{native}HI", first[14:20])
+    page = 65536 if page == 1 else page
+    (moved,) = struct.unpack(f"{native}I", before[96:_SHARED])
+    if page not in _SIZES or moved >= frames or (size > HEAD and head[16:24] != first[32:40]):
+        return 0
+    there = (size - HEAD) // (FRAME + page) if size > HEAD else 0
+    return max(0, int(frames) - max(int(moved), there))
+
+
 def _pair(data: bytes) -> tuple[int, int]:
     one, two = struct.unpack(">II", data)
     return one, two
 
-
-# ---------- store.sqlite.salvage_pages
-#
-# The pages of a database file, read without SQLite: it stops at the first damaged page, and this must not.
-#
-# The format is the published one: https://sqlite.org/fileformat2.html. Nothing here trusts a number that it read; what
-# does not fit is `Unreadable`, and costs the page or the row that it stands in, nothing else.
 
 INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 _SIZES = {512 << shift for shift in range(8)}
@@ -163,16 +183,15 @@ class Miscounted(Unreadable):
     """All of these can be read, but there are fewer than there should be."""
 
 
-@dataclass(slots=True)
-class Record:
+class Record(NamedTuple):
     """One row as it lies in the file. Of a row whose chain of pages breaks off, the values up to there: `cut`."""
 
     values: list[Value]
-    rowid: int = 0
-    cut: bool = False
-    garbled: bool = False
-    pages: list[int] = field(default_factory=list)
-    room: int = 0
+    rowid: int
+    cut: bool
+    garbled: bool
+    pages: list[int]
+    room: int
     """Bytes that it takes on its first page."""
 
 
@@ -196,7 +215,7 @@ class PageFile:
             self.reserved = self.page(1)[20]
 
     def page(self, number: int) -> bytes:
-        """The newest committed content of a page; zeros for what the file no longer has."""
+        """Return the newest committed content of a page; zeros for what the file no longer has."""
         if number in self._newest:
             return self._newest[number]
         if not 1 <= number <= self.count:
@@ -209,7 +228,7 @@ class PageFile:
         return data.ljust(self.size, b"\0")
 
     def _likeliest_size(self) -> int:
-        """Without a header: the size at which most pages, and most of all places, begin like one of a table."""
+        """Guess the size at which most pages, and most of all places, begin like one of a table."""
         self._file.seek(0)
         data = self._file.read(_SAMPLE)
         scores: dict[int, float] = {}
@@ -220,7 +239,7 @@ class PageFile:
         return max(scores, key=lambda size: scores[size])
 
     def free(self) -> set[int]:
-        """Pages that hold nothing any more, as far as their list can be read. What stands in them was deleted."""
+        """Return pages that hold nothing any more, as far as their list can be read: deleted rows."""
         found: set[int] = set()
         trunk = int.from_bytes(self.page(1)[32:36], "big") if self.header_ok else 0
         while 1 < trunk <= self.count and trunk not in found:
@@ -236,13 +255,11 @@ class PageFile:
     def close(self) -> None:
         self._file.close()
 
-    # ── b-trees ──
-
     def kind(self, number: int) -> int:
         return self.page(number)[100 if number == 1 else 0]
 
     def children(self, number: int) -> list[tuple[int, int | None]]:
-        """The pages below an interior page, in order; of a table, with the largest key that each may hold."""
+        """Return the pages below an interior page, in order; of a table, with the largest key that each may hold."""
         data, base, cells = self._cells(number, 12)
         is_table = data[base] == TABLE_INTERIOR
         found: list[tuple[int, int | None]] = []
@@ -258,7 +275,7 @@ class PageFile:
         return [*found, (int.from_bytes(data[base + 8 : base + 12], "big"), None)]
 
     def rows(self, number: int, kind: int = 0) -> Iterator[Record | Unreadable]:
-        """What a leaf of a table, or any page of an index, holds; a row that makes no sense comes as the reason.
+        """Yield what a leaf of a table, or any page of an index, holds; a row that makes no sense comes as the reason.
 
         `kind` is what the page is taken for, whatever it says itself.
         """
@@ -292,7 +309,7 @@ class PageFile:
         return data, base, [at if start + 2 * count <= at < usable else -1 for at in places]
 
     def _adds_up(self, data: bytes, base: int, head: int, taken: int) -> bool:
-        """Whether head, rows and unused room make up the whole page: a damaged count hides rows, and looks sound."""
+        """Return whether head, rows and unused room make up the whole page: a damaged count hides rows."""
         usable = self.size - self.reserved
         first, _, content, loose = struct.unpack_from(">HHHB", data, base + 1)
         unused, seen = loose, 0
@@ -315,9 +332,8 @@ class PageFile:
         return Record(values, rowid, not whole, garbled, [number, *pages], at + local - begin)
 
     def _payload(self, data: bytes, at: int, length: int, is_table: bool) -> tuple[bytes, list[int], bool, int]:
-        """The bytes of a row, from its page and from the chain that goes on.
-
-        → and the chain, whether it breaks off, and how many bytes are on the page.
+        """Return the bytes of a row, from its page and from the chain that goes on; the chain; whether it breaks off;
+        and how many bytes are on the page.
         """
         usable = self.size - self.reserved
         most = usable - 35 if is_table else (usable - 12) * 64 // 255 - 23
@@ -350,7 +366,7 @@ def _begins_like_a_page(head: bytes, size: int) -> bool:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of one to nine bytes. → it, and where it ends."""
+    """Read a number of one to nine bytes. Return it, and where it ends."""
     value = 0
     for offset in range(8):
         byte = data[at + offset]
@@ -365,7 +381,7 @@ def _signed(value: int) -> int:
 
 
 def parse_record(payload: bytes, cut: bool = False) -> tuple[list[Value], bool, bool]:
-    """The values of a row; → and whether they are all there; and whether text had to be mended."""
+    """Return the values of a row, whether they are all there, and whether text had to be mended."""
     header, at = varint(payload, 0)
     if not at <= header <= len(payload):
         raise Unreadable("a row's head is too long")
@@ -413,7 +429,7 @@ def _declared_size(head: bytes) -> int:
 
 
 def _page_size(head: bytes, log: bytes) -> int:
-    """As the log says, or the file; 0 when neither does."""
+    """Return the page size of the log, or of the file; 0 if neither names one."""
     size = page_size_of(log)
     if size in _SIZES:
         return size

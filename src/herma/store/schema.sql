@@ -1,4 +1,4 @@
--- herma.db, version 2: everything that cannot be rebuilt.
+-- herma.db, version 4: everything that cannot be rebuilt.
 -- Plain SQL that any SQLite from 3.37 on can read: no custom functions, collations or binary JSON.
 -- Times are seconds since 1970. Scope columns are '' where they do not apply.
 
@@ -75,6 +75,7 @@ CREATE TABLE curated_inbox (
 
 CREATE INDEX curated_inbox_by_fingerprint ON curated_inbox (fingerprint);
 CREATE INDEX curated_inbox_waiting ON curated_inbox (id) WHERE decision IS NULL;
+CREATE INDEX curated_inbox_rejected ON curated_inbox (profile, user, target) WHERE decision = 'rejected';
 
 -- One row per session. key is used inside, id outside. parent may name a session that is not here. conversation is the id of the first
 -- session of the same conversation: resume and compression go on with their parent's, the other reasons begin their own.
@@ -111,7 +112,9 @@ CREATE TABLE sessions (
     provider           TEXT NOT NULL DEFAULT '',    -- who runs the model
     chat_type          TEXT NOT NULL DEFAULT '',    -- direct, group, channel …
     folder             TEXT NOT NULL DEFAULT '',    -- the working directory
-    branch             TEXT NOT NULL DEFAULT ''     -- the git branch in it
+    branch             TEXT NOT NULL DEFAULT '',    -- the git branch in it
+    imported           REAL,                        -- when it was imported; NULL for our own
+    prompt_outside     TEXT                         -- JSON array: spans of the prompt from outside, as in messages.outside
 ) STRICT;
 
 CREATE INDEX sessions_by_activity ON sessions (last_active);
@@ -141,7 +144,8 @@ CREATE TABLE messages (
     tokens        INTEGER,
     finish_reason TEXT,
     hidden        TEXT NOT NULL DEFAULT '' CHECK (hidden IN ('', 'rewound', 'compacted')),
-    extra         ANY                     -- fields of the original message that have no place of their own
+    extra         ANY,                    -- fields of the original message that have no place of their own
+    outside       TEXT                    -- JSON array of [start, end, origin]: text from outside. NULL: not recorded
 ) STRICT;
 
 CREATE INDEX messages_by_session ON messages (session);
@@ -193,7 +197,11 @@ CREATE TABLE calls (
     counts         TEXT NOT NULL CHECK (counts IN ('measured', 'exact', 'estimated')),
     naive_reusable INTEGER NOT NULL,
     naive_fresh    INTEGER NOT NULL,
-    cost_usd       REAL                         -- as the caller said; NULL when it did not
+    cost_usd       REAL,                        -- as the caller said; NULL when it did not
+    provider       TEXT NOT NULL DEFAULT '',    -- who ran the model, where, and on which git branch: sessions have the newest
+    folder         TEXT NOT NULL DEFAULT '',
+    branch         TEXT NOT NULL DEFAULT '',
+    answered       INTEGER NOT NULL DEFAULT 1   -- 0: no whole reply came, so that what it took is estimated
 ) STRICT;
 
 CREATE INDEX calls_by_session ON calls (session);
@@ -393,7 +401,8 @@ CREATE TABLE spending (
     output      INTEGER NOT NULL,
     cache_read  INTEGER NOT NULL,
     cache_write INTEGER NOT NULL,
-    reasoning   INTEGER NOT NULL
+    reasoning   INTEGER NOT NULL,
+    estimated   INTEGER NOT NULL DEFAULT 0      -- 1: the call failed, or its server did not say what it took
 ) STRICT;
 
 CREATE INDEX spending_by_day ON spending (day, purpose);
@@ -487,4 +496,50 @@ CREATE TABLE curated_tidied (
     at      REAL NOT NULL,
     version TEXT NOT NULL,
     PRIMARY KEY (profile, project, user, target)
+) STRICT, WITHOUT ROWID;
+
+-- One row per import of transcripts from another program. undone: when it was taken back.
+CREATE TABLE imports (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    at       REAL NOT NULL,
+    source   TEXT NOT NULL,
+    sessions INTEGER NOT NULL DEFAULT 0,
+    messages INTEGER NOT NULL DEFAULT 0,
+    undone   REAL
+) STRICT;
+
+-- Every session that was ever imported, and by which import. It outlives the session: what a person deletes does not come back.
+CREATE TABLE import_sessions (
+    id     TEXT PRIMARY KEY,
+    import INTEGER NOT NULL REFERENCES imports (id)
+) STRICT, WITHOUT ROWID;
+
+-- Under which ids of the other program a message was imported; 0 is no message, but a call whose cost was counted.
+CREATE TABLE import_keys (
+    session INTEGER NOT NULL REFERENCES sessions (key),
+    key     INTEGER NOT NULL,             -- the first eight bytes of BLAKE2b of the id
+    message INTEGER NOT NULL,
+    PRIMARY KEY (session, key)
+) STRICT, WITHOUT ROWID;
+
+-- Which messages each import appended to a session; with negative ids, which ones it took back.
+CREATE TABLE import_parts (
+    import   INTEGER NOT NULL REFERENCES imports (id),
+    session  INTEGER NOT NULL REFERENCES sessions (key),
+    first_id INTEGER NOT NULL,
+    last_id  INTEGER NOT NULL,
+    PRIMARY KEY (import, first_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX import_parts_by_session ON import_parts (session);
+
+-- How far each file was imported, so that a file that grew is read from there on.
+CREATE TABLE import_files (
+    path     TEXT PRIMARY KEY,
+    source   TEXT NOT NULL,
+    size     INTEGER NOT NULL,
+    modified INTEGER NOT NULL,            -- nanoseconds since 1970
+    position INTEGER NOT NULL,            -- the end of the last complete line
+    lines    INTEGER NOT NULL,
+    mark     BLOB NOT NULL                -- a hash of the bytes before that position
 ) STRICT, WITHOUT ROWID;
