@@ -1,4 +1,7 @@
-"""Transcripts: start, append, end, hide, delete, list; lineage, titles, retention."""
+"""Transcripts: start, append, end, hide, delete and list sessions; lineage, titles and retention.
+
+A message that `append` returned an id for is on disk. Rewinding and compacting hide; deleting waits for a grace period.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +10,46 @@ import time
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, Unpack
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 from herma.config import BY_SOURCE
-from herma.errors import ConfigError, StoreChanged, UsageError
+from herma.errors import ConfigError, StoreChanged, UsageError, checked
 from herma.transcript import messages as given
 from herma.transcript.messages import all_from_wire, new_session_id, preview_of, unknown
-from herma.transcript.rows import MessageRows, SessionQueries, SessionRows
+from herma.transcript.rows import MessageRows, SessionChange, SessionRows
 from herma.types import (
+    AnyMessage,
     Deletion,
     Message,
+    OutsideSpan,
     Reason,
     Scope,
     SessionFilter,
     SessionInfo,
+    SessionMetadata,
     TranscriptStats,
     Usage,
-    Whereabouts,
 )
 
-# ---------- transcript.lineage
-#
-# How sessions hang together. Pure functions over a group of sessions; missing parents and circles do no harm.
+# Lineage: pure functions over a group of sessions; missing parents and circles do no harm.
 #
 # A session goes on with its parent's conversation after `resume` and `compression`. A branch, a delegation and anything
 # else with a parent begins a conversation of its own.
 
 CONTINUING: frozenset[Reason] = frozenset({"resume", "compression"})
-LineageSessions = Mapping[str, SessionInfo]
-Newness: TypeAlias = tuple[float, float, str]
+Family: TypeAlias = Mapping[str, SessionInfo]
+"""Sessions by their ids."""
 
 
 def goes_on(session: SessionInfo) -> bool:
-    """Whether it is another part of its parent's conversation."""
+    """Return whether it is another part of its parent's conversation."""
     return session.reason in CONTINUING and session.parent is not None and session.parent != session.id
 
 
-def ancestors(sessions: LineageSessions, session_id: str) -> list[str]:
-    """The session and those it goes on from, newest first, as far as they are here."""
+def ancestors(sessions: Family, session_id: str) -> list[str]:
+    """Return the session and those it goes on from, newest first, as far as they are here."""
     chain: dict[str, None] = {}
     at: str | None = session_id
     while at is not None and at in sessions and at not in chain:
@@ -54,20 +58,18 @@ def ancestors(sessions: LineageSessions, session_id: str) -> list[str]:
     return list(chain)
 
 
-def tip(sessions: LineageSessions, session_id: str) -> str:
-    """Where the conversation goes on from here: always along the continuation in which, or after which, something
-    happened last.
-    """
+def tip(sessions: Family, session_id: str) -> str:
+    """Return where the conversation goes on from here: along the continuation in which something happened last."""
     following: dict[str, list[str]] = defaultdict(list)
     for session in sessions.values():
-        if goes_on(session):
+        if goes_on(session) and not _is_foreign(session, sessions):
             following[session.parent or ""].append(session.id)
     below = {session_id: ""}  # everything that goes on from here, each with what it goes on from, nearest first
     for at in (order := [session_id]):
         fresh = [other for other in following[at] if other not in below]
         below |= dict.fromkeys(fresh, at)
         order += fresh
-    onward: dict[str, tuple[Newness, str]] = {}
+    onward: dict[str, tuple[tuple[float, float, str], str]] = {}
     for at in reversed(order[1:]):
         happened = newness(sessions[at])
         latest = max(happened, onward[at][0]) if at in onward else happened
@@ -78,8 +80,14 @@ def tip(sessions: LineageSessions, session_id: str) -> str:
     return at
 
 
-def resume_target(sessions: LineageSessions, session_id: str) -> str:
-    """What to open when somebody wants to go on with this session: the tip, or before it the last that has messages."""
+def _is_foreign(session: SessionInfo, sessions: Family) -> bool:
+    """Return whether an import claims to continue a session of our own: following it would replace what we wrote."""
+    parent = sessions.get(session.parent or "")
+    return session.imported is not None and parent is not None and parent.imported is None
+
+
+def resume_target(sessions: Family, session_id: str) -> str:
+    """Return what to open when somebody wants to go on with this session: the tip, or the last one with messages."""
     end = tip(sessions, session_id)
     for candidate in ancestors(sessions, end):
         if sessions[candidate].message_count:
@@ -87,13 +95,13 @@ def resume_target(sessions: LineageSessions, session_id: str) -> str:
     return end
 
 
-def newness(session: SessionInfo) -> Newness:
-    """Orders sessions by what happened last in them."""
+def newness(session: SessionInfo) -> tuple[float, float, str]:
+    """Return a key that orders sessions by what happened last in them."""
     return session.last_active, session.started, session.id
 
 
 def whole(conversation: Iterable[SessionInfo]) -> dict[str, SessionInfo]:
-    """A conversation by ids. What goes on from a session that was deleted goes on from the first one instead."""
+    """Return a conversation by ids. What continues a deleted session continues the first one instead."""
     sessions = {session.id: session for session in conversation}
     first = _first(sessions.values())
     for session in sessions.values():
@@ -103,7 +111,7 @@ def whole(conversation: Iterable[SessionInfo]) -> dict[str, SessionInfo]:
 
 
 def one_line(conversation: Sequence[SessionInfo]) -> SessionInfo:
-    """A conversation as one session: its tip, begun when the first one began, with the counts of all of them."""
+    """Return a conversation as one session: its tip, with the start of the first and the counts of all."""
     sessions = {session.id: session for session in conversation}
     first = _first(conversation)
     end = sessions[tip(whole(conversation), first.id)]
@@ -121,7 +129,7 @@ def one_line(conversation: Sequence[SessionInfo]) -> SessionInfo:
 
 
 def delegated(sessions: Iterable[SessionInfo], begun: Iterable[str]) -> list[SessionInfo]:
-    """What was delegated from the sessions `begun`, how that went on, and what was delegated from there, each once."""
+    """Return what was delegated from the sessions `begun`, how that went on, and what was delegated from there."""
     members: dict[str, list[SessionInfo]] = defaultdict(list)
     tasks: dict[str, list[str]] = defaultdict(list)
     for session in sessions:
@@ -139,8 +147,8 @@ def delegated(sessions: Iterable[SessionInfo], begun: Iterable[str]) -> list[Ses
     return list(found.values())
 
 
-def delegators(sessions: LineageSessions, session_id: str) -> list[str]:
-    """The conversations that a session was delegated from, as far as they are here, the nearest first."""
+def delegators(sessions: Family, session_id: str) -> list[str]:
+    """Return the conversations that a session was delegated from, as far as they are here, the nearest first."""
     found: dict[str, None] = {}
     at = sessions.get(session_id)
     while at is not None and (begun := sessions.get(at.conversation)) is not None and begun.reason == "delegation":
@@ -155,16 +163,14 @@ def _first(conversation: Iterable[SessionInfo]) -> SessionInfo:
     return min(conversation, key=lambda session: (session.id != session.conversation, session.started, session.id))
 
 
-# ---------- transcript.titles
-#
-# Names for sessions: clean, short, unique; "Name", then "Name #2" where a conversation goes on.
+# Titles of sessions: clean, short, unique; "Name", then "Name #2" where a conversation goes on.
 
 LONGEST = 100
 _NUMBER = re.compile(r"^(?P<base>.*\S) #(?P<number>[0-9]{1,9})$")
 
 
 def sanitized(title: str | None) -> str | None:
-    """A title as it is kept (see `cleaned`). None when nothing is left of it."""
+    """Return a title as it is kept (see `cleaned`), or None if nothing is left of it."""
     if title is None:
         return None
     if not isinstance(title, str):
@@ -181,18 +187,21 @@ def cleaned(title: str) -> str:
     """Without control, zero-width and direction characters, white space collapsed; letters with their accents in one
     way only, so that what looks the same is the same.
     """
-    visible = "".join(" " if char.isspace() else char for char in title if char.isspace() or not _is_hidden(char))
+    hidden = ("Cc", "Cf", "Cs")  # control, format (zero-width, bidirectional), lone surrogates
+    visible = "".join(
+        " " if char.isspace() else char for char in title if char.isspace() or unicodedata.category(char) not in hidden
+    )
     return unicodedata.normalize("NFC", " ".join(visible.split()))
 
 
 def base_of(title: str) -> str:
-    """The title without its number."""
+    """Return the title without its number."""
     match = _NUMBER.match(title)
     return match["base"] if match else title
 
 
 def next_title(title: str, taken: Iterable[str]) -> str:
-    """The title itself if nobody has it, else its base with the next number; an unnumbered one counts as the first."""
+    """Return the title itself if nobody has it, else its base with the next number; no number counts as the first."""
     base = base_of(title)
     numbers = [number for other in taken if (number := _number(other, base)) is not None]
     if not numbers:
@@ -208,13 +217,6 @@ def _number(title: str, base: str) -> int | None:
     return int(match["number"]) if match and match["base"] == base else None
 
 
-def _is_hidden(char: str) -> bool:
-    """Control, format (zero-width, bidirectional) and lone surrogate characters."""
-    return unicodedata.category(char) in ("Cc", "Cf", "Cs")
-
-
-# ---------- transcript.retention
-#
 # Deleting with a way back: sessions are marked, hidden everywhere, and purged when the grace period is over.
 
 GRACE_DAYS = 7.0
@@ -222,18 +224,17 @@ DAY = 86_400.0
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """For how many days of quiet conversations are kept: by source, and all others. Zero is for ever."""
+class Keeping(NamedTuple):
+    """For how many days inactive conversations are kept: by source, and all others. Zero keeps them."""
 
     days: float = 0.0
-    by_source: Mapping[str, float] = field(default_factory=dict)
+    by_source: Mapping[str, float] = MappingProxyType({})
 
     @staticmethod
     def read(days: float, by_source: str) -> Keeping:
-        """From configuration: `cron=30, subagent=7`."""
+        """Read the configuration: `cron=30, subagent=7`."""
         try:
-            return Keeping(days, {source: number for source, number, _ in BY_SOURCE.read(by_source)})
+            return Keeping(days, dict(BY_SOURCE.read(by_source)))
         except ValueError as exc:
             raise ConfigError(
                 f"retention.by_source has {str(exc)!r}, which is not a source and a number of days.",
@@ -242,13 +243,10 @@ class Keeping:
 
 
 class Retention:
-    """What becomes of sessions that nobody wants any more."""
+    """Delete, restore and purge sessions."""
 
-    def __init__(
-        self, sessions: SessionRows, queries: SessionQueries, *, grace_days: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, sessions: SessionRows, *, grace_days: float, clock: Callable[[], float]) -> None:
         self._sessions = sessions
-        self._queries = queries
         self._grace = grace_days * DAY
         self._clock = clock
 
@@ -257,7 +255,7 @@ class Retention:
         chosen = self._sessions.get(session_ids)
         if whole:
             conversations = {session.conversation for session in chosen.values()}
-            chosen = {session.id: session for session in self._queries.of_conversations(sorted(conversations))}
+            chosen = {session.id: session for session in self._sessions.of_conversations(sorted(conversations))}
         for session in self._delegated(chosen):
             chosen.setdefault(session.id, session)
         now = self._clock()
@@ -268,7 +266,7 @@ class Retention:
         return Deletion(tuple(oldest_first), messages, now + self._grace, dry_run)
 
     def prune(self, which: SessionFilter, older_than_days: float, *, ended_only: bool, dry_run: bool) -> Deletion:
-        """Conversations of which a session matches, and every session has been quiet (and over) for so long."""
+        """Delete conversations of which a session matches, if all were quiet (and are over) for so long."""
         quiet = self._clock() - older_than_days * DAY
         if which.active_before is not None:
             quiet = min(quiet, which.active_before)
@@ -299,7 +297,7 @@ class Retention:
     def undelete(self, session_ids: Sequence[str], free_title: Callable[[str, Scope], str]) -> list[SessionInfo]:
         """Unmark sessions, the rest of their conversations, and what was delegated from them."""
         expired = self._clock() - self._grace  # these may be half purged
-        waiting = {one.id: one for one in self._queries.deleted(2**62) if (one.deleted or 0) >= expired}
+        waiting = {one.id: one for one in self._sessions.deleted(2**62) if (one.deleted or 0) >= expired}
         for session_id in session_ids:
             if session_id not in waiting:
                 raise UsageError(
@@ -313,17 +311,17 @@ class Retention:
         return list(self._sessions.get(list(chosen)).values())
 
     def purge_expired(self) -> list[SessionInfo]:
-        """Remove for good what has waited out the grace period. → what is gone."""
-        expired = list(self._queries.deleted(self._clock() - self._grace))
+        """Remove for good what has waited out the grace period. Return what is gone."""
+        expired = list(self._sessions.deleted(self._clock() - self._grace))
         for session in expired:
             self._sessions.purge(session.id)
         return expired
 
     def _conversations(self, which: SessionFilter, quiet: float, is_over: Callable[[SessionInfo], bool]) -> list[str]:
-        """The sessions of conversations of which one matches, all are over, and nothing delegated was active lately."""
+        """Return the sessions of conversations of which one matches, all are over, and nothing delegated was active."""
         conversations: dict[str, list[SessionInfo]] = defaultdict(list)
-        found = self._queries.matching(replace(which, active_before=quiet))
-        for session in self._queries.of_conversations(list(dict.fromkeys(session.conversation for session in found))):
+        found = self._sessions.matching(replace(which, active_before=quiet))
+        for session in self._sessions.of_conversations(list(dict.fromkeys(session.conversation for session in found))):
             conversations[session.conversation].append(session)
         over = {
             conversation: members
@@ -339,7 +337,7 @@ class Retention:
         return [session.id for members in over.values() for session in members]
 
     def _bring_back(self, chosen: Sequence[SessionInfo], free_title: Callable[[str, Scope], str]) -> None:
-        """All of them in one step; a title that is somebody else's by now gets the next number."""
+        """Restore all of them in one step; a title that is taken by now gets the next number."""
         for attempt in range(1, _ATTEMPTS + 1):
             taken: dict[tuple[str, str], set[str]] = defaultdict(set)
             for session in chosen:
@@ -361,12 +359,12 @@ class Retention:
                 return
 
     def _delegated(self, chosen: dict[str, SessionInfo]) -> list[SessionInfo]:
-        """Everything delegated from these sessions, however deep, and how it went on, each once."""
+        """Return everything delegated from these sessions, however deep, and how it went on, each once."""
         found: dict[str, SessionInfo] = {}
         parents = list(chosen)
         while parents:
-            begun = [child.conversation for child in self._queries.children(parents) if child.reason == "delegation"]
-            members = self._queries.of_conversations(list(dict.fromkeys(begun)))
+            begun = [child.conversation for child in self._sessions.children(parents) if child.reason == "delegation"]
+            members = self._sessions.of_conversations(list(dict.fromkeys(begun)))
             new = {one.id: one for one in members if one.id not in found and one.id not in chosen}
             found |= new
             parents = list(new)
@@ -374,8 +372,8 @@ class Retention:
 
 
 def is_within(which: SessionFilter, conversation: Sequence[SessionInfo]) -> bool:
-    """Whether a conversation is no more than a filter allows, taken as a whole: one small session does not make a long
-    conversation small, nor one from elsewhere a conversation that is to be left out.
+    """Return whether a conversation is no more than a filter allows, taken as a whole: one small session does not make
+    a long conversation small, nor one from elsewhere a conversation that is to be left out.
     """
     line = one_line(conversation)
     tokens = sum(getattr(line.usage, name) for name in ("input", "output", "cache_read", "cache_write", "reasoning"))
@@ -387,49 +385,41 @@ def is_within(which: SessionFilter, conversation: Sequence[SessionInfo]) -> bool
     )
     return (
         all(most is None or has <= most for has, most in bounds)
-        and not any(one.source in which.exclude_sources for one in conversation)
+        and not any(one.source.lower() in map(str.lower, which.exclude_sources) for one in conversation)
         and all(which.archived in (None, one.archived) for one in conversation)
     )
 
-
-# ---------- transcript.log
-#
-# Transcripts as everybody uses them: sessions begin, messages are added whole, nothing is taken away by accident.
-#
-# A message that `append` returned an id for is on disk. Rewinding and compacting hide; deleting waits for a grace
-# period.
 
 Ids: TypeAlias = list[int]
 Messages: TypeAlias = list[Message]
 Sessions: TypeAlias = list[SessionInfo]
 
 SPOKEN = ("user", "assistant")
+IMPORT = "import"
+"""The source of sessions that a program brings in from elsewhere."""
 _FAR = given.MOST_ID
 _OPENING = 20
 """Messages of the user among which the first one with words is looked for."""
 
 
+@checked("text")
 class Transcripts:
     """Every session of one home: `h.transcripts`."""
 
     def __init__(
         self,
         sessions: SessionRows,
-        queries: SessionQueries,
         messages: MessageRows,
         *,
         profile: str = "",
         grace_days: float = GRACE_DAYS,
         clock: Callable[[], float] = time.time,
-        alive: Callable[[], None] = lambda: None,
     ) -> None:
         self._sessions = sessions
-        self._queries = queries
         self._rows = messages
-        self._profile = profile
+        self.profile = profile
         self._clock = clock
-        self._alive = alive
-        self._retention = Retention(sessions, queries, grace_days=grace_days, clock=clock)
+        self._retention = Retention(sessions, grace_days=grace_days, clock=clock)
 
     # ── writing ──
 
@@ -445,14 +435,19 @@ class Transcripts:
         system_prompt: str | None = None,
         session_id: str | None = None,
         started: float | None = None,
-        **place: Unpack[Whereabouts],
+        prompt_outside: Sequence[OutsideSpan] | None = None,
+        imported: bool | None = None,
+        **place: Unpack[SessionMetadata],
     ) -> str:
-        """Begin a session. → its id. A parent without a reason is a continuation of the same conversation.
+        """Begin a session. Return its id. A parent without a reason is a continuation of the same conversation.
+
+        `imported`: it comes from elsewhere, by default where the source is "import". Then its text is from outside, it
+        is never continued itself, and no time in it is later than now.
 
         A title that is taken gets the next number; where a titled session goes on or branches, so does its title.
-        `place`: provider (who runs the model), chat_type, folder, branch.
+        `place`: provider (who runs the model), chat_type, folder, branch. `prompt_outside`: the parts of the system
+        prompt that came from outside.
         """
-        self._alive()
         if not isinstance(source, str) or not source.strip():
             raise UsageError("A session needs a source.", hint='For example: start("cli").')
         now = self._clock()
@@ -462,27 +457,32 @@ class Transcripts:
             source=source.strip(),
             scope=self._scope(scope, before),
             started=now if started is None else given.moment("When a session began", started),
+            imported=now if imported or (imported is None and source.strip() == IMPORT) else None,
             conversation="",
             model=model,
             parent=parent,
             reason=given.reason(reason, parent),
             **given.place(place),
         )
+        if session.imported is not None:
+            session = replace(session, started=min(session.started, now))
         wish = sanitized(title)
         if wish is None and before is not None and session.reason not in ("delegation", "new"):
             wish = before.title
-        return self._add(given.beginning(session, system_prompt), wish, system_prompt)
+        spans = {} if prompt_outside is None else {session.id: prompt_outside}
+        return self._add(given.beginning(session, system_prompt), wish, system_prompt, spans)
 
-    def append(
-        self, session_id: str, messages: Sequence[Mapping[str, Any] | Message], *, standing_for: int | None = None
-    ) -> Ids:
-        """Add messages, all or none of them. → their ids, increasing. When this returns, they are on disk.
+    def append(self, session_id: str, messages: Sequence[AnyMessage], *, standing_for: int | None = None) -> Ids:
+        """Add messages, all or none of them. Return their ids, increasing. When this returns, they are on disk.
 
         Where they stand for earlier ones, those up to the message `standing_for` are compacted in the same step.
         """
-        self._alive()
-        converted = all_from_wire(messages, self._clock())
+        now = self._clock()
+        converted = all_from_wire(messages, now)
         given.text("The id of a session", session_id)
+        late = any(one.timestamp > now for one in converted)
+        if late and (info := self.get(session_id)) and info.imported is not None:
+            converted = [replace(one, timestamp=min(one.timestamp, now)) for one in converted]
         if standing_for is not None:
             standing_for = given.number("The message that others stand for", standing_for)
         try:
@@ -491,8 +491,7 @@ class Transcripts:
             raise unknown(session_id) from None
 
     def end(self, session_id: str, reason: str = "closed") -> bool:
-        """Say that a session is over; the first reason stands. → whether this call ended it."""
-        self._alive()
+        """Say that a session is over; the first reason stands. Return whether this call ended it."""
         why = given.text("Why a session ended", reason)
         ended = self._sessions.end(session_id, self._clock(), why)
         if not ended:
@@ -504,8 +503,26 @@ class Transcripts:
         self._known(session_id)
         self._sessions.update([session_id], {"ended": None, "end_reason": None})
 
+    def update(self, session_id: str, *, model: str | None = None, **place: Unpack[SessionMetadata]) -> SessionInfo:
+        """Say where a session takes place now: `model`, `provider`, `chat_type`, `folder`, `branch`. Return as it is
+        kept.
+
+        Only what is given changes, so that what nobody knew when it began can be filled in later. What held for each
+        call is in the ledger, see `Herma.cost`.
+        """
+        self._known(session_id)
+        named = given.place({name: value for name, value in place.items() if value is not None})
+        change = SessionChange(**named)  # type: ignore[typeddict-item]
+        for name, value in change.items():
+            given.text(f"The {name.replace('_', ' ')} of a session", value)
+        if model is not None:
+            change["model"] = model
+        if change:
+            self._sessions.update([session_id], change)
+        return self._known(session_id)
+
     def rename(self, session_id: str, title: str | None) -> str | None:
-        """Give a session a title that no other conversation has, or none. → the title as it is kept."""
+        """Give a session a title that no other conversation has, or none. Return the title as it is kept."""
         self._known(session_id)
         clean = sanitized(title)
         try:
@@ -517,27 +534,32 @@ class Transcripts:
             ) from exc
         return clean
 
-    def record_usage(self, session_id: str, usage: Usage) -> None:
-        """Add tokens and money to what a session cost."""
-        self._alive()
+    def record_usage(self, session_id: str, usage: Usage | Mapping[str, Any]) -> None:
+        """Add tokens and money to what a session cost: a `Usage`, or what OpenAI or Anthropic said."""
         if not self._sessions.spend(session_id, given.usage(usage)):
             raise unknown(session_id)
 
     # ── hiding ──
 
-    def rewind(self, session_id: str, message_id: int) -> int:
-        """Go back to before a message of the user: it and all after it are hidden, not deleted. → how many."""
-        self._alive()
+    def rewind(self, session_id: str, message_id: int, *, any_role: bool = False) -> int:
+        """Go back to before a message of the user, or with `any_role` of anybody: it and all after it are hidden, not
+        deleted. Return how many.
+        """
         target = self._rows.by_ids([given.number("A message", message_id)]).get(message_id)
-        if target is None or target.session_id != session_id or target.hidden or target.role != "user":
+        if (
+            target is None
+            or target.session_id != session_id
+            or target.hidden
+            or (target.role != "user" and not any_role)
+        ):
             raise UsageError(
-                f"Message {message_id} is no visible message of the user in session {session_id}.",
-                hint="Only to such a message can a session be rewound.",
+                f"Message {message_id} is not a visible user message of session {session_id}.",
+                hint="A session can be rewound to such a message only.",
             )
         return self._flag(session_id, message_id, _FAR, "", "rewound")
 
     def restore_rewound(self, session_id: str) -> int:
-        """Show again what was rewound. → how many messages."""
+        """Show again what was rewound. Return how many messages."""
         self._known(session_id)
         return self._flag(session_id, 0, _FAR, "rewound", "")
 
@@ -548,12 +570,12 @@ class Transcripts:
         return self._flag(session_id, first, last, "", "compacted")
 
     def restore_compacted(self, session_id: str) -> int:
-        """Show again what was compacted. → how many messages."""
+        """Show again what was compacted. Return how many messages."""
         self._known(session_id)
         return self._flag(session_id, 0, _FAR, "compacted", "")
 
     def archive(self, session_id: str, on: bool = True) -> int:
-        """Put the whole conversation away, or take it out again. → how many sessions that are."""
+        """Put the whole conversation away, or take it out again. Return how many sessions that are."""
         members = [member.id for member in self.conversation(session_id)]
         return self._sessions.update(members, {"archived": bool(on)})
 
@@ -575,38 +597,33 @@ class Transcripts:
         dry_run: bool = False,
     ) -> Deletion:
         """Delete conversations that match, of which no session was active lately or, by default, is still open."""
-        self._alive()
         days = given.length("How long a conversation was quiet", older_than_days)
         return self._retention.prune(given.session_filter(which), days, ended_only=ended_only, dry_run=dry_run)
 
     def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
         """Delete what has been quiet for longer than it is kept; undoable like every deletion."""
-        self._alive()
         return self._retention.expire(given.kind("What is kept", keeping, Keeping), dry_run=dry_run)
 
     def deleted(self) -> Sessions:
-        """What can still be brought back, oldest deletion first."""
-        self._alive()
-        return list(self._queries.deleted(_FAR))
+        """Return what can still be brought back, oldest deletion first."""
+        return list(self._sessions.deleted(_FAR))
 
     def undelete(self, session_ids: str | Sequence[str]) -> Sessions:
         """Bring back deleted sessions, with the rest of their conversations and what they delegated."""
-        self._alive()
         return self._retention.undelete(given.ids(session_ids), self._free_title)
 
     def purge_expired(self) -> Sessions:
-        """Remove for good what was deleted longer ago than the grace period. → what is gone."""
-        self._alive()
+        """Remove for good what was deleted longer ago than the grace period. Return what is gone."""
         return self._retention.purge_expired()
 
     # ── reading ──
 
     def get(self, session_id: str) -> SessionInfo | None:
-        self._alive()
         return self._sessions.get([session_id]).get(session_id)
 
     def resolve(self, text: str, *, user: str | None = None) -> str | None:
-        """The id meant by an id, a title, or a beginning that only one id has. `UsageError` when several are meant.
+        """Return the id meant by an id, a title, or a beginning that only one id has. `UsageError` when several are
+        meant.
 
         Of a title and those with a number behind it, the newest. With a `user`, the sessions of all others are not
         there.
@@ -617,9 +634,9 @@ class Transcripts:
         if known is not None:
             return text if user in (None, known.scope.user) else None
         title = cleaned(text)
-        titled = self._queries.titles(title, Scope(profile=self._profile, user=user or "")) if title else ()
+        titled = self._sessions.titles(title, Scope(profile=self.profile, user=user or "")) if title else ()
         if not any(name == title for name, _ in titled):
-            found = self._queries.with_prefix(text, 4, user)
+            found = self._sessions.with_prefix(text, 4, user)
             if len(found) > 1:
                 raise UsageError(f"Several sessions begin with {text!r}.", hint=f"For example: {', '.join(found)}.")
             if found:
@@ -628,14 +645,16 @@ class Transcripts:
         return max(sessions.values(), key=newness).id if sessions else None
 
     def system_prompt(self, session_id: str) -> str | None:
-        self._alive()
         return self._sessions.system_prompt(session_id)
+
+    def prompt_outside(self, session_id: str) -> tuple[OutsideSpan, ...] | None:
+        """Return the parts of the system prompt that came from outside; None where nobody recorded them."""
+        return self._sessions.prompt_outside(session_id)
 
     def messages(
         self, session_id: str, *, include_hidden: bool = False, after: int | None = None, limit: int | None = None
     ) -> Messages:
-        """What was said, in order; with `include_hidden`, what was rewound or compacted too."""
-        self._alive()
+        """Return what was said, in order; with `include_hidden`, what was rewound or compacted too."""
         after = None if after is None else given.number("The message before", after, -1)
         limit = None if limit is None else given.number("The limit", limit, -1)
         found = list(self._rows.of_session(session_id, hidden=include_hidden, after=after, limit=limit))
@@ -644,41 +663,47 @@ class Transcripts:
         return found
 
     def around(self, message_id: int, window: int = 5) -> Messages:
-        """A message and its neighbours; rewound ones are never shown. Empty when there is no such message."""
-        self._alive()
+        """Return a message and its neighbours, without rewound ones; nothing if there is no such message."""
         message_id, window = given.number("A message", message_id), given.number("The window", window)
         return list(self._rows.around(message_id, window))
 
     def bookends(
         self, session_id: str, n: int = 3, *, outside: tuple[int, int] | None = None, roles: Sequence[str] = SPOKEN
     ) -> tuple[Messages, Messages]:
-        """The first and last `n` messages with text, none of them inside the ids `outside`, none of them twice."""
-        self._alive()
+        """Return the first and last `n` messages with text, none inside the ids `outside`, none twice."""
         first, last = self._rows.edges(session_id, given.number("How many", n), outside, roles)
         return list(first), list(last)
 
     def conversation(self, session_id: str) -> Sessions:
-        """All sessions of the same conversation, oldest first."""
+        """Return all sessions of the same conversation, oldest first."""
         info = self._known(session_id)
-        members = self._queries.of_conversations([info.conversation])
+        members = self._sessions.of_conversations([info.conversation])
         return sorted(members, key=lambda member: (member.started, member.id))
 
     def tip(self, session_id: str) -> str:
-        """Where the conversation goes on from this session."""
+        """Return where the conversation goes on from this session."""
         return tip(self._family(session_id), session_id)
 
     def resume_target(self, session_id: str) -> str:
-        """Which session to open to go on with this one: the last of the conversation that has messages."""
+        """Return which session to open to go on with this one: the last of the conversation that has messages."""
         return resume_target(self._family(session_id), session_id)
 
     def next_title(self, title: str, scope: Scope | None = None) -> str:
-        """The title, or the next one of its kind that is free: "Name", "Name #2"."""
-        self._alive()
+        """Return the title, or the next one of its kind that is free: "Name", "Name #2"."""
         return self._free_title(sanitized(title) or "Untitled", self._scope(scope, None))
 
     def stats(self) -> TranscriptStats:
-        self._alive()
         return self._rows.stats()
+
+    def largest(self, limit: int = 5) -> tuple[int, Sequence[tuple[SessionInfo, int]]]:
+        """Return bytes of text of all conversations (what was said, tool calls and results, reasoning), and the largest
+        of them as one line each, with theirs.
+        """
+        total, bytes_of = self._rows.largest(given.number("The limit", limit))
+        members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in bytes_of}
+        for session in self._sessions.of_conversations(list(bytes_of)):
+            members[session.conversation].append(session)
+        return total, [(one_line(some), bytes_of[conversation]) for conversation, some in members.items() if some]
 
     def list(
         self,
@@ -692,31 +717,36 @@ class Transcripts:
         limit: int = 20,
         offset: int = 0,
     ) -> Sessions:
-        """Conversations as one line each, the last active first: tip's id and title, first session's start, all counts.
+        """Return conversations as one line each, the last active first: the tip's id and title, all counts.
 
         `which` may say more than the keywords; it then replaces them.
         """
-        self._alive()
         chosen = which or SessionFilter(
             source=source, project=project, archived=archived, search=search, delegated=delegated
         )
         limit, offset = given.number("The limit", limit), given.number("The offset", offset)
-        wanted = self._queries.recent(given.session_filter(chosen), limit, offset)
+        wanted = self._sessions.recent(given.session_filter(chosen), limit, offset)
         members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in wanted}
-        for session in self._queries.of_conversations(wanted):
+        for session in self._sessions.of_conversations(wanted):
             members[session.conversation].append(session)
         return [one_line(sessions) for sessions in members.values() if sessions]
 
     # ── inside ──
 
-    def _add(self, session: SessionInfo, wish: str | None, system_prompt: str | None) -> str:
+    def _add(
+        self,
+        session: SessionInfo,
+        wish: str | None,
+        system_prompt: str | None,
+        outside: Mapping[str, Sequence[OutsideSpan]],
+    ) -> str:
         title = wish
         prompts = {} if system_prompt is None else {session.id: system_prompt}
         while True:
             if wish is not None:
                 title = self._free_title(title or wish, session.scope)
             try:
-                self._sessions.add([replace(session, title=title)], prompts)
+                self._sessions.add([replace(session, title=title)], prompts, outside)
             except StoreChanged:
                 if self._sessions.get([session.id], deleted=True):
                     raise UsageError(
@@ -729,9 +759,9 @@ class Transcripts:
 
     def _free_title(self, title: str, scope: Scope) -> str:
         while True:
-            taken = [name for name, _ in self._queries.titles(base_of(title), scope)]
+            taken = [name for name, _ in self._sessions.titles(base_of(title), scope)]
             free = title if title not in taken else next_title(title, taken)
-            if free == title or not self._queries.titles(free, scope):
+            if free == title or not self._sessions.titles(free, scope):
                 return free
             title = free
 
@@ -739,7 +769,7 @@ class Transcripts:
         if scope is None and before is not None:
             return before.scope
         scope = given.kind("The scope of a session", scope or Scope(), Scope)
-        return scope if scope.profile else replace(scope, profile=self._profile)
+        return scope if scope.profile else replace(scope, profile=self.profile)
 
     def _flag(self, session_id: str, first: int, last: int, old: Any, new: Any) -> int:
         count = self._rows.hide(session_id, first, last, old, new)
@@ -758,13 +788,8 @@ class Transcripts:
         return info
 
 
-# ---------- transcript.origins
-#
-# Where the messages of a conversation come from: its own sessions, and those of the conversations it branched off.
-
-
 def origins(transcripts: Transcripts, session_id: str) -> set[str]:
-    """The ids of all these sessions. A branch begins with copies, so what a summary in it names lies further back."""
+    """Return the ids of all these sessions. A branch begins with copies, so what a summary in it names is older."""
     found: set[str] = set()
     at: str | None = session_id
     while at is not None and at not in found and transcripts.get(at) is not None:
@@ -772,3 +797,15 @@ def origins(transcripts: Transcripts, session_id: str) -> set[str]:
         found |= {member.id for member in members}
         at = next((member.parent for member in members if member.reason == "branch"), None)
     return found
+
+
+def resumed_chain(transcripts: Transcripts, info: SessionInfo) -> list[SessionInfo]:
+    """A session and those that it went on from without a summary, oldest first. A session that goes on from an imported
+    one begins with the turns of that."""
+    chain = [info]
+    while chain[0].reason == "resume" and chain[0].parent:
+        parent = transcripts.get(chain[0].parent)
+        if parent is None or parent in chain or (parent.imported is None) != (chain[0].imported is None):
+            break
+        chain.insert(0, parent)
+    return chain

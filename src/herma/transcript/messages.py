@@ -1,4 +1,8 @@
-"""Message ↔ wire format, replay, validation of what callers give."""
+"""Messages: as models speak them, as they are kept, as they were sent; and what callers give, checked.
+
+Back and forth is exact: every field that has no place of its own, or whose value its place cannot hold, stays in
+`extra` as it was.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,33 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast, get_args
 
 from herma.errors import UsageError
-from herma.safety.scan import without_noise
-from herma.types import Content, Hidden, Message, Reason, SessionFilter, SessionInfo, Usage, Whereabouts
-
-# ---------- transcript.wire
-#
-# Messages as models speak them (OpenAI-style dictionaries) and as they are kept.
-#
-# Back and forth is exact: every field that has no place of its own, or whose value its place cannot hold, stays in
-# `extra` as it was.
+from herma.safety.fold import without_noise
+from herma.types import (
+    AnyMessage,
+    Attachment,
+    Content,
+    Hidden,
+    Message,
+    Origin,
+    OutsideSpan,
+    Reason,
+    SdkMessage,
+    SessionFilter,
+    SessionInfo,
+    SessionMetadata,
+    Usage,
+)
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 KEPT = ("sent", "told", "tokens", "finish_reason", "reasoning", "tool_name")
 """Fields that have the same name and value here and there, besides those that models read."""
+FOREIGN_ITEM = "_item"
+"""The extra field with the item of an agent framework that a message stands for. No model is sent it."""
 MOST = 2**53
 """Larger numbers are no time and no count."""
 PREVIEW = 60
@@ -46,7 +59,7 @@ def from_wire(given: Mapping[str, Any] | Message, now: float = 0.0) -> Message:
 
 
 def to_wire(message: Message, *, kept: bool = False) -> dict[str, Any]:
-    """The dictionary it came from; `kept` adds what only we care for (timestamp, sent, told, tokens, …)."""
+    """Return the dictionary it came from; `kept` adds what only we care for (timestamp, sent, told, tokens, …)."""
     wire: dict[str, Any] = {"role": message.role}
     if message.content is not None:
         wire["content"] = message.content
@@ -60,8 +73,11 @@ def to_wire(message: Message, *, kept: bool = False) -> dict[str, Any]:
     return wire | {name: value for name, value in message.extra.items() if name not in wire}
 
 
-def all_from_wire(messages: Sequence[Mapping[str, Any] | Message], now: float) -> list[Message]:
-    """Messages to keep, each with a time. `UsageError` that names the first one that cannot be kept."""
+def all_from_wire(messages: Sequence[AnyMessage], now: float) -> list[Message]:
+    """Return messages to keep, each with a time. `UsageError` that names the first one that cannot be kept.
+
+    Message objects of the OpenAI and Anthropic SDKs, and Anthropic's blocks, become OpenAI-style messages.
+    """
     if isinstance(messages, Mapping | Message | str | bytes):
         raise UsageError("append takes a list of messages, not one.", hint="Put it into a list.")
     if not isinstance(messages, list) and not isinstance(messages, Iterable):
@@ -72,7 +88,7 @@ def all_from_wire(messages: Sequence[Mapping[str, Any] | Message], now: float) -
     converted = []
     for index, given in enumerate(messages):
         try:
-            converted.append(from_wire(given, now))
+            converted += [from_wire(one, now) for one in openai_style(given)]
         except ValueError as exc:
             raise UsageError(
                 f"Message {index} {exc}; nothing was written.",
@@ -81,15 +97,99 @@ def all_from_wire(messages: Sequence[Mapping[str, Any] | Message], now: float) -
     return converted
 
 
+# ── messages of the OpenAI and Anthropic SDKs ──
+
+_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking")
+"""Anthropic's blocks that have a place of their own in OpenAI's form."""
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """Return a message, an item or a block of an SDK as a dictionary."""
+    return dict(value) if isinstance(value, Mapping) else value.model_dump(exclude_none=True)
+
+
+def openai_style(given: Any) -> list[Any]:
+    """Return a message as OpenAI-style ones. Anthropic's user message with results of tools becomes several."""
+    if isinstance(given, Message):
+        return [given]
+    is_object = isinstance(given, SdkMessage) and not isinstance(given, Mapping)
+    if not is_object and not isinstance(given, Mapping):
+        return [given]
+    message = plain(given) if is_object else given
+    if message.get("type") in ("function_call", "function_call_output"):
+        return [item_message(message)]
+    content = message.get("content")
+    if not isinstance(content, list):
+        return [message]
+    if any(hasattr(part, "model_dump") for part in content):
+        content = [plain(part) if hasattr(part, "model_dump") else part for part in content]
+        message = {**message, "content": content}
+    kinds = {part.get("type") for part in content if isinstance(part, Mapping)}
+    if kinds.isdisjoint(_BLOCKS):
+        if is_object and message.get("type") == "message":  # an answer of Anthropic or of OpenAI's Responses API
+            return [{"role": message["role"], "content": joined_text(content)}]
+        return [message]
+    return message_of_blocks(message["role"], content)
+
+
+def message_of_blocks(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return Anthropic's blocks as OpenAI-style messages: results of tools come first, each as its own."""
+    found: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in _BLOCKS}
+    rest: list[Mapping[str, Any]] = []
+    for block in blocks:
+        found.get(str(block.get("type")), rest).append(block)
+    results = [
+        {"role": "tool", "tool_call_id": block["tool_use_id"], "content": joined_text(block.get("content"))}
+        for block in found["tool_result"]
+    ]
+    calls = [
+        {
+            "id": block["id"],
+            "type": "function",
+            "function": {"name": block["name"], "arguments": json.dumps(block["input"], ensure_ascii=False)},
+        }
+        for block in found["tool_use"]
+    ]
+    is_text = all(block.get("type") == "text" for block in rest)
+    message: dict[str, Any] = {"role": role, "content": joined_text(rest) if is_text else list(rest)}
+    if calls:
+        message |= {"content": message["content"] or None, "tool_calls": calls}
+    if thoughts := [dict(block) for kind in _BLOCKS[2:] for block in found[kind]]:
+        words = "\n\n".join(str(block["thinking"]) for block in thoughts if block.get("thinking"))
+        message |= {"thinking_blocks": thoughts, **({"reasoning": words} if words else {})}
+    return [*results, message] if message["content"] or calls or not results else results
+
+
+def item_message(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item of OpenAI's Responses API as a message."""
+    kind = item.get("type", "message")
+    if kind == "function_call":
+        function = {"name": item.get("name", ""), "arguments": item.get("arguments", "")}
+        call = {"id": item.get("call_id", ""), "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
+    if kind == "function_call_output":
+        return {"role": "tool", "tool_call_id": item.get("call_id", ""), "content": joined_text(item.get("output"))}
+    role = item.get("role", "assistant")
+    return {"role": role if role in ("user", "system") else "assistant", "content": joined_text(item.get("content"))}
+
+
+def joined_text(content: object) -> str:
+    """Return the text of a content in any of these forms."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part, Mapping) and part.get("text"))
+
+
 def text_of(content: Content) -> str:
-    """The words of a content: itself, or the text of its parts."""
+    """Return the words of a content: itself, or the text of its parts."""
     if isinstance(content, list):
         return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
     return content or ""
 
 
 def preview_of(messages: Sequence[Message]) -> str:
-    """The first words of the first thing the user said. What a summary stands for was said all the same."""
+    """Return the first words of the first thing the user said. What a summary stands for was said all the same."""
     for message in messages:
         if message.role == "user" and message.hidden != "rewound":
             words = " ".join(text_of(message.content)[: 8 * PREVIEW].replace("\0", " ").split())
@@ -106,6 +206,8 @@ def _from_mapping(given: Mapping[str, Any], now: float) -> Message:
     for name in ("content", "tool_call_id", *KEPT):
         if extra.get(name) is not None:
             fields[name] = extra.pop(name)
+    if is_part(fields.get("content")):
+        fields["content"] = [fields["content"]]
     if extra.get("tool_calls"):
         fields["tool_calls"] = _calls(extra.pop("tool_calls"))
     if "tool_name" not in fields and given.get("role") in ("tool", "function") and isinstance(extra.get("name"), str):
@@ -129,41 +231,49 @@ def _check(message: Message) -> None:
         _check_content(name, getattr(message, name))
     if message.tool_calls != ():
         _calls(message.tool_calls)
-    if message.extra != {}:
-        _check_extra(message.extra)
+    if not isinstance(message.extra, Mapping) or not all(isinstance(name, str) for name in message.extra):
+        raise ValueError("has extra fields that are not named by text")
+    for name in _PLACED if message.extra else ():
+        if message.extra.get(name):  # it would be sent, and neither shown nor searched nor scanned
+            raise ValueError(f"has {name} among its extra fields, which has a place of its own")
     if message.hidden not in _HIDDEN:
         raise ValueError(f"is hidden as {message.hidden!r:.40}, not as rewound or compacted")
     for name in _TEXTS:
         value = getattr(message, name)
         if value is not None and not isinstance(value, str):
             raise ValueError(f"has a {name} that is {_kind(value)}, not text")
-    if not _is_number(message.timestamp):
+    if not is_number(message.timestamp):
         raise ValueError(f"has the timestamp {message.timestamp!r}, not seconds since 1970")
-    if message.tokens is not None and not (_is_number(message.tokens) and isinstance(message.tokens, int)):
+    if message.tokens is not None and not (is_number(message.tokens) and isinstance(message.tokens, int)):
         raise ValueError(f"has tokens that are {_kind(message.tokens)}, not a whole number")
 
 
-def _check_extra(extra: object) -> None:
-    if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):
-        raise ValueError("has extra fields that are not named by text")
-    for name in _PLACED:
-        if extra.get(name):  # it would be sent, and neither shown nor searched nor scanned
-            raise ValueError(f"has {name} among its extra fields, which has a place of its own")
-
-
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether this can be a time or a count."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST
+
+
+def is_part(content: object) -> bool:
+    """Return whether this is one part of a content: a dictionary that says of which type it is."""
+    return isinstance(content, dict) and isinstance(content.get("type"), str)
 
 
 def _check_content(name: str, content: object) -> None:
     if content is None or isinstance(content, str):
         return
-    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise ValueError(f"has a {name} that is {_kind(content)}, neither text nor a list of parts")
+    if isinstance(content, Mapping):
+        wrong = f"has a {name} that is a mapping without a type, neither text (json.dumps of it) nor a part"
+        raise ValueError(wrong)  # noqa: TRY004
+    if not isinstance(content, list):
+        raise ValueError(f"has a {name} that is {_kind(content)}, neither text nor a list of parts")  # noqa: TRY004
+    for at, part in enumerate(content):
+        if not isinstance(part, dict):
+            wrong = f"has a {name} whose part {at} is {_kind(part)}, not a dictionary with its type"
+            raise ValueError(wrong)  # noqa: TRY004
 
 
 def _clean(message: Message, now: float) -> Message:
-    """The same with lone surrogates replaced and nothing in it that JSON cannot hold."""
+    """Return the same with lone surrogates replaced and nothing in it that JSON cannot hold."""
     changes: dict[str, Any] = {
         name: _SURROGATE.sub("\ufffd", value)
         for name in ("content", "sent", *_TEXTS)
@@ -182,7 +292,7 @@ def _clean(message: Message, now: float) -> Message:
 
 
 def _through_json(name: str, value: Any) -> Any:
-    """A copy that nobody else can change, as it will be read again."""
+    """Return a copy, as it will be read again."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
@@ -194,24 +304,23 @@ def _kind(value: object) -> str:
     return "nothing" if value is None else type(value).__name__
 
 
-# ---------- transcript.replay
-#
-# A stored conversation as it was sent to the model, byte for byte. Pure.
+# A stored conversation as it was sent to the model, byte for byte.
 
 INTERRUPTED = "interrupted"
 """The `finish_reason` of a reply that was cut off."""
 
 
 def as_sent(message: Message) -> dict[str, Any]:
-    """The message as the model got it: what was injected into it is part of it for good."""
+    """Return the message as the model got it: what was injected into it is part of it for good."""
     wire = to_wire(message)
+    wire.pop(FOREIGN_ITEM, None)
     if message.sent is not None:
         wire["content"] = message.sent
     return wire
 
 
 def with_addition(content: Content, addition: str) -> Content:
-    """The content with text at its end, where it costs no cache."""
+    """Return the content with text at its end, where it costs no cache."""
     if not addition:
         return content
     if isinstance(content, list):
@@ -220,7 +329,8 @@ def with_addition(content: Content, addition: str) -> Content:
 
 
 def sendable(messages: Iterable[Message]) -> list[Message]:
-    """Messages that a model accepts: the results of tools right behind the call that they answer, and none without it.
+    """Return messages that a model accepts: the results of tools right behind the call that they answer, and none
+    without it.
 
     Two programs that go on with one session may leave a result behind that came after its turn was closed, speak while
     a tool of the other runs, or end before it has answered: a call that was never answered is left out, unless it is
@@ -241,7 +351,7 @@ def sendable(messages: Iterable[Message]) -> list[Message]:
 
 
 def unanswered(messages: Sequence[Message]) -> list[str]:
-    """Tool calls at the end of a conversation that have no result: models refuse a request that leaves them open."""
+    """Return the tool calls at the end that have no result: models refuse a request that leaves them open."""
     answered: set[str] = set()
     for message in reversed(messages):
         if message.role == "tool" and message.tool_call_id:
@@ -254,28 +364,140 @@ def unanswered(messages: Sequence[Message]) -> list[str]:
 
 
 def is_complete(messages: Iterable[Message]) -> bool:
-    """Whether the last turn ended with a reply that asks for no tool."""
+    """Return whether the last turn ended with a reply that asks for no tool."""
     last = None
     for last in messages:  # noqa: B007  the last one is wanted
         pass
     return last is not None and last.role == "assistant" and not last.tool_calls
 
 
-# ---------- transcript.given
-#
-# What callers hand to transcripts, checked at the door: what cannot be meant is one sentence, and changes nothing.
-#
-# Python would take most of it further, and SQLite takes almost anything: a text compares as larger than every number,
-# so that "up to message 'a'" would be all messages.
+# Summaries that stand for earlier messages.
+
+OPENING = (
+    "This conversation was longer than fits. Its earlier part is summarised here as background; it asks for nothing by "
+    "itself, and what the user says after it counts more. Numbers such as [#12-18] name the original messages: "
+    "session_search with around_message_id=12 shows them, and with a query it looks through all of them."
+)
+
+
+def is_summary(text: str) -> bool:
+    """Return whether it reads like one. It may be pasted text: a message that stands for others is marked, too."""
+    return text.startswith(OPENING)
+
+
+# Which text of a message came from outside. Spans count characters of the text that was sent.
+
+_FRAME = re.compile(r"^--- (?:Begin|End) of attachment \d+\b.*$", re.MULTILINE)
+_LONGEST_NAME = 120
+
+
+def attach(content: Content, attachments: Sequence[Attachment]) -> tuple[Content, list[OutsideSpan]]:
+    """Put attachments behind what the person typed, each in a frame. Return the content, and where they stand in it."""
+    spans: list[OutsideSpan] = []
+    block = ""
+    for number, one in enumerate(attachments, 1):
+        name = f", {' '.join(_framed(one.name).split())[:_LONGEST_NAME]}" if one.name.strip() else ""
+        block += (
+            f"{chr(10) * 2 if block else ''}--- Begin of attachment {number} (from outside: {one.origin}{name}) ---\n"
+        )
+        start, text = len(block), _framed(one.text)
+        block += f"{text}\n--- End of attachment {number} ---"
+        spans.append(OutsideSpan(start, start + len(text), Origin(one.origin)))
+    whole = with_addition(content, block)
+    before = len(text_of(whole)) - len(block)
+    return whole, [replace(span, start=span.start + before, end=span.end + before) for span in spans]
+
+
+def _framed(text: str) -> str:
+    """Return text whose lines cannot be taken for the frame of an attachment."""
+    return _FRAME.sub(lambda match: f"-x-{match.group()[3:]}", text)
+
+
+def outside_parts(message: Message) -> Iterator[tuple[str, Origin]]:
+    """Yield the texts of a message that came from outside, each with its origin."""
+    sent = text_of(message.content if message.sent is None else message.sent)
+    if message.role == "tool":  # as a whole: `sent` may be a short form of it
+        yield text_of(message.content), next((span.origin for span in message.outside or ()), Origin.TOOL_OUTPUT)
+        return
+    if is_summary(text_of(message.content)):  # it repeats the user and everybody else alike
+        yield text_of(message.content), Origin.TOOL_OUTPUT
+    for span in message.outside or ():
+        yield sent[span.start : span.end], span.origin
+    if message.outside is None and message.role == "user":  # nobody recorded it: what was recalled stands at the end
+        content = text_of(message.content)
+        if sent.startswith(content) and len(sent) > len(content):
+            yield sent[len(content) :], Origin.RECALL
+
+
+def typed_text(message: Message) -> str:
+    """Return the text of a message without what came from outside: of the user's, what the person typed."""
+    content = text_of(message.content)
+    if is_summary(content):
+        return ""
+    return _FRAME.sub("", without(content, message.outside)).strip() if message.outside else content
+
+
+def without(text: str, spans: Iterable[OutsideSpan]) -> str:
+    """Return a text without these parts of it, each replaced by a line break."""
+    kept: list[str] = []
+    at = 0
+    for span in sorted(spans, key=lambda one: one.start):
+        if span.start >= len(text):
+            break
+        kept.append(text[at : max(at, span.start)])
+        at = max(at, span.end)
+    return "\n".join([*kept, text[at:]])
+
+
+# Turns of an imported session, as one of our own goes on from them: words only, scanned, and outside as a whole.
+
+_LARGEST = 2_000_000
+"""Characters of an imported message that are sent at most."""
+
+
+def imported_turns(messages: Iterable[Message], withhold: Callable[[str], str]) -> list[Message]:
+    """Return the words of imported messages: no system messages, no foreign `sent`, nothing but text. Pure.
+
+    Tool calls become lines of text and their results messages of the user, so that no foreign call is ever replayed.
+    `withhold` takes out what the scanner objects to, with a note in its place.
+    """
+    turns: list[tuple[str, list[str], Message]] = []
+    for message in messages:
+        if message.role in ("system", "developer"):
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        text = words_of(message.content)
+        if message.role in ("tool", "function"):
+            role, text = "assistant", f"[Imported: the tool {message.tool_name or ''} answered]\n{text}"
+        calls = [
+            f"[Imported: it called {name} with {arguments}]" for name, arguments in map(called, message.tool_calls)
+        ]
+        words = "\n".join(filter(None, [text, *calls]))
+        if not words.strip():
+            continue
+        if turns and turns[-1][0] == role:
+            turns[-1][1].append(words)
+        else:
+            turns.append((role, [words], message))
+    kept: list[Message] = []
+    for role, pieces, first in turns:
+        text = withhold("\n\n".join(pieces)[:_LARGEST])
+        span = OutsideSpan(0, len(text), Origin.IMPORT)
+        kept.append(Message(role, text, timestamp=first.timestamp, outside=(span,)))
+    return kept
+
+
+# What callers hand to transcripts, checked first: a wrong value is one sentence, and changes nothing. A database takes
+# almost anything: a text compares as larger than every number, so "up to message 'a'" would be all messages.
 
 T = TypeVar("T")
 LONGEST_ID = 200
 MOST_ID = 2**62
-"""Larger than the number of any message; SQLite counts to twice as much."""
+"""Larger than the number of any message."""
 
 
 def new_session_id(now: float) -> str:
-    """Readable, sorted by time, unique: 20261231_235959_1a2b3c4d."""
+    """Return a readable, unique id that sorts by time: 20261231_235959_1a2b3c4d."""
     return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{secrets.token_hex(4)}"
 
 
@@ -291,26 +513,26 @@ def text(what: str, value: object) -> str:
 
 
 def number(what: str, value: object, least: int = 0) -> int:
-    """A whole number that no database has trouble with; the very large ones mean: no limit."""
+    """Return a whole number that a database can compare; a very large one means: no limit."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{what} is a whole number, not {type(value).__name__}.", hint="For example: 20.")
     return min(max(value, least), MOST_ID)
 
 
 def moment(what: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not -MOST <= value <= MOST:
+    if not is_number(value):
         raise UsageError(f"{what} is seconds since 1970, not {value!r:.40}.", hint="For example: time.time().")
-    return float(value)
+    return float(cast(float, value))
 
 
 def length(what: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not -MOST <= value <= MOST:
+    if not is_number(value):
         raise UsageError(f"{what} is a number of days, not {value!r:.40}.", hint="For example: 90.")
-    return float(value)
+    return float(cast(float, value))
 
 
 def ids(session_ids: str | Sequence[str]) -> list[str]:
-    """One id, or several."""
+    """Return one id, or several."""
     if isinstance(session_ids, str):
         return [text("The id of a session", session_ids)]
     if not isinstance(session_ids, Iterable) or isinstance(session_ids, Mapping | bytes):
@@ -330,16 +552,16 @@ def kind(what: str, value: object, wanted: type[T]) -> T:
 
 
 def session_filter(which: SessionFilter | None) -> SessionFilter:
-    """Each field of a type that compares as it is meant."""
+    """Return each field of a type that compares as it is meant."""
     chosen = SessionFilter() if which is None else kind("What is looked for", which, SessionFilter)
     for name in (item.name for item in fields(chosen)):
         value, what = getattr(chosen, name), f"{name} in a SessionFilter"
         if value is None:
             continue
         if name.startswith(("min_", "max_", "started_", "active_")):
-            if not isinstance(value, int | float) or isinstance(value, bool) or not -MOST <= value <= MOST:
+            if not is_number(value):
                 raise UsageError(f"{what} cannot be {value!r:.40}.", hint="It is a number; leave it out for no bound.")
-        elif name in ("archived", "delegated"):
+        elif name in ("archived", "imported", "delegated"):
             kind(what, value, bool)
         elif name == "exclude_sources":
             for source in kind(what, value, tuple):
@@ -350,7 +572,7 @@ def session_filter(which: SessionFilter | None) -> SessionFilter:
 
 
 def session_id(value: object) -> str:
-    """An id that a caller chose for a new session."""
+    """Return an id that a caller chose for a new session."""
     given = text("The id of a session", value) if not isinstance(value, str) else value
     if not given or len(given) > LONGEST_ID or not given.isprintable() or given.strip() != given:
         raise UsageError(
@@ -366,15 +588,15 @@ def reason(value: object, parent: str | None) -> Reason:
     for known in get_args(Reason):
         if value == known:
             return known  # type: ignore[no-any-return]
-    raise UsageError(f"{value!r:.40} is no reason for a session.", hint=f"One of: {', '.join(get_args(Reason))}.")
+    raise UsageError(f"reason: unknown value {value!r:.40}.", hint=f"One of: {', '.join(get_args(Reason))}.")
 
 
 def beginning(session: SessionInfo, system_prompt: str | None) -> SessionInfo:
-    """A session that is about to be kept."""
+    """Check a session that is about to be kept."""
     text("The source of a session", session.source)
     for name in ("profile", "project", "user", "chat"):
         text(f"The {name} of a session", getattr(session.scope, name))
-    for name in Whereabouts.__annotations__:
+    for name in SessionMetadata.__annotations__:
         text(f"The {name.replace('_', ' ')} of a session", getattr(session, name))
     for what, value in (("model", session.model), ("parent", session.parent), ("system prompt", system_prompt)):
         if value is not None:
@@ -382,43 +604,111 @@ def beginning(session: SessionInfo, system_prompt: str | None) -> SessionInfo:
     return session
 
 
-def place(whereabouts: Mapping[str, Any]) -> Whereabouts:
+def place(whereabouts: Mapping[str, Any]) -> SessionMetadata:
     for name in whereabouts:
-        if name not in Whereabouts.__annotations__:
-            raise UsageError(
-                f"A session has no {name!r}.", hint=f"Where it takes place: {', '.join(Whereabouts.__annotations__)}."
-            )
-    return cast(Whereabouts, whereabouts)
+        if name not in SessionMetadata.__annotations__:
+            known = ", ".join(SessionMetadata.__annotations__)
+            raise UsageError(f"A session has no {name!r}.", hint=f"Where it takes place: {known}.")
+    return cast(SessionMetadata, whereabouts)
+
+
+_OWN_COUNTS = tuple(item.name for item in fields(Usage))
+_FOREIGN_COUNTS: Mapping[str, str] = {
+    "prompt_tokens": "sent",
+    "input_tokens": "input",
+    "completion_tokens": "output",
+    "output_tokens": "output",
+    "prompt_tokens_details.cached_tokens": "cache_read",
+    "input_tokens_details.cached_tokens": "cache_read",
+    "prompt_cache_hit_tokens": "cache_read",
+    "cache_read_input_tokens": "cache_read",
+    "prompt_tokens_details.cache_write_tokens": "cache_write",
+    "cache_creation_input_tokens": "cache_write",
+    "completion_tokens_details.reasoning_tokens": "reasoning",
+    "output_tokens_details.reasoning_tokens": "reasoning",
+    "output_tokens_details.thinking_tokens": "reasoning",
+    "cost": "cost_usd",
+}
+"""The names of OpenAI, OpenRouter and Anthropic. What they say besides is not counted."""
 
 
 def usage(value: object) -> Usage:
-    """Tokens and money that can be added to what was spent before."""
-    given = kind("What a session cost", value, Usage)
+    """Return tokens and money of a call: from a `Usage`, or a mapping with its names or a provider's."""
+    given = value if isinstance(value, Usage) else _usage_in(value)
     for item in fields(given):
-        amount = getattr(given, item.name)
-        wanted = int | float if item.name == "cost_usd" else int
-        if not isinstance(amount, wanted) or isinstance(amount, bool) or not -MOST <= amount <= MOST:
-            raise UsageError(
-                f"A session cannot cost {amount!r:.40} as {item.name}; nothing was counted.",
-                hint="Tokens are whole numbers, cost_usd is dollars.",
-            )
+        _count(item.name, getattr(given, item.name))
     return given
+
+
+def _count(name: str, amount: object) -> None:
+    wanted = int | float if name in ("cost", "cost_usd") else int
+    if not isinstance(amount, wanted) or isinstance(amount, bool) or not 0 <= amount <= MOST:
+        raise UsageError(
+            f"usage has {amount!r:.40} as {name}; nothing was written.",
+            hint="Tokens are whole numbers, cost_usd is dollars.",
+        )
+
+
+def _usage_in(value: object) -> Usage:
+    """Return what a mapping says, or an object of a provider's library.
+
+    `prompt_tokens`, and `input_tokens` beside `input_tokens_details`, include what the cache served and kept;
+    Anthropic's `input_tokens` do not.
+    """
+    dump = getattr(value, "model_dump", None)
+    said = dump() if callable(dump) and not isinstance(value, type) else value
+    if not isinstance(said, Mapping):
+        raise _no_usage(f"usage is a Usage or a mapping, not {_kind(value)}")
+    flat = {
+        f"{name}.{inner}" if inner else str(name): amount
+        for name, given in said.items()
+        for inner, amount in (given.items() if isinstance(given, Mapping) else [("", given)])
+        if amount is not None
+    }
+    own = flat.keys() & set(_OWN_COUNTS)
+    if own:
+        if foreign := sorted(flat.keys() - own):
+            raise _no_usage(f"usage has {sorted(own)[0]!r} and {foreign[0]!r:.60}, which is not a name beside it")
+        return Usage(**flat)
+    found: dict[str, Any] = {}
+    for name, amount in flat.items():
+        if counted := _FOREIGN_COUNTS.get(name):
+            _count(name, amount)
+            if found.setdefault(counted, amount) != amount:
+                raise _no_usage(f"usage says {counted} twice: {found[counted]} and, as {name}, {amount}")
+    if not {"sent", "input", "output"} & found.keys() or {"sent", "input"} <= found.keys():
+        raise _no_usage(f"usage has {', '.join(flat)[:80] or 'nothing in it'}, which does not say what was sent")
+    if "sent" in found or any(name.startswith("input_tokens_details.") for name in flat):
+        sent = found.pop("sent", None) or found.pop("input", 0)
+        found["input"] = max(0, sent - found.get("cache_read", 0) - found.get("cache_write", 0))
+    return Usage(**found)
+
+
+def _no_usage(what: str) -> UsageError:
+    return UsageError(
+        f"{what}; nothing was written.",
+        hint=f"Its names are {', '.join(_OWN_COUNTS)}, or those of OpenAI (prompt_tokens, completion_tokens) or "
+        "Anthropic (input_tokens, output_tokens, cache_read_input_tokens).",
+    )
 
 
 def unknown(session_id: object) -> UsageError:
     return UsageError(f"There is no session {session_id!r:.220}.", hint="`herma sessions list` shows them.")
 
 
-# ---------- transcript.wording
-#
-# Messages in words, for people: what is no text is named with its size.
+# Messages in words, for people: what is not text is named with its size.
 
 
 def words_of(content: Content) -> str:
-    """The text of a content, its other parts by name."""
+    """Return the text of a content, its other parts by name."""
     if not isinstance(content, list):
         return text_of(content)
-    return "\n".join(_part(part) for part in content)
+    return "\n".join(
+        str(part["text"])
+        if isinstance(part.get("text"), str)
+        else f"[{part.get('type') or 'part'}: {len(json.dumps(part, ensure_ascii=False)):,} characters]"
+        for part in content
+    )
 
 
 def called(call: dict[str, Any], indent: int | None = None) -> tuple[str, str]:
@@ -433,23 +723,14 @@ def called(call: dict[str, Any], indent: int | None = None) -> tuple[str, str]:
     return name, arguments
 
 
-def _part(part: dict[str, Any]) -> str:
-    if isinstance(part.get("text"), str):
-        return str(part["text"])
-    size = len(json.dumps(part, ensure_ascii=False))
-    return f"[{part.get('type') or 'part'}: {size:,} characters]"
-
-
-# ---------- store.searchable
-#
 # What a message has to offer to a search: its text, and the names and arguments of the tools it calls.
 
 DEEPEST = 20
-"""How deep arguments are looked into."""
+"""Maximum depth to which arguments are searched."""
 
 
 def searchable_text(content: Content, tool_calls: Sequence[Mapping[str, Any]], tool_name: str | None) -> str:
-    """One text for the index: what was said, then tool names, then what the tools were given."""
+    """Return one text for the index: what was said, then tool names, then what the tools were given."""
     pieces = [*_said(content), tool_name or "", *_called(tool_calls)]
     return without_noise("\n".join(piece for piece in pieces if piece))
 
@@ -472,7 +753,7 @@ def _called(tool_calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _given(arguments: object) -> Iterator[str]:
-    """Names and values, read out of the JSON text: a search is for what was meant, not for how it was escaped."""
+    """Yield names and values out of the JSON text: a search is for the meaning, not the escapes."""
     if isinstance(arguments, str):
         try:
             yield from _words(json.loads(arguments), 0)

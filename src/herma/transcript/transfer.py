@@ -1,4 +1,12 @@
-"""Export and import (exact)."""
+"""Export transcripts as JSON lines, Markdown or a web page; import JSON lines.
+
+An export is a header, then each session followed by its messages; importing it gives the same back. What can be counted
+again is left out (counts, previews, numbers of messages), so two exports of the same sessions are the same bytes. No
+line holds a character that could steer a terminal.
+
+An import checks the whole file first. What it writes is hidden, as deleted sessions, until one step makes all of it
+visible. What a killed import leaves is purged by the next one, or when the grace period is over.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +16,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from html import escape
+from functools import lru_cache
+from html import escape, unescape
 from os import SEEK_END
-from typing import Any, BinaryIO, Protocol, get_args
+from typing import Any, BinaryIO, NamedTuple, get_args
 
 from herma.errors import StoreChanged, StoreError, UsageError
 from herma.safety.secrets import find_secrets
 from herma.transcript.log import Transcripts, next_title, sanitized
-from herma.transcript.messages import LONGEST_ID, MOST, called, from_wire, preview_of, words_of
-from herma.types import Hidden, Message, Reason, Scope, SessionFilter, SessionInfo, Usage, Whereabouts
-
-# ---------- transcript.export
-#
-# Transcripts as JSON lines: a header, then each session followed by its messages. Importing them gives the same back.
-#
-# What can be counted again is left out (counts, previews, numbers of messages), so two exports of the same sessions are
-# the same bytes, wherever they were imported to in between. A line never holds a character that could steer a terminal.
+from herma.transcript.messages import LONGEST_ID, called, from_wire, is_number, preview_of, words_of
+from herma.types import Hidden, Message, Reason, Scope, SessionFilter, SessionInfo, SessionMetadata, Usage
 
 FORMAT = "transcripts"
 VERSION = 1
@@ -38,84 +40,68 @@ _EXPORT_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2
 _OPTIONAL = ("content", "tool_call_id", "tool_name", "reasoning", "sent", "told", "tokens", "finish_reason")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One session to be written somewhere. Its profile is named only if it is not the home's own: what is imported
-    belongs to the profile that it is imported to.
-    """
-
-    session: SessionInfo
-    system_prompt: str | None = None
-    home_profile: str = ""
+Conversation = tuple[SessionInfo, str | None, Iterable[Message]]
+"""A session to be written, its system prompt, and its messages."""
 
 
 def chosen(transcripts: Transcripts, session_ids: Sequence[str]) -> list[SessionInfo]:
-    """The whole conversations that these sessions belong to, with everything that was delegated from them."""
-    return _in_order(transcripts.delete(session_ids, dry_run=True).sessions)
+    """Return the whole conversations that these sessions belong to, with everything that was delegated from them."""
+    return list(transcripts.delete(session_ids, dry_run=True).sessions)
 
 
 def everything(transcripts: Transcripts) -> list[SessionInfo]:
-    """Every session that is not deleted: archived ones and subagents too."""
-    return _in_order(transcripts._queries.matching(SessionFilter()))
+    """Return every session that is not deleted: archived ones and subagents too."""
+    return sorted(transcripts._sessions.matching(SessionFilter()), key=lambda session: (session.started, session.id))
 
 
-def told(transcripts: Transcripts, sessions: Sequence[SessionInfo]) -> Iterator[Told]:
-    """Each session as it is to be written. A parent that is nowhere any more is not named."""
+def conversations(transcripts: Transcripts, sessions: Sequence[SessionInfo]) -> Iterator[Conversation]:
+    """Yield each session as it is to be written. A parent that is nowhere any more is not named, nor the profile if it
+    is the home's own: what is imported belongs to the profile that it is imported to.
+    """
     here = {session.id for session in sessions}
-    for session in sessions:
-        parent = session.parent
-        gone = parent is not None and parent not in here and transcripts.get(parent) is None
-        kept = replace(session, parent=None) if gone else session
-        yield Told(kept, transcripts.system_prompt(session.id), transcripts._profile)
+    for one in sessions:
+        gone = one.parent is not None and one.parent not in here and transcripts.get(one.parent) is None
+        profile = "" if one.scope.profile == transcripts.profile else one.scope.profile
+        kept = replace(one, parent=None if gone else one.parent, scope=replace(one.scope, profile=profile))
+        yield kept, transcripts.system_prompt(one.id), _messages_of(transcripts, one.id)
 
 
-def messages_of(transcripts: Transcripts, session_id: str) -> Iterator[Message]:
-    """Every message in order, hidden ones too, a few at a time."""
+def _messages_of(transcripts: Transcripts, session_id: str) -> Iterator[Message]:
+    """Yield every message in order, hidden ones too, a few at a time."""
     after: int | None = None
     while some := transcripts.messages(session_id, include_hidden=True, after=after, limit=SLICE):
         yield from some
         after = some[-1].id
 
 
-# ── lines ──
+def json_lines(conversations: Iterable[Conversation]) -> Iterator[str]:
+    """Yield the lines of an export, each made when its turn comes."""
+    yield _line({"type": "herma", "format": FORMAT, "version": VERSION})
+    for session, system_prompt, messages in conversations:
+        yield _session_line(session, system_prompt)
+        yield from map(_message_line, messages)
 
 
-def header() -> str:
-    return _line({"type": "herma", "format": FORMAT, "version": VERSION})
-
-
-def session_line(one: Told) -> str:
-    session = one.session
-    value: dict[str, Any] = {
-        "type": "session",
-        "id": session.id,
-        "source": session.source,
-        "started": session.started,
-        "reason": session.reason,
-    }
+def _session_line(session: SessionInfo, system_prompt: str | None) -> str:
+    value: dict[str, Any] = {"type": "session", "id": session.id, "source": session.source}
+    value |= {"started": session.started, "reason": session.reason}
     for name in ("parent", "title", "model", "ended", "end_reason"):
         if getattr(session, name) is not None:
             value[name] = getattr(session, name)
-    if session.scope.profile != one.home_profile:
-        value["profile"] = session.scope.profile
-    value |= {name: at for name in ("project", "user", "chat") if (at := getattr(session.scope, name))}
-    value |= {name: at for name in Whereabouts.__annotations__ if (at := getattr(session, name))}
+    value |= {name: text for name, text in asdict(session.scope).items() if text}
+    value |= {name: text for name in SessionMetadata.__annotations__ if (text := getattr(session, name))}
     if session.archived:
         value["archived"] = True
     if session.usage != Usage():
         value["usage"] = asdict(session.usage)
-    if one.system_prompt is not None:
-        value["system_prompt"] = one.system_prompt
+    if system_prompt is not None:
+        value["system_prompt"] = system_prompt
     return _line(value)
 
 
-def message_line(message: Message) -> str:
-    value: dict[str, Any] = {
-        "type": "message",
-        "session": message.session_id,
-        "role": message.role,
-        "timestamp": message.timestamp,
-    }
+def _message_line(message: Message) -> str:
+    value: dict[str, Any] = {"type": "message", "session": message.session_id}
+    value |= {"role": message.role, "timestamp": message.timestamp}
     value |= {name: given for name in _OPTIONAL if (given := getattr(message, name)) is not None}
     if message.tool_calls:
         value["tool_calls"] = list(message.tool_calls)
@@ -131,26 +117,18 @@ def _line(value: dict[str, Any]) -> str:
     return _EXPORT_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
-# ── inside ──
-
-
-def _in_order(sessions: Iterable[SessionInfo]) -> list[SessionInfo]:
-    return sorted(sessions, key=lambda session: (session.started, session.id))
-
-
-# ---------- transcript.redact
-#
-# Credentials replaced by a marker that names their kind, wherever they stand in a message: text, parts, arguments.
+# Credentials are replaced by a marker that names their kind, wherever they stand in a message: text, parts, arguments.
 
 _TAIL = re.compile(r"[A-Za-z0-9_+/=-]*")
 _KEY_END = re.compile(r"-----END [A-Z ]{0,40}-----")
-_KEY_BODY = re.compile(r"[A-Za-z0-9+/=:\s,-]*")
+_KEY_BODY = re.compile(r"(?:[A-Za-z0-9+/=:\s,-]|\\[nr])*")
 _LONGEST_KEY = 64 * 1024
 _LONGEST_NAME = 100
+_SHORT = 80
 _DEEPEST = 50
 """Levels of nested values that are looked into one by one."""
 _OPENING = re.compile(r"\s{0,100}[\[{]")
-_TEXTS = ("title", "source", "model", "end_reason", *Whereabouts.__annotations__)
+_TEXTS = ("title", "source", "model", "end_reason", *SessionMetadata.__annotations__)
 _FIELDS = ("content", "tool_calls", "tool_name", "reasoning", "sent", "extra")
 
 
@@ -160,16 +138,18 @@ class Redactor:
     def __init__(self) -> None:
         self.found: Counter[str] = Counter()
 
-    def session(self, one: Told) -> Told:
-        """Without its preview: a credential that is cut off there is no longer known as one."""
-        changes: dict[str, Any] = {name: self.text(text) for name in _TEXTS if (text := getattr(one.session, name))}
-        scope = one.session.scope
-        scope = replace(scope, **{name: self.text(text) for name, text in asdict(scope).items() if text})
-        prompt = self.text(one.system_prompt) if one.system_prompt else one.system_prompt
-        return replace(one, session=replace(one.session, preview="", scope=scope, **changes), system_prompt=prompt)
+    def conversation(self, one: Conversation) -> Conversation:
+        """Return it without its preview too: a credential that is cut off there is no longer known as one."""
+        session, prompt, messages = one
+        changes: dict[str, Any] = {name: self.text(text) for name in _TEXTS if (text := getattr(session, name))}
+        scope = replace(
+            session.scope, **{name: self.text(text) for name, text in asdict(session.scope).items() if text}
+        )
+        session = replace(session, preview="", scope=scope, **changes)
+        return session, self.text(prompt) if prompt else prompt, map(self.message, messages)
 
     def message(self, message: Message) -> Message:
-        """The same message without credentials; the very same where there are none."""
+        """Return the same message without credentials; the very same where there are none."""
         before = self.found.total()
         changes: dict[str, Any] = {}
         for name in _FIELDS:
@@ -178,7 +158,7 @@ class Redactor:
         return replace(message, **changes) if self.found.total() > before else message
 
     def value(self, value: Any, name: str = "", depth: int = 0) -> Any:
-        """Anything JSON can hold. `name` is the field it stands in, which may say that it is a password."""
+        """Return anything JSON can hold. `name` is the field it stands in, which may say that it is a password."""
         if isinstance(value, str):
             return self._json_text(value, depth) or self.text(value, name)
         if depth > _DEEPEST and isinstance(value, dict | list):
@@ -190,7 +170,7 @@ class Redactor:
         return value
 
     def _as_text(self, value: Any) -> Any:
-        """What is nested so deeply that only its text can be looked at: as it is, or that text without credentials."""
+        """Return what is nested so deeply that only its text can be looked at: as it is, or redacted."""
         before = self.found.total()
         text = self.text(json.dumps(value, ensure_ascii=False))
         return text if self.found.total() > before else value
@@ -199,7 +179,8 @@ class Redactor:
         before = f'{name[-_LONGEST_NAME:]}: "' if name else ""
         pieces: list[str] = []
         at = 0
-        for start, end, kind in _spans(f'{before}{text}"' if name else text):
+        whole = f'{before}{text}"' if name else text
+        for start, end, kind in _short_spans(whole) if len(whole) <= _SHORT else _spans(whole):
             start, end = max(start - len(before), 0), min(end - len(before), len(text))  # noqa: PLW2901
             if end <= at:
                 continue
@@ -209,7 +190,7 @@ class Redactor:
         return "".join([*pieces, text[at:]])
 
     def _json_text(self, text: str, depth: int) -> str | None:
-        """Arguments of tools are JSON inside a string: look into it. None when it is no JSON, or has nothing in it."""
+        """Redact JSON inside a string, as arguments of tools are. None if it is not JSON, or has no secret."""
         if not _OPENING.match(text) or depth > _DEEPEST:
             return None
         try:
@@ -224,8 +205,14 @@ class Redactor:
         return json.dumps(cleaned, ensure_ascii=False)
 
 
+@lru_cache(maxsize=4096)
+def _short_spans(text: str) -> list[tuple[int, int, str]]:
+    """The same for short texts, which repeat: the keys of a large JSON message are looked at once."""
+    return list(_spans(text))
+
+
 def _spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Where credentials stand, in order, each to its very end, which the scanner need not look for."""
+    """Yield where credentials stand, in order, each to its very end, which the scanner need not look for."""
     for finding in sorted(find_secrets(text), key=lambda finding: finding.span):
         start, end = finding.span
         kind = finding.why.removeprefix("looks like a real ").removeprefix("a ").removesuffix(" written out")
@@ -241,30 +228,23 @@ def _through(pattern: re.Pattern[str], text: str, at: int) -> int:
     return more.end() if more else at
 
 
-# ---------- transcript.reading
-#
 # Reading an export, line by line. Whatever is wrong is one sentence that names the line and the field.
 
+_SCOPE = ("profile", "project", "user", "chat")
 SESSION_FIELDS = frozenset(
     (
         *("id", "source", "started", "reason", "parent", "title", "model", "ended", "end_reason"),
-        *("profile", "project", "user", "chat", "archived", "usage", "system_prompt"),
-        *Whereabouts.__annotations__,
+        *(*_SCOPE, "archived", "usage", "system_prompt"),
+        *SessionMetadata.__annotations__,
     )
 )
-MESSAGE_FIELDS = frozenset(
-    (
-        *("session", "role", "timestamp", "content", "tool_calls", "tool_call_id", "tool_name", "reasoning"),
-        *("sent", "told", "tokens", "finish_reason", "hidden", "extra"),
-    )
-)
+MESSAGE_FIELDS = frozenset(("session", "role", "timestamp", "tool_calls", "hidden", "extra", *_OPTIONAL))
 _BOM = b"\xef\xbb\xbf"
 _EXPORT = "`herma sessions export` writes such files."
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A session as a file tells of it."""
+class Parsed(NamedTuple):
+    """A session in a file; whether it names a profile."""
 
     session: SessionInfo
     system_prompt: str | None = None
@@ -272,11 +252,11 @@ class Parsed:
 
 
 class _Wrong(Exception):
-    """What is wrong with a line, in a few words that go on after `line 7`."""
+    """Hold what is wrong with a line, in a few words that go on after `line 7`."""
 
 
 def read_lines(file: BinaryIO, name: str) -> Iterator[Parsed | Message]:
-    """Every session and message of a file, from its beginning. `UsageError` for the first line that is wrong."""
+    """Yield every session and message of a file, from its beginning. `UsageError` for the first line that is wrong."""
     file.seek(0)
     seen: dict[str, int] = {}
     begun = False
@@ -311,7 +291,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[Parsed | Message]:
 
 
 def _raw_lines(file: BinaryIO, name: str) -> Iterator[tuple[bytes, bool]]:
-    """Each line without its end, and whether it is the last one and has no end."""
+    """Yield each line without its end, and whether it is the last one and has no end."""
     number = 0
     while raw := file.readline(LONGEST_LINE + 2):
         number += 1
@@ -324,7 +304,7 @@ def _raw_lines(file: BinaryIO, name: str) -> Iterator[tuple[bytes, bool]]:
 
 
 def _object(raw: bytes, last: bool) -> dict[str, Any] | None:
-    """The JSON object of a line; None for a blank one."""
+    """Return the JSON object of a line; None for a blank one."""
     if not raw.strip():
         return None
     try:
@@ -357,54 +337,36 @@ def _check_header(value: Mapping[str, Any]) -> None:
         raise _Wrong(f"was written by a newer version of Herma (format {version}; this one reads {VERSION})")
 
 
-# ── sessions ──
-
-
 def _session(value: dict[str, Any]) -> Parsed:
     _known(value, SESSION_FIELDS, "session")
+    texts: dict[str, Any] = {name: _text(value, name) for name in ("parent", "model", "end_reason")}
+    names: dict[str, Any] = {name: _text(value, name) or "" for name in (*_SCOPE, *SessionMetadata.__annotations__)}
     session_id = _text(value, "id", needed=True) or ""
     if len(session_id) > LONGEST_ID or not session_id.isprintable() or session_id.strip() != session_id:
         raise _Wrong(f'has {_short(session_id)} in "id": 1 to {LONGEST_ID} printable characters are needed')
-    reason = value.get("reason", "new")
-    if reason not in get_args(Reason):
+    if (reason := value.get("reason", "new")) not in get_args(Reason):
         raise _Wrong(f'has {_short(reason)} in "reason", not one of {", ".join(get_args(Reason))}')
-    archived = value.get("archived", False)
-    if not isinstance(archived, bool):
+    if not isinstance(archived := value.get("archived", False), bool):
         raise _Wrong(f'has {_short(archived)} in "archived", not true or false')
-    scope = Scope(**{name: _text(value, name) or "" for name in ("profile", "project", "user", "chat")})
+    try:
+        title = sanitized(_text(value, "title"))
+    except UsageError as exc:
+        raise _Wrong(f'has a "title" that is too long: {str(exc).rstrip(".").lower()}') from None
     session = SessionInfo(
         id=session_id,
         source=_text(value, "source", needed=True) or "",
-        scope=scope,
+        scope=Scope(**{name: names.pop(name) for name in _SCOPE}),
         started=_number(value, "started", needed=True) or 0.0,
-        conversation="",
-        title=_title(value),
-        model=_text(value, "model"),
-        parent=_text(value, "parent"),
-        reason=reason,
         ended=_number(value, "ended"),
-        end_reason=_text(value, "end_reason"),
+        conversation="",
+        title=title,
+        reason=reason,
         archived=archived,
         usage=_usage(value.get("usage")),
-        **_whereabouts(value),
+        **texts,
+        **names,
     )
     return Parsed(session, _text(value, "system_prompt"), "profile" in value)
-
-
-def _whereabouts(value: dict[str, Any]) -> Whereabouts:
-    return Whereabouts(
-        provider=_text(value, "provider") or "",
-        chat_type=_text(value, "chat_type") or "",
-        folder=_text(value, "folder") or "",
-        branch=_text(value, "branch") or "",
-    )
-
-
-def _title(value: dict[str, Any]) -> str | None:
-    try:
-        return sanitized(_text(value, "title"))
-    except UsageError as exc:
-        raise _Wrong(f'has a "title" that is too long: {str(exc).rstrip(".").lower()}') from None
 
 
 def _usage(value: object) -> Usage:
@@ -414,41 +376,30 @@ def _usage(value: object) -> Usage:
     if not isinstance(value, dict) or not set(value) <= names:
         raise _Wrong(f'has {_short(value)} in "usage", not an object with {", ".join(sorted(names))}')
     for name, given in value.items():
-        kind = int | float if name == "cost_usd" else int
-        if not isinstance(given, kind) or isinstance(given, bool) or not -MOST <= given <= MOST:
+        if not is_number(given) or (name != "cost_usd" and isinstance(given, float)):
             raise _Wrong(f'has {_short(given)} in "usage.{name}", not a number')
     return Usage(**value)
 
 
-# ── messages ──
-
-
 def _message(value: dict[str, Any]) -> Message:
     _known(value, MESSAGE_FIELDS, "message")
-    hidden = value.pop("hidden", "")
-    if hidden not in get_args(Hidden):
+    if (hidden := value.pop("hidden", "")) not in get_args(Hidden):
         raise _Wrong(f'has {_short(hidden)} in "hidden", not "rewound" or "compacted"')
-    extra = value.pop("extra", {})
-    if not isinstance(extra, dict):
+    if not isinstance(extra := value.pop("extra", {}), dict):
         raise _Wrong(f'has {_short(extra)} in "extra", not an object')
     calls = value.pop("tool_calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise _Wrong(f'has {_short(calls)} in "tool_calls", not a list of objects')
     session_id = _text(value, "session", needed=True) or ""
-    timestamp = _number(value, "timestamp", needed=True)
-    given = {name: item for name, item in value.items() if name not in ("session", "timestamp")}
-    if not isinstance(given.get("role"), str):
-        raise _Wrong(f'has {_short(given.get("role"))} in "role", not text')
-    message = Message(
-        session_id=session_id, timestamp=timestamp or 0.0, hidden=hidden, extra=extra, tool_calls=tuple(calls), **given
-    )
+    timestamp = _number(value, "timestamp", needed=True) or 0.0
+    if not isinstance(value.get("role"), str):
+        raise _Wrong(f'has {_short(value.get("role"))} in "role", not text')
+    place = {"session_id": session_id, "timestamp": timestamp}
+    given = {name: item for name, item in value.items() if name not in ("session", "timestamp")} | place
     try:
-        return from_wire(message)
+        return from_wire(Message(hidden=hidden, extra=extra, tool_calls=tuple(calls), **given))
     except ValueError as exc:
         raise _Wrong(str(exc)) from None
-
-
-# ── fields ──
 
 
 def _known(value: dict[str, Any], names: frozenset[str], kind: str) -> None:
@@ -476,38 +427,26 @@ def _number(value: dict[str, Any], name: str, *, needed: bool = False) -> float 
     given = value.get(name)
     if given is None and not needed:
         return None
-    if not isinstance(given, int | float) or isinstance(given, bool) or not -MOST <= given <= MOST:
+    if not is_number(given):
         raise _Wrong(f'has {_short(given)} in "{name}", not seconds since 1970')
-    return float(given)
+    return float(given)  # type: ignore[arg-type]
 
 
 def _short(value: object) -> str:
-    """A value in a few characters."""
+    """Return a value in a few characters."""
     if value is None:
         return "nothing"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-# ---------- transcript.importing
-#
-# Bringing exported transcripts in: the whole file is checked first, and becomes visible as a whole or not at all.
-#
-# What is written waits as deleted sessions until the last message is on disk; then one step makes all of it visible.
-# What an import leaves behind when it is killed is purged by the next one, or when the grace period is over.
-
 UNFINISHED = "unfinished import"
 """Why a session ended that an import has not made visible yet."""
-IMPORTING_SLICE = 500
 _ATTEMPTS = 5
+Progress = Callable[[int, int], None]
 
 
-class Progress(Protocol):
-    def __call__(self, done: int, total: int | None = None) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(NamedTuple):
     """A session that was left out because its id is taken. `here` and `there`: its messages that are not hidden."""
 
     id: str
@@ -516,8 +455,7 @@ class Skipped:
     deleted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Detached:
+class Detached(NamedTuple):
     """A session that lost its parent, and why."""
 
     id: str
@@ -525,8 +463,7 @@ class Detached:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Renamed:
+class Renamed(NamedTuple):
     """A session whose title was taken."""
 
     id: str
@@ -534,26 +471,25 @@ class Renamed:
     new: str
 
 
-@dataclass(slots=True)
 class ImportReport:
-    """What an import brought in, or would bring in."""
+    """Hold what an import brought in, or would bring in."""
 
-    file: str
-    imported: list[str] = field(default_factory=list)
-    messages: int = 0
-    skipped: list[Skipped] = field(default_factory=list)
-    detached: list[Detached] = field(default_factory=list)
-    renamed: list[Renamed] = field(default_factory=list)
-    dry_run: bool = False
+    def __init__(self, file: str, *, dry_run: bool) -> None:
+        self.file = file
+        self.imported: list[str] = []
+        self.messages = 0
+        self.skipped: list[Skipped] = []
+        self.detached: list[Detached] = []
+        self.renamed: list[Renamed] = []
+        self.dry_run = dry_run
+
+    def as_json(self) -> dict[str, Any]:
+        lists = {name: [one._asdict() for one in getattr(self, name)] for name in ("skipped", "detached", "renamed")}
+        return {**vars(self), **lists}
 
 
-@dataclass(slots=True)
-class _Plan:
-    """What a file holds, as far as it is new."""
-
-    new: dict[str, Parsed]
-    total: int
-    report: ImportReport
+New = dict[str, Parsed]
+"""The sessions of a file that are new here, by id."""
 
 
 class Importer:
@@ -562,8 +498,6 @@ class Importer:
     def __init__(self, transcripts: Transcripts, *, clock: Callable[[], float] = time.time) -> None:
         self._transcripts = transcripts
         self._sessions = transcripts._sessions  # the rows beneath: an import keeps times and flags as they were
-        self._rows = transcripts._rows
-        self._profile = transcripts._profile
         self._clock = clock
 
     def run(
@@ -577,45 +511,40 @@ class Importer:
     ) -> ImportReport:
         """Import one open file, which is read more than once; `name` is what it is called in reports.
 
-        `checking` is told how many bytes have been checked, `progress` how many messages are written. `UsageError`
-        names the line and field that is wrong; nothing is written then.
+        `checking` is called with the bytes that were checked, `progress` with the messages that were written, and of
+        how many. `UsageError` names the line and field that is wrong; nothing is written then.
         """
-        plan = self._plan(file, name, checking or _silent)
-        plan.report.dry_run = dry_run
-        if dry_run or not plan.new:
-            return plan.report
+        report = ImportReport(name, dry_run=dry_run)
+        new = self._plan(file, report, checking or _silent)
+        if dry_run or not new:
+            return report
         staged: list[str] = []
         try:
-            self._stage(plan, file, staged, progress or _silent)
-            self._publish(plan)
+            self._stage(new, file, report, staged, progress or _silent)
+            self._publish(new, report)
         except BaseException:
             with suppress(StoreError):  # what stays is hidden, and purged later
                 for session_id in staged:
                     self._sessions.purge(session_id)
             raise
-        return plan.report
+        return report
 
-    # ── checking ──
-
-    def _plan(self, file: BinaryIO, name: str, checking: Progress) -> _Plan:
-        """Read the whole file; → what would be imported. Nothing is written."""
-        parsed: dict[str, Parsed] = {}
-        counts: dict[str, int] = {}
-        shown: dict[str, int] = {}
+    def _plan(self, file: BinaryIO, report: ImportReport, checking: Progress) -> New:
+        """Read the whole file. Return what would be imported; nothing is written."""
+        parsed: New = {}
+        counts: Counter[str] = Counter()
+        shown: Counter[str] = Counter()
         size = file.seek(0, SEEK_END)
-        for number, one in enumerate(read_lines(file, name)):
-            if number % IMPORTING_SLICE == 0:
+        for number, one in enumerate(read_lines(file, report.file)):
+            if number % SLICE == 0:
                 checking(file.tell(), size)
             if isinstance(one, Parsed):
-                parsed[one.session.id] = replace(one, system_prompt=None)
-                counts[one.session.id] = shown[one.session.id] = 0
+                parsed[one.session.id] = one._replace(system_prompt=None)
             else:
                 counts[one.session_id] += 1
                 shown[one.session_id] += not one.hidden
         checking(size, size)
-        report = ImportReport(name)
-        there = self._sessions.get(list(parsed), deleted=True)
-        for session in there.values():
+        for session in self._sessions.get(list(parsed), deleted=True).values():
             if session.deleted is None or session.end_reason != UNFINISHED:
                 deleted = session.deleted is not None
                 report.skipped.append(Skipped(session.id, session.message_count, shown[session.id], deleted))
@@ -623,36 +552,38 @@ class Importer:
         new = {session_id: self._placed(one) for session_id, one in parsed.items() if session_id not in known}
         report.imported = list(new)
         report.messages = sum(counts[session_id] for session_id in new)
-        plan = _Plan(new, report.messages, report)
-        self._detach(plan)
-        self._name(plan)
-        return plan
+        self._detach(new, report)
+        self._name(new, report)
+        return new
 
     def _placed(self, one: Parsed) -> Parsed:
-        """In this home's profile, unless it came from another than its own home's."""
-        if one.has_profile:
-            return one
-        return replace(one, session=replace(one.session, scope=replace(one.session.scope, profile=self._profile)))
+        """Imported now, no time in it later than that; in this home's profile, unless it came from another than its own
+        home's."""
+        session, now = one.session, self._clock()
+        ended = None if session.ended is None else min(session.ended, now)
+        session = replace(session, imported=now, started=min(session.started, now), ended=ended)
+        if not one.has_profile:
+            session = replace(session, scope=replace(session.scope, profile=self._transcripts.profile))
+        return one._replace(session=session)
 
-    def _detach(self, plan: _Plan) -> None:
+    def _detach(self, new: New, report: ImportReport) -> None:
         """Take away parents that are nowhere, or that lead back to the session itself."""
-        wanted = {one.session.parent for one in plan.new.values() if one.session.parent} - plan.new.keys()
-        here = self._sessions.get(sorted(wanted))
+        here = self._sessions.get(sorted({one.session.parent for one in new.values() if one.session.parent}))
         lost: dict[str, str] = {}
-        for session_id, one in plan.new.items():
-            if one.session.parent and one.session.parent not in plan.new and one.session.parent not in here:
+        for session_id, one in new.items():
+            if one.session.parent and one.session.parent not in new and one.session.parent not in here:
                 lost[session_id] = "it is neither in the file nor here"
-        lost |= dict.fromkeys(_in_circles(plan.new), "it leads back to the session itself")
+        lost |= dict.fromkeys(_in_circles(new), "it leads back to the session itself")
         for session_id, why in lost.items():
-            one = plan.new[session_id]
-            plan.new[session_id] = replace(one, session=replace(one.session, parent=None))
-            plan.report.detached.append(Detached(session_id, one.session.parent or "", why))
+            one = new[session_id]
+            new[session_id] = one._replace(session=replace(one.session, parent=None))
+            report.detached.append(Detached(session_id, one.session.parent or "", why))
 
-    def _name(self, plan: _Plan) -> None:
+    def _name(self, new: New, report: ImportReport) -> None:
         """Give every session a title that is free here and in the file."""
         taken: dict[tuple[str, str], set[str]] = {}
-        plan.report.renamed.clear()
-        for session_id, one in plan.new.items():
+        report.renamed.clear()
+        for session_id, one in new.items():
             title, scope = one.session.title, one.session.scope
             if title is None:
                 continue
@@ -662,69 +593,74 @@ class Importer:
                 free = self._transcripts.next_title(next_title(free, others), scope)
             others.add(free)
             if free != title:
-                plan.report.renamed.append(Renamed(session_id, title, free))
+                report.renamed.append(Renamed(session_id, title, free))
 
-    # ── writing ──
-
-    def _stage(self, plan: _Plan, file: BinaryIO, staged: list[str], progress: Progress) -> None:
+    def _stage(self, new: New, file: BinaryIO, report: ImportReport, staged: list[str], progress: Progress) -> None:
         """Write everything, hidden."""
-        for session in self._sessions.get(list(plan.new), deleted=True).values():
+        for session in self._sessions.get(list(new), deleted=True).values():
             self._sessions.purge(session.id)  # left by an import that was killed
         hidden = [
-            replace(plan.new[session_id].session, title=None, deleted=self._clock(), end_reason=UNFINISHED)
-            for session_id in _parents_first(plan.new)
+            replace(new[session_id].session, title=None, deleted=self._clock(), end_reason=UNFINISHED)
+            for session_id in _parents_first(new)
         ]
-        self._sessions.add(hidden, _prompts(file, plan))
-        staged += plan.new
+        self._sessions.add(hidden, _prompts(read_lines(file, report.file), new))
+        staged += new
         done = 0
-        for some in _runs(read_lines(file, plan.report.file), plan.new):
+        for some in _runs(read_lines(file, report.file), new):
             self._add(some)
             done += len(some)
-            progress(done, plan.total)
+            progress(done, report.messages)
 
     def _add(self, some: list[Message]) -> None:
+        now = self._clock()
+        some = [one if one.timestamp <= now else _dated(one, now) for one in some]
         try:
-            self._rows.append(some[0].session_id, some, preview=preview_of(some), staged=True)
+            self._transcripts._rows.append(some[0].session_id, some, preview=preview_of(some), staged=True)
         except KeyError:
             raise UsageError(
                 f"Session {some[0].session_id} vanished while it was being imported; nothing was imported.",
                 hint="Is another import of the same file running? Wait for it, and try again.",
             ) from None
 
-    def _publish(self, plan: _Plan) -> None:
+    def _publish(self, new: New, report: ImportReport) -> None:
         """Make everything visible at once. A title that was taken meanwhile gets another number."""
         for attempt in range(1, _ATTEMPTS + 1):
-            names = {renamed.id: renamed.new for renamed in plan.report.renamed}
-            for session_id, one in plan.new.items():
+            names = {renamed.id: renamed.new for renamed in report.renamed}
+            for session_id, one in new.items():
                 title = names.get(session_id, one.session.title)
                 self._sessions.update([session_id], {"title": title, "end_reason": one.session.end_reason})
             try:
-                self._sessions.update(list(plan.new), {"deleted": None})
+                self._sessions.update(list(new), {"deleted": None})
             except StoreChanged:
                 if attempt == _ATTEMPTS:
                     raise
-                self._name(plan)
+                self._name(new, report)
             else:
                 return
 
 
-def _prompts(file: BinaryIO, plan: _Plan) -> dict[str, str]:
-    """The system prompt of each new session; most are the same text, which is kept once."""
+def _dated(message: Message, now: float) -> Message:
+    """Return a message from the future as of now; it keeps the time that it named."""
+    return replace(message, timestamp=now, extra={**message.extra, "imported_timestamp": message.timestamp})
+
+
+def _prompts(lines: Iterable[Parsed | Message], new: New) -> dict[str, str]:
+    """Return the system prompt of each new session; most are the same text, which is kept once."""
     texts: dict[str, str] = {}
     found: dict[str, str] = {}
-    for one in read_lines(file, plan.report.file):
-        if isinstance(one, Parsed) and one.system_prompt is not None and one.session.id in plan.new:
+    for one in lines:
+        if isinstance(one, Parsed) and one.system_prompt is not None and one.session.id in new:
             found[one.session.id] = texts.setdefault(one.system_prompt, one.system_prompt)
     return found
 
 
-def _runs(lines: Iterator[Parsed | Message], new: dict[str, Parsed]) -> Iterator[list[Message]]:
-    """Messages of new sessions, in slices of one session each."""
+def _runs(lines: Iterator[Parsed | Message], new: New) -> Iterator[list[Message]]:
+    """Yield messages of new sessions, in slices of one session each."""
     some: list[Message] = []
     for message in lines:
         if isinstance(message, Parsed) or message.session_id not in new:
             continue
-        if some and (some[0].session_id != message.session_id or len(some) >= IMPORTING_SLICE):
+        if some and (some[0].session_id != message.session_id or len(some) >= SLICE):
             yield some
             some = []
         some.append(message)
@@ -732,8 +668,8 @@ def _runs(lines: Iterator[Parsed | Message], new: dict[str, Parsed]) -> Iterator
         yield some
 
 
-def _in_circles(new: dict[str, Parsed]) -> Iterator[str]:
-    """One session of each circle of parents."""
+def _in_circles(new: New) -> Iterator[str]:
+    """Yield one session of each circle of parents."""
     settled: set[str] = set()
     for session_id in new:
         trail: dict[str, None] = {}
@@ -746,8 +682,8 @@ def _in_circles(new: dict[str, Parsed]) -> Iterator[str]:
         settled.update(trail)
 
 
-def _parents_first(new: dict[str, Parsed]) -> Iterator[str]:
-    """A session joins its parent's conversation only if the parent is there before it."""
+def _parents_first(new: New) -> Iterator[str]:
+    """Yield parents before their children, so that a session can join its parent's conversation."""
     given: set[str] = set()
     for session_id in new:
         chain: list[str] = []
@@ -759,15 +695,12 @@ def _parents_first(new: dict[str, Parsed]) -> Iterator[str]:
         yield from reversed(chain)
 
 
-def _silent(done: int, total: int | None = None) -> None:
-    """No progress wanted."""
+def _silent(_done: int, _total: int) -> None:
+    pass
 
 
-# ---------- transcript.pages
-#
-# Transcripts for people to keep: Markdown, and one web page that needs nothing else (no scripts, no requests).
+# Transcripts for people to read: Markdown, and one web page that needs nothing else (no scripts, no requests).
 
-Conversation = tuple[Told, Iterable[Message]]
 _PAGES_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _TICKS = re.compile("`{3,}")
 _TOOLS = ("tool", "function")
@@ -788,49 +721,99 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0; font: inh
 """.strip()
 
 
-# ── Markdown ──
+# What a message says keeps its Markdown. Nothing in it is active where the file is shown: no HTML, no `javascript:`.
+# A fence counts at the start of a line only, where every reader of Markdown agrees that it opens or ends a block.
+
+_FENCE = re.compile(r"(`{3,}|~{3,})([^\n]*)")
+_INNER_FENCE = re.compile(r"(?<![`~])(`{3,}|~{3,})")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_TARGET = re.compile(r"\](?=[(:]\s{0,20}(\S{1,200}))")
+_SCHEME = re.compile(r"[\W_]{0,20}([a-z][a-z0-9+.-]{0,40}):", re.IGNORECASE)
+_BACKSLASH = re.compile(r"\\(?=[!-/:-@\[-`{-~])")
+_HARMLESS = ("http", "https", "mailto")
+
+
+def _inert(text: str) -> str:
+    """Neutralise HTML and links that run something, except in blocks of code, which end with the text."""
+    lines: list[str] = []
+    fence = ""
+    prose: list[str] = []
+
+    def settle() -> None:
+        if prose:
+            lines.append(_inert_prose("\n".join(prose)))
+            prose.clear()
+
+    for line in text.split("\n"):
+        opened = _FENCE.match(line)
+        if fence:
+            lines.append(line)
+            closing = line.lstrip(" ") if len(line) - len(line.lstrip(" ")) < 4 else ""
+            if closing.startswith(fence) and not closing.strip(fence[0] + " \t"):
+                fence = ""
+        elif opened and not (opened[1][0] == "`" and "`" in opened[2]):
+            settle()
+            lines.append(line)
+            fence = opened[1]
+        else:
+            prose.append(line)
+    settle()
+    return "\n".join([*lines, fence] if fence else lines)
+
+
+def _inert_prose(text: str) -> str:
+    text = _INNER_FENCE.sub(lambda match: "\\" + "\\".join(match[1]), text)
+    return _TARGET.sub(_unless_active, _TAG.sub("&lt;", text))
+
+
+def _unless_active(match: re.Match[str]) -> str:
+    target = "".join(char for char in _BACKSLASH.sub("", unescape(match[1])) if char > " ")
+    scheme = _SCHEME.match(target)
+    return "]\\" if scheme and scheme[1].lower() not in _HARMLESS else "]"
+
+
+def _one_line(text: str) -> str:
+    return _inert_prose(" ".join(_plain(text).split()))
 
 
 def markdown(conversations: Iterable[Conversation]) -> Iterator[str]:
-    """The pieces of a Markdown file, in order; nothing is read before its turn."""
-    for number, (one, messages) in enumerate(conversations):
+    """Yield the pieces of a Markdown file, in order; nothing is read before its turn."""
+    for number, (session, _, messages) in enumerate(conversations):
         if number:
             yield "\n---\n\n"
-        yield f"# {_plain(_name(one.session))}\n\n{_plain(' · '.join(_facts(one.session)))}\n"
+        yield f"# {_one_line(_name(session))}\n\n{_one_line(' · '.join(_facts(session)))}\n"
         for message in messages:
             yield _markdown_message(message)
 
 
 def _markdown_message(message: Message) -> str:
-    pieces = [f"\n## {_plain(_who(message))} · {moment(message.timestamp)}\n"]
+    pieces = [f"\n## {_one_line(_who(message))} · {moment(message.timestamp)}\n"]
     text = _plain(words_of(message.content)).strip("\n")
     if text.strip():
-        pieces.append(_fenced(text) if message.role in _TOOLS else f"\n{text}\n")
+        pieces.append(_fenced(text) if message.role in _TOOLS else f"\n{_inert(text)}\n")
     for name, arguments in (called(call, indent=2) for call in message.tool_calls):
-        pieces.append(f"\nCalls `{_plain(name)}`:\n{_fenced(_plain(arguments))}")
+        called_by = " ".join(_plain(name).replace("`", "'").split())
+        pieces.append(f"\nCalls `{called_by}`:\n{_fenced(_plain(arguments))}")
     return "".join(pieces)
 
 
 def _fenced(text: str) -> str:
-    """A code block whose fence is longer than any inside it."""
+    """Return a code block whose fence is longer than any inside it."""
     fence = "`" * max([3, *(len(run) + 1 for run in _TICKS.findall(text))])
     return f"\n{fence}\n{text}\n{fence}\n"
 
 
-# ── the web page ──
-
-
 def web_page(conversations: Iterable[Conversation], title: str) -> Iterator[str]:
-    """The pieces of the page, in order; nothing is read before its turn."""
+    """Yield the pieces of the page, in order; nothing is read before its turn."""
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         f"<title>{_html(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
     )
-    for one, messages in conversations:
-        facts = _html(" · ".join(_facts(one.session)))
-        yield f'<header><h1 dir="auto">{_html(_name(one.session))}</h1><p>{facts}</p></header>\n'
+    for session, _, messages in conversations:
+        facts = _html(" · ".join(_facts(session)))
+        yield f'<header><h1 dir="auto">{_html(_name(session))}</h1><p>{facts}</p></header>\n'
         for message in messages:
             yield _article(message)
     yield "</body>\n</html>\n"
@@ -859,11 +842,8 @@ def _folded(title: str, text: str) -> str:
     return f'<details><summary>{_html(title)}</summary><pre dir="auto">{_html(text)}</pre></details>\n'
 
 
-# ── what both show ──
-
-
 def moment(at: float) -> str:
-    """A time for people, the same on every machine; seconds where no calendar has it."""
+    """Return a time for people, the same on every machine; seconds where no calendar has it."""
     try:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError, OSError):
@@ -891,7 +871,7 @@ def _html(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text with control characters spelt out: some cannot stand in a page, all could steer a terminal."""
+    """Return the text with control characters spelt out: some cannot stand in a page, all could steer a terminal."""
     spelt = text.replace("\r\n", "\n")
     return _PAGES_UNSAFE.sub(
         lambda match: f"\\x{ord(match[0]):02x}" if match[0] < "\u0100" else f"\\u{ord(match[0]):04x}", spelt
