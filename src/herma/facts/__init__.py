@@ -2,5 +2,5 @@
 
 extract      statements in an entry (pure)
 facts        Facts: follow memory, answer questions; rows
-cli          herma facts
+cli          herma memory facts
 """

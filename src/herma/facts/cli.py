@@ -1,251 +1,182 @@
-"""`herma facts`: exact answers to exact questions."""
+"""`herma memory facts`: exact answers to exact questions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from herma.cli.frame import HermaGroup
-from herma.cli.output import Json, count, iso, short_when, when
+from herma.cli.context import CommandContext, HermaGroup, dry_run_option, scope_options, with_home
+from herma.cli.encode import Json, encode
+from herma.cli.output import short_when, when
 from herma.errors import UsageError
-from herma.facts.facts import Fact
-from herma.transcript.cli import Desk, dry_run_option, with_sessions, write_fields, write_lines
-from herma.types import Scope
+
+if TYPE_CHECKING:
+    from herma.facts.facts import Fact
+
+_id = click.IntRange(1, 2**63 - 1)
 
 
-class FactsGroup(HermaGroup):
-    """Lists its commands in the order in which people come to need them."""
-
-    ORDER = "list ask show history set forget unforget rebuild"
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
-        return sorted(self.commands, key=self.ORDER.split().index)
-
-
-@click.group(cls=FactsGroup)
+@click.group(cls=HermaGroup, order="list ask set forget")
 def facts() -> None:
     """See facts that memory states plainly: "my time zone", and what it was before.
 
-    They follow MEMORY.md and USER.md by themselves, an undo included. The newest value holds; older ones stay in the
-    history. Where two disagree and neither is newer, nothing is answered.
+    They follow MEMORY.md and USER.md, an undo included. The newest value holds; older ones stay in the history. If two
+    disagree and neither is newer, nothing is answered.
 
     \b
     Examples:
-      herma facts list
-      herma facts ask "what is my time zone?"
-      herma facts history "time zone"
-      herma facts forget 3
+      herma memory facts list
+      herma memory facts ask "what is my time zone?"
+      herma memory facts list "time zone"
+      herma memory facts forget 3
     """
-
-
-_project = click.option("--project", metavar="NAME", help="As a session of this project sees it.")
-_user = click.option("--user", metavar="ID", help="As a session of this user sees it.")
 
 
 @facts.command("list")
-@_project
-@_user
-@with_sessions
-def list_(desk: Desk, project: str | None, user: str | None) -> None:
-    """List the facts that hold now.
+@click.argument("attribute", required=False, metavar="[ATTRIBUTE|ID]")
+@click.option("--subject", metavar="NAME", default="", help="Whose ATTRIBUTE; without it, everybody's.")
+@scope_options
+@with_home
+def list_(context: CommandContext, attribute: str | None, subject: str) -> None:
+    """List the facts that hold now, or every value that an ATTRIBUTE has had, the newest first; with an ID, show where
+    that fact comes from.
 
     \b
     Examples:
-      herma facts list
-      herma facts list --project shop
+      herma memory facts list
+      herma memory facts list --project shop
+      herma memory facts list birthday --subject anna
+      herma memory facts list 3
     """
-    found = desk.h.facts.list(scope=_scope(project, user))
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "facts": [_as_json(one) for one in found]})
+    if attribute is not None and attribute.isdecimal():
+        _show(context, int(attribute))
         return
-    if not found:
-        add = desk.command("memory", "add", "--target", "user", "My time zone is Europe/Berlin")
-        desk.context.line(f"No facts yet. An entry that states one plainly makes one: {add}")
-        return
-    _table(desk, found)
+    if attribute is None:
+        found = context.h.facts.list(scope=context.scope)
+    else:
+        found = context.h.facts.history(attribute, subject=subject, scope=context.scope)
+    if context.json:
+        context.print_json({"ok": True, "facts": [_as_json(one) for one in found]})
+    elif found:
+        _table(context, found)
+    elif attribute is not None:
+        context.line(
+            f"No fact about {attribute!r}. `{context.command('memory', 'facts', 'list')}` lists the known ones."
+        )
+    else:
+        add = context.command("memory", "add", "--target", "user", "My time zone is Europe/Berlin")
+        context.line(f"No facts yet. An entry that states one plainly makes one: {add}")
 
 
 @facts.command(short_help="Answer an exact question")
 @click.argument("question", nargs=-1, required=True)
-@_project
-@_user
-@with_sessions
-def ask(desk: Desk, question: tuple[str, ...], project: str | None, user: str | None) -> None:
-    """Answer an exact question, or the bare name of what is asked for; or say that there is no certain answer (exit
-    code 1).
+@scope_options
+@with_home
+def ask(context: CommandContext, question: tuple[str, ...]) -> None:
+    """Answer an exact question, or the name of an attribute; without a certain answer, the exit code is 1.
 
     \b
     Examples:
-      herma facts ask what is my time zone
-      herma facts ask time zone
-      herma facts ask "我的时区是什么？" --json
+      herma memory facts ask what is my time zone
+      herma memory facts ask time zone
+      herma memory facts ask "我的时区是什么？" --json
     """
     text = " ".join(question).strip()
     if not text:
-        raise UsageError("What is the question?", hint="For example: herma facts ask what is my time zone")
-    scope = _scope(project, user)
-    fact = desk.h.facts.answer(text, scope) or desk.h.facts.get(text.rstrip("?？ "), scope=scope)
-    if desk.context.json:
-        desk.context.print_json({"ok": fact is not None, "fact": None if fact is None else _as_json(fact)})
-    elif fact is None:
-        desk.context.line(f"No certain answer. What was said is found by: {desk.command('search', text)}")
-    else:
-        desk.context.line(fact.value)
-        desk.context.line(f"({_said(fact)})")
+        raise UsageError("The question is empty.", hint="For example: herma memory facts ask what is my time zone")
+    known, scope = context.h.facts, context.scope
+    fact = known.answer(text, scope) or known.get(text.rstrip("?？ "), scope=scope)
+    if context.json:
+        context.print_json({"ok": True, "fact": None if fact is None else _as_json(fact)})
     if fact is None:
-        desk.context.exit(1)
+        context.line(f"No certain answer. To search instead: {context.command('search', text)}")
+        context.exit(1)
+    context.line(fact.value)
+    context.line(f"({fact.subject} · {fact.attribute}, since {when(fact.valid_from)}, {_source(fact)})")
 
 
-@facts.command(short_help="Where a fact comes from")
-@click.argument("fact", metavar="ID", type=click.IntRange(1, 2**63 - 1))
-@with_sessions
-def show(desk: Desk, fact: int) -> None:
-    """Show where a fact comes from.
-
-    \b
-    Examples:
-      herma facts show 3
-    """
-    one = _find(desk, fact)
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "fact": _as_json(one)})
+def _show(context: CommandContext, fact: int) -> None:
+    """Show the source of a fact."""
+    one = _find(context, fact)
+    if context.json:
+        context.print_json({"ok": True, "fact": _as_json(one)})
         return
     lines = [
-        ("fact", f"{one.subject} · {one.attribute} = {one.value}"),
+        ("fact", _line(one)),
         ("since", when(one.valid_from)),
         ("until", when(one.until) if one.until else ""),
         ("forgotten", when(one.forgotten) if one.forgotten else ""),
-        ("said in", one.text),
+        ("text", one.text),
         ("source", _source(one)),
         ("project", one.scope.project),
         ("user", one.scope.user),
     ]
-    write_fields(desk.context, lines, 12)
-
-
-@facts.command(short_help="Every value that it had")
-@click.argument("attribute")
-@click.option("--subject", metavar="NAME", help="Whose; without it, everybody's.")
-@_project
-@_user
-@with_sessions
-def history(desk: Desk, attribute: str, subject: str | None, project: str | None, user: str | None) -> None:
-    """Show every value of an attribute, the newest first.
-
-    \b
-    Examples:
-      herma facts history "time zone"
-      herma facts history birthday --subject anna
-    """
-    found = desk.h.facts.history(attribute, subject=subject or "", scope=_scope(project, user))
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "facts": [_as_json(one) for one in found]})
-        return
-    if not found:
-        desk.context.line(f"Nothing is known about {attribute!r}. `{desk.command('facts', 'list')}` has what is.")
-        return
-    _table(desk, found)
+    context.fields(lines)
 
 
 @facts.command("set", short_help="State a fact yourself")
 @click.argument("attribute")
 @click.argument("value")
 @click.option("--subject", metavar="NAME", default="user", show_default=True, help="Whose: user, project, or a name.")
-@_project
-@_user
-@with_sessions
-def set_(desk: Desk, attribute: str, value: str, subject: str, project: str | None, user: str | None) -> None:
-    """State a fact yourself. It is not shown to models by itself, as an entry of memory is; it answers questions.
+@scope_options
+@with_home
+def set_(context: CommandContext, attribute: str, value: str, subject: str) -> None:
+    """State a fact yourself. It answers questions; unlike an entry of memory, it is not part of the prompt.
 
     \b
     Examples:
-      herma facts set "time zone" Europe/Berlin
-      herma facts set birthday "3 May" --subject anna
+      herma memory facts set "time zone" Europe/Berlin
+      herma memory facts set birthday "3 May" --subject anna
     """
-    fact = desk.h.facts.state(subject, attribute, value, scope=_scope(project, user))
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "fact": _as_json(fact)})
+    fact = context.h.facts.state(subject, attribute, value, scope=context.scope)
+    if context.json:
+        context.print_json({"ok": True, "fact": _as_json(fact)})
         return
-    desk.context.line(f"{fact.subject} · {fact.attribute} = {fact.value}")
-    desk.context.line(f"To take it back: {desk.command('facts', 'forget', str(fact.id))}")
+    context.line(_line(fact))
+    context.line(f"To undo it: {context.command('memory', 'facts', 'forget', str(fact.id))}")
 
 
-@facts.command(short_help="Let facts answer no more")
-@click.argument("fact", metavar="ID…", nargs=-1, required=True, type=click.IntRange(1, 2**63 - 1))
+@facts.command(short_help="Stop using these facts")
+@click.argument("numbers", metavar="ID…", nargs=-1, required=True, type=_id)
+@click.option("--undo", is_flag=True, help="Use them again.")
 @dry_run_option
-@with_sessions
-def forget(desk: Desk, fact: tuple[int, ...], dry_run: bool) -> None:
-    """Let facts answer no more, and older values of the same neither. The entries that say so stay where they are.
+@with_home
+def forget(context: CommandContext, numbers: tuple[int, ...], undo: bool, dry_run: bool) -> None:
+    """Stop using these facts and older values of the same. The entries that state them stay where they are.
 
     \b
     Examples:
-      herma facts forget 3 --dry-run
-      herma facts forget 3
-      herma facts unforget 3
+      herma memory facts forget 3 --dry-run
+      herma memory facts forget 3
+      herma memory facts forget 3 --undo
     """
-    known = [_find(desk, number) for number in fact]
-    done = [one for one in known if one.forgotten is None] if dry_run else desk.h.facts.forget(fact)
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "dry_run": dry_run, "facts": [_as_json(one) for one in done]})
+    known = [_find(context, number) for number in numbers]
+    if dry_run:
+        done = [one for one in known if (one.forgotten is not None) == undo]
+    else:
+        done = context.h.facts.unforget(numbers) if undo else context.h.facts.forget(numbers)
+    if context.json:
+        context.print_json({"ok": True, "dry_run": dry_run, "facts": [_as_json(one) for one in done]})
         return
-    what = "Would be forgotten" if dry_run else "Forgotten"
+    words = ("Would be used again", "Used again") if undo else ("Would be forgotten", "Forgotten")
     for one in done:
-        desk.context.line(f"{what}: {one.subject} · {one.attribute} = {one.value}")
-    if done and not dry_run:
-        desk.context.line(f"To take it back: {desk.command('facts', 'unforget', str(done[0].id))}")
+        context.line(f"{words[0] if dry_run else words[1]}: {_line(one)}")
+    if done and not dry_run and not undo:
+        ids = [str(one.id) for one in done]
+        context.line(f"To undo it: {context.command('memory', 'facts', 'forget', '--undo', *ids)}")
 
 
-@facts.command(short_help="Let forgotten facts answer again")
-@click.argument("fact", metavar="ID…", nargs=-1, required=True, type=click.IntRange(1, 2**63 - 1))
-@with_sessions
-def unforget(desk: Desk, fact: tuple[int, ...]) -> None:
-    """Let forgotten facts answer again.
-
-    \b
-    Examples:
-      herma facts unforget 3
-    """
-    for number in fact:
-        _find(desk, number)
-    done = desk.h.facts.unforget(fact)
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "facts": [_as_json(one) for one in done]})
-        return
-    desk.context.line(f"{count(len(done), 'fact')} back again.")
-
-
-@facts.command(short_help="Make facts anew from the history of memory")
-@with_sessions
-def rebuild(desk: Desk) -> None:
-    """Make all facts of curated memory anew, from its whole history. What you forgot stays forgotten.
-
-    \b
-    Examples:
-      herma facts rebuild
-    """
-    held = desk.h.facts.rebuild()
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "facts": held})
-        return
-    desk.context.line(f"{count(held, 'fact')}.")
-
-
-# ── words ──
-
-
-def _scope(project: str | None, user: str | None) -> Scope:
-    return Scope(project=project or "", user=user or "")
-
-
-def _find(desk: Desk, number: int) -> Fact:
-    fact = desk.h.facts.find(number)
+def _find(context: CommandContext, number: int) -> Fact:
+    fact = context.h.facts.find(number)
     if fact is None:
-        raise UsageError(f"There is no fact {number}.", hint=f"`{desk.command('facts', 'list')}` has the ids.")
+        hint = f"`{context.command('memory', 'facts', 'list')}` lists the ids."
+        raise UsageError(f"There is no fact {number}.", hint=hint, code="not_found")
     return fact
 
 
-def _table(desk: Desk, found: Sequence[Fact]) -> None:
+def _table(context: CommandContext, found: Sequence[Fact]) -> None:
     rows = [
         (
             one.id,
@@ -257,34 +188,17 @@ def _table(desk: Desk, found: Sequence[Fact]) -> None:
         )
         for one in found
     ]
-    write_lines(desk.context, ["id", "whose", "what", "since", "until", "value"], rows)
+    context.table(["id", "whose", "what", "since", "until", "value"], rows, drop=("whose", "until", "since"), cut=True)
+
+
+def _line(one: Fact) -> str:
+    return f"{one.subject} · {one.attribute} = {one.value}"
 
 
 def _source(one: Fact) -> str:
-    if one.source == "curated":
-        return f"memory, change {one.change}" + (f", session {one.session}" if one.session else "")
-    place = f", session {one.session}" if one.session else ""
-    return f"{'stated by you' if one.source == 'user' else 'a review'}{place}"
-
-
-def _said(one: Fact) -> str:
-    return f"{one.subject} · {one.attribute}, since {when(one.valid_from)}, {_source(one)}"
+    sources = {"curated": f"memory, change m{one.change}", "user": "stated by you", "review": "a review"}
+    return sources[one.source] + (f", session {one.session}" if one.session else "")
 
 
 def _as_json(one: Fact) -> Json:
-    return {
-        "id": one.id,
-        "subject": one.subject,
-        "attribute": one.attribute,
-        "value": one.value,
-        "valid_from": iso(one.valid_from),
-        "until": iso(one.until),
-        "source": one.source,
-        "text": one.text,
-        "change": one.change,
-        "session": one.session,
-        "message": one.message,
-        "project": one.scope.project or None,
-        "user": one.scope.user or None,
-        "forgotten": iso(one.forgotten),
-    }
+    return encode(one, omit=["target"])

@@ -1,18 +1,20 @@
-"""Statements in an entry (pure)."""
+"""Read facts out of an entry: "My time zone is Europe/Berlin" states the user's time zone. Pure and linear.
+
+Conservative: a sentence that hedges, denies, asks or tells of the past states nothing. What is missed here is still
+found by search; what is wrong here would be told as certain. The rules are English and Chinese.
+"""
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
-from herma.text import Late
+from herma.text import Late, folded, stem
 
-# ---------- facts.attributes
-#
-# What things about somebody are called: many words, one attribute. Pure.
+# ── attributes: many words, one name ─────────────────────────────────────────────────────────────────────────────────
 
 _SYNONYMS = """
 time zone: timezone, time-zone, tz, local time zone, zeitzone, fuseau horaire, zona horaria
@@ -58,7 +60,7 @@ _EMPTY = re.compile(
     r"^(?:the|a|an|my|our|your|his|her|their|current|currently|own|new|actual|exact|user's|users|in use)\s+"
 )
 _MILD = re.compile(r"^(?:preferred|usual|default|main|primary)\s+")
-"""Tell little before what the table knows ("my preferred editor"), much before all else ("default branch")."""
+"""Left out before a name of the table ("my preferred editor"), kept before others ("default branch")."""
 _SMALL = frozenset(
     ("of", "for", "the", "a", "an", "in", "on", "at", "to", "my", "our", "s", "des", "der", "fur", "von")
 )
@@ -77,47 +79,42 @@ LONGEST = 60
 
 
 def _table() -> dict[str, str]:
-    """Every name → the one that is kept."""
+    """Return every name with the one that is kept."""
     lines = [line.partition(": ") for line in _SYNONYMS.strip().splitlines()]
     names = {_spaced(name): canonical for canonical, _, others in lines for name in others.split(",")}
     return names | {canonical: canonical for canonical, _, _ in lines}
 
 
 def _spaced(name: str) -> str:
-    """Folded; what Chinese puts between a thing and its attribute is a space."""
+    """Fold, and read the 的 between a thing and its attribute as a space."""
     return " ".join(folded(name).replace("的", " ").split())
-
-
-def folded(text: str) -> str:
-    """Lower case, one kind of apostrophe, one space between words."""
-    return " ".join(unicodedata.normalize("NFKC", text).replace("’", "'").casefold().split())
 
 
 _CANONICAL = _table()
 
 
 def names() -> Mapping[str, str]:
-    """Every name that the table has → the one that is kept."""
+    """Return every name of the table with the one that is kept."""
     return MappingProxyType(_CANONICAL)
 
 
-def attribute_of(words: str, stem: Callable[[str], str] = str) -> str:
-    """The attribute that these words name: from the table, else their stems. "" when they name none."""
+def attribute_of(words: str) -> str:
+    """Return the attribute that these words name, from the table if it is there; "" if they name none."""
     said = _bare(words)
     if (known := _known(said)) is not None:
         return known
     if not said or len(said) > LONGEST or _EMPTY.match(f"{said} "):
         return ""
-    return " ".join(stem(word) for word in said.split())
+    return said
 
 
 def is_known(words: str) -> bool:
-    """Whether the table has these words."""
+    """Return whether the table has these words."""
     return _known(_bare(words)) is not None
 
 
-def key_of(attribute: str, stem: Callable[[str], str] = str) -> str:
-    """By what attributes are compared: "staging port", "the port of staging" and "staging's port" are one."""
+def key_of(attribute: str) -> str:
+    """Return the key to compare attributes by: one for "staging port", "the port of staging" and "staging's port"."""
     said = _bare(attribute)
     if (known := _known(said)) is not None:
         return known
@@ -127,7 +124,7 @@ def key_of(attribute: str, stem: Callable[[str], str] = str) -> str:
 
 
 def _bare(words: str) -> str:
-    """Folded, without signs and without the words before it that tell nothing."""
+    """Fold, and drop signs and the words before it that say nothing ("the", "my current")."""
     said = _spaced(_SIGNS.sub(" ", folded(words[: 4 * LONGEST]))).strip(" .-")
     for _ in range(4):
         if said in _CANONICAL or (shorter := _EMPTY.sub("", said, count=1)) == said:
@@ -141,13 +138,11 @@ def _known(said: str) -> str | None:
 
 
 def choice_of(one: str, other: str) -> str:
-    """The attribute of preferring one of two: the same whichever is preferred."""
+    """Return the attribute of a choice between two: the same whichever is preferred."""
     return " or ".join(sorted((folded(one), folded(other))))
 
 
-# ---------- facts.naming
-#
-# Whether words name something, or only tell how it is: "Postgres", and not "slow". Pure.
+# ── whether words name something, or only describe it: "Postgres", and not "slow" ──────────────────────────────────
 
 _HOW = """
 able about above active affordable afraid again alive almost alone also alt always angry annoying another approved
@@ -172,17 +167,17 @@ unstable unused up upset urgent useful useless vacant valid very voll warm weak 
 whether who why wichtig wide windy wonderful working worse worth wrong young
 """
 HOW = frozenset(_HOW.split())
-"""Tell how a thing is, and never which."""
+"""Words that describe a thing and never name it."""
 _ENDINGS = ("ful", "less", "ous", "able", "ible")
 _WHERE = frozenset(
     ("in", "on", "at", "under", "with", "from", "by", "out", "about", "near", "behind", "around", "auf", "im")
 )
-_NAMING_NAMING = re.compile(r"[0-9A-Z/_:@#]")
+_IN_A_NAME = re.compile(r"[0-9A-Z/_:@#]")
 _ARTICLES = frozenset(("a", "an", "the", "ein", "eine", "der", "die", "das"))
 
 
 def tells_how(words: Sequence[str], *, done: bool = False) -> bool:
-    """Whether what is said of a thing describes it. `done`: what somebody does is a name for it ("my job is teaching").
+    """Test if the words about a thing describe it. `done`: what somebody does is a name for it ("my job is teaching").
 
     Words as they were written: what begins with a capital is a name as a rule.
     """
@@ -194,10 +189,10 @@ def tells_how(words: Sequence[str], *, done: bool = False) -> bool:
         first = words[0]
     if first.lower() in HOW:
         return not (first[0].isupper() and len(words) > 1)
-    if first[0].isupper() or _NAMING_NAMING.search(first):
+    if first[0].isupper() or _IN_A_NAME.search(first):
         return False
     if first in _WHERE:
-        return not any(_NAMING_NAMING.search(word) for word in words[1:])
+        return not any(_IN_A_NAME.search(word) for word in words[1:])
     if first.endswith("ly") and len(words) > 1:
         return True
     if given or done or len(first) <= 5:
@@ -205,12 +200,19 @@ def tells_how(words: Sequence[str], *, done: bool = False) -> bool:
     return first.endswith(("ing", "ed", *_ENDINGS))
 
 
-# ---------- facts.stating
-#
-# A fact as an entry states it, and what of a sentence is its value. Pure.
+# ── statements ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 USER = "user"
 LONGEST_VALUE = 120
+PERSONAL = frozenset(
+    (
+        *("time zone", "name", "nickname", "pronouns", "location", "address", "employer", "job", "birthday", "age"),
+        *("phone", "diet", "allergy"),
+    )
+)
+"""Attributes of people: a note on them is about the user unless it names somebody."""
+_MOST = 40
+"""Statements that one entry may make."""
 _NEGATED = Late(
     r"^(?:not|no|never|n/a|none|unknown|tbd|\?|undecided|still|being|going|about|for|to|that|because|"
     r"不|没|沒|未|无|無)(?!\w)|^(?:不|没|沒|未)",
@@ -223,7 +225,43 @@ _GOES_ON = Late(
     r"|（)",
     re.IGNORECASE,
 )
-"""Where a sentence turns to something else."""
+"""Words at which a sentence turns to something else."""
+_HEDGED = Late(
+    r"(?<!\w)(?:maybe|perhaps|probably|possibly|might|may be|could be|unsure|not sure|unknown|not known|used to"
+    r"|formerly|previously|was(?! born)|were|had|if|when|unless|should|would|whether|asked|wants? to)(?!\w)"
+    r"|可能|也许|也許|大概|不确定|不確定|以前|曾经|曾經|如果",
+    re.IGNORECASE,
+)
+_CLAUSE = Late(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
+_TITLES = frozenset(["dr", "mr", "mrs", "ms", "mx", "prof", "rev", "capt", "sgt"])
+"""A full stop after these ends nothing: a name follows."""
+_SHORTENED = "inc ltd co corp rd ave blvd str jr sr etc approx ca nr no vs vol dept univ"
+_ABBREVIATIONS = frozenset(_SHORTENED.split())
+"""A full stop after these ends a clause only if the next word begins like a sentence."""
+_MONTH_NAMES = "january february march april may june july august september october november december"
+_MONTHS = frozenset(_MONTH_NAMES.split())
+_NO_LABEL_WORDS = """
+note notes todo warning important example tip hint lesson reminder fix fixed bug update remember context summary goal
+http https error result task done question answer see also p.s ps caution rule rules step next why how what when where
+"""
+_NO_LABELS = frozenset(_NO_LABEL_WORDS.split())
+"""Words before a colon that name no attribute."""
+_LABEL = Late(
+    r"^(?P<owner>(?:[Tt]he )?[Uu]ser(?:'s)?\s+|[Mm]y\s+)?(?P<attribute>[^\s:：][^:：\n]{0,38}?)"
+    r"\s*[:：]\s*(?P<value>\S.*)$"
+)
+_NOUNS = (
+    "port|version|url|host|hostname|branch|path|folder|directory|address|deadline|budget|database|region|domain|bucket|"
+    "endpoint|server|user|username|repository|repo|framework|language|license|licence|timeout|limit|schema|queue|topic|"
+    "cluster|namespace|currency|format|encoding|editor|shell|theme|size|code name|codename|name|owner|maintainer|lead|"
+    "manager|target|provider|linter|formatter|registry|vendor|supplier|carrier|channel|venue|supervisor|browser|ip"
+)
+_THE = Late(
+    rf"^(?:[Tt]he|[Oo]ur)\s+(?P<attribute>(?:[\w.+#/-]{{1,30}}\s+){{0,4}}?(?:{_NOUNS})"
+    r"(?:\s+(?:of|for)\s+(?:the\s+|our\s+)?[\w.-]{2,30}(?:\s+[\w.-]{2,30})?)?)\s+is\s+(?:now\s+)?(?P<value>\S.*)$"
+)
+_IS_NOW = Late(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
+_BEGINS_A_NAME = Late(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,296 +273,144 @@ class Statement:
     value: str
 
 
-def value_of(text: str, *, plain: bool = False) -> str:
-    """The value without what surrounds it; "" when it says nothing. `plain`: it ends at a comma, too."""
-    value = _GOES_ON.split(" ".join(text.split()), maxsplit=1)[0].strip(" .。;；,，")
-    if plain:
-        value = re.split(r",\s+(?![A-Z])", value)[0]
-    value = value.strip("\"'`“”„«»「」 .")
-    if not value or len(value) > LONGEST_VALUE or _NEGATED.match(value):
-        return ""
-    return value
+class StatementRule(NamedTuple):
+    """One way to state a fact. The pattern has the groups `value`, those that `attribute` is made of, and perhaps `who`
+    (a name), `whose` (the user, or a thing) and `other` (the choice that was not preferred)."""
+
+    pattern: Late
+    attribute: str = "{attribute}"
+    of_user: bool = True
+    """True if it is about the user if it names nobody; else it is about the subject of its file."""
+    plain: bool = False
+    """True if the value ends at a comma."""
+    names: bool = False
+    """True if a value counts only if it says which one it is, not how it is ("my car is broken")."""
+    known: bool = False
+    """True if the attribute must be in the table, unless the group `of` matched."""
 
 
-# ---------- facts.abroad
-#
-# Facts that entries in German, Chinese, Japanese and Korean state plainly. Pure and linear.
-
-_ZH_OWNED = Late(
-    r"^(?:用户|使用者|我[们們]?)(?P<of>的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?(?:是|为|為|："
-    r"|:)\s*(?P<value>\S.*)$"
-)
-_ZH_DOES = Late(
-    r"^(?:用户|使用者|我)?(?:现在|現在|目前)?(?:(?P<lives>住在|居住在|搬到了?|定居在?)|(?P<named>名叫|叫做|叫)"
-    r"|(?P<prefers>偏好使用|常用|使用|用)(?=\S{1,30}(?:作为|作為|做|当)))"
-    r"\s*(?P<value>[^\s，,。]\S*.*)$"
-)
-_ZH_WORKS = Late(r"^(?:用户|使用者|我)?(?:现在|現在|目前)?在\s*(?P<value>[^，,。\s]{1,30}?)\s*(?:工作|上班|任职|任職)$")
-_ZH_AS = Late(r"^(?P<value>\S{1,30}?)\s*(?:作为|作為|做|当)\s*(?P<attribute>\S{1,15})$")
-_JA = Late(
-    r"^(?:ユーザー|ユーザ|私|わたし|僕)(?:の(?P<attribute>[^\sはが、]{1,15})は\s*(?P<value>[^\s、]\S*.*?)"
-    r"|は\s*(?P<place>[^\s、]{1,30}?)\s*に(?:住んでいる|住んでいます|在住)"
-    r"|は\s*(?P<firm>[^\s、]{1,30}?)\s*(?:に勤めている|で働いている|で働いています|勤務))"
-    r"(?:です|だ|である)?$"
-)
-_KO = Late(
-    r"^(?:사용자|나|저|내|제)(?:의|는|은|가)?\s*(?:(?P<attribute>[^\s]{1,12}?)(?:은|는|이"
-    r"|가)\s+(?P<value>\S.*?)(?:입니다|이다|이에요|예요)?"
-    r"|(?P<place>\S{1,20})에\s*(?:산다|삽니다|살고 있다|거주))$"
-)
-_ZH_FAVORITE = Late(
-    r"^(?:用户|使用者|我)(?P<attribute>最喜[欢歡]的[^\s是为：:，,]{1,10})(?:现在|現在)?(?:是|为|為)\s*(?P<value>\S.*)$"
-)
-_ZH_THING = Late(
-    r"^(?P<attribute>[^\s是为：:，,我你他她它这那這]{2,14}的[^\s是为：:，,]{1,8}?)(?:现在|現在)?(?:是|为|為)\s*(?P<value>\S{1,40})$"
-)
-_ZH_NAMING = Late(r"[0-9A-Za-z]")
-_DE_HEDGED = Late(
-    r"(?<!\w)(?:nicht|kein|keine|noch|bald|früher|ehemals|damals|wenn|falls|ob|soll|sollte|könnte|würde)(?!\w)",
-    re.IGNORECASE,
-)
-_DE_WHO = r"(?:ich|(?:der |die )?(?:nutzer|nutzerin|benutzer|benutzerin|anwender)|er|sie)"
-_DE_DOES = Late(
-    rf"^(?:{_DE_WHO}\s+)(?:jetzt\s+)?(?:(?P<lives>(?:wohnt?|wohne|lebt?|lebe)\s+(?:jetzt\s+)?in)|(?P<works>arbeitet?\s+(?:jetzt\s+)?(?:bei|für))"
-    rf"|(?P<job>arbeitet?\s+(?:jetzt\s+)?als)|(?P<named>heiße|heißt))\s+(?P<value>\S.*)$",
-    re.IGNORECASE,
-)
-_DE_MOVED = Late(rf"^{_DE_WHO}\s+(?:bin|ist)\s+nach\s+(?P<value>\S.{{0,40}}?)\s+(?:um)?gezogen$", re.IGNORECASE)
-_DE_OWNED = Late(
-    r"^(?P<own>mein|meine|unser|unsere)\s+(?P<attribute>[\wäöüß.-]{2,30}(?:\s+[\wäöüß.-]{2,30}){0,2}?)\s+(?:ist|lautet|heißt|sind)\s+"
-    r"(?:jetzt\s+)?(?:der\s+(?=\d)|am\s+)?(?P<value>\S.*)$",
-    re.IGNORECASE,
-)
-_DE_OF = Late(
-    r"^(?:der|die|das)\s+(?P<attribute>[\wäöüß-]{2,30})\s+(?:des|der)\s+(?:nutzers|nutzerin|benutzers)\s+(?:ist|lautet)\s+(?P<value>\S.*)$",
-    re.IGNORECASE,
-)
-_DE_RUNS = Late(
-    r"^(?:der |die |das )?(?P<thing>[\wäöüß./-]{2,30}(?:\s+[\wäöüß./-]{2,30})?)\s+"
-    r"(?:läuft|lauscht|hört|nutzt|verwendet|ist)\s+(?:jetzt\s+)?(?:auf\s+)?port\s+(?P<value>\d{1,5})$",
-    re.IGNORECASE,
-)
+_WHO = r"^(?!(?:the|it|this|that)\s(?!user))(?:(?:the )?user|i|he|she|they|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
+_ZH_WHO = r"^(?:用户|使用者|我)?(?:现在|現在|目前)?"
 
 
-def german(clause: str, subject: str, stem: Callable[[str], str], alone: bool) -> Statement | None:  # noqa: ARG001
-    if _DE_HEDGED.search(clause):
-        return None
-    if found := _DE_DOES.match(clause):
-        kinds = {"lives": "location", "works": "employer", "job": "job", "named": "name"}
-        return Statement(
-            USER, next(name for group, name in kinds.items() if found[group]), value_of(found["value"], plain=True)
+def _of_people(verbs: str, value: str = r"(?P<value>\S.*)") -> Late:
+    return Late(rf"{_WHO}(?:{verbs})\s+{value}$", re.IGNORECASE)
+
+
+_RULES = (
+    StatementRule(
+        Late(
+            r"^(?:(?:the )?user|i|he|she|they|we|(?P<who>[A-Z][\w.-]{1,30}))?\s*(?:now\s+)?(?:strongly\s+)?prefers?\s+"
+            r"(?P<value>[^\n]{1,60}?)\s+(?:(?:over|to|rather than|instead of)\s+(?P<other>[^\n,.;]{1,40})"
+            r"|for\s+(?P<attribute>[^\n,.;]{1,50}))"
+            r"(?:\s*[,;(].*)?$",
+            re.IGNORECASE,
         )
-    if found := _DE_MOVED.match(clause):
-        return Statement(USER, "location", value_of(found["value"]))
-    if found := _DE_RUNS.match(clause):
-        return Statement(subject, attribute_of(f"{found['thing']} port", stem), found["value"])
-    if found := _DE_OWNED.match(clause) or _DE_OF.match(clause):
-        value = value_of(found["value"])
-        return None if tells_how(value.split()) else Statement(USER, attribute_of(found["attribute"], stem), value)
-    return None
-
-
-def east_asian(clause: str, subject: str, stem: Callable[[str], str], alone: bool) -> Statement | None:  # noqa: ARG001
-    if clause.isascii():
-        return None
-    if found := _ZH_WORKS.match(clause):
-        return Statement(USER, "employer", value_of(found["value"]))
-    if found := _ZH_DOES.match(clause):
-        if found["prefers"]:
-            used = _ZH_AS.match(found["value"])
-            return Statement(USER, attribute_of(used["attribute"]), value_of(used["value"])) if used else None
-        return Statement(USER, "location" if found["lives"] else "name", value_of(found["value"]))
-    if found := _ZH_FAVORITE.match(clause):
-        return Statement(USER, attribute_of(found["attribute"]), value_of(found["value"]))
-    if clause.endswith("的"):
-        return None  # 新的, 红色的: how it is
-    if (found := _ZH_OWNED.match(clause)) and (found["of"] or is_known(found["attribute"])):
-        return Statement(USER, attribute_of(found["attribute"]), value_of(found["value"]))
-    if (found := _ZH_THING.match(clause)) and _ZH_NAMING.search(found["value"]):
-        return Statement(subject, attribute_of(found["attribute"]), value_of(found["value"]))
-    if (found := _JA.match(clause)) and (not found["attribute"] or is_known(found["attribute"])):
-        if found["attribute"]:
-            value = re.sub(r"(?:です|だ|である)$", "", found["value"])
-            return Statement(USER, attribute_of(found["attribute"]), value_of(value))
-        return Statement(USER, "location" if found["place"] else "employer", value_of(found["place"] or found["firm"]))
-    if (found := _KO.match(clause)) and (found["place"] or is_known(found["attribute"])):
-        if found["place"]:
-            return Statement(USER, "location", value_of(found["place"]))
-        return Statement(USER, attribute_of(found["attribute"]), value_of(found["value"]))
-    return None
-
-
-# ---------- facts.extract
-#
-# Facts out of an entry of curated memory, by the few ways in which people state them plainly. Pure and linear.
-#
-# Conservative: a sentence that hedges, denies, asks or tells of the past states nothing. What is missed here is still
-# found by search; what is wrong here would be told as certain.
-
-_MOST = 40
-"""Statements that one entry may make."""
-_CLAUSE = Late(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
-_TITLES = frozenset(["dr", "mr", "mrs", "ms", "mx", "prof", "rev", "capt", "sgt", "hr"])
-"""A full stop after these ends nothing: a name follows."""
-_SHORTENED = frozenset(
-    [
-        "inc",
-        "ltd",
-        "co",
-        "corp",
-        "rd",
-        "ave",
-        "blvd",
-        "str",
-        "jr",
-        "sr",
-        "etc",
-        "approx",
-        "ca",
-        "nr",
-        "no",
-        "vs",
-        "bzw",
-        "vol",
-        "dept",
-        "univ",
-    ]
-)
-"""After these it ends a clause only where the next one begins like one."""
-_MONTHS = frozenset(
-    [
-        "januar",
-        "jänner",
-        "februar",
-        "märz",
-        "april",
-        "mai",
-        "juni",
-        "juli",
-        "august",
-        "september",
-        "oktober",
-        "november",
-        "dezember",
-    ]
-)
-_HEDGED = Late(
-    r"(?<!\w)(?:maybe|perhaps|probably|possibly|might|may be|could be|unsure|not sure|unknown|not known|used to"
-    r"|formerly|previously|was(?! born)|were|had|if|when|unless|should|would|whether|asked|wants? to|vielleicht"
-    r"|wahrscheinlich)(?!\w)"
-    r"|可能|也许|也許|大概|不确定|不確定|以前|曾经|曾經|如果|かもしれ|たぶん|以前|もし|아마|만약",
-    re.IGNORECASE,
-)
-_NO_LABELS = frozenset(
-    (
-        *(
-            "note",
-            "notes",
-            "todo",
-            "warning",
-            "important",
-            "example",
-            "tip",
-            "hint",
-            "lesson",
-            "reminder",
-            "fix",
-            "fixed",
+    ),
+    StatementRule(
+        Late(
+            r"^(?:(?:the )?(?P<whose>user|project|team|repo|repository|app|code ?base)|i|we|he|she|they"
+            r"|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
+            r"(?:now\s+)?(?:uses?|runs?|switched(?: from [^\n]{1,40}?)? to)\s+(?P<value>[^\n]{1,60}?)\s+(?:for|as)\s+"
+            r"(?:the\s+|its\s+|their\s+|an?\s+|my\s+|our\s+)?(?P<attribute>[^\n,.;]{1,50})$",
+            re.IGNORECASE,
         ),
-        *(
-            "bug",
-            "update",
-            "remember",
-            "context",
-            "summary",
-            "goal",
-            "http",
-            "https",
-            "error",
-            "result",
-            "task",
-            "done",
+        of_user=False,
+    ),
+    StatementRule(
+        Late(
+            r"^(?!(?:it|this|that|he|she|they|i|we|user)\s)(?:the |our |my )?"
+            r"(?P<thing>[\w.+#/-]{2,30}(?:\s+[\w.+#/-]{1,30}){0,3}?)\s+(?:now\s+)?"
+            r"(?:uses?|runs? on|listens? on|is (?:served |running )?on|are on|is reachable on)\s+port\s+"
+            r"(?P<value>\d{1,5})$",
+            re.IGNORECASE,
         ),
-        *("question", "answer", "see", "also", "p.s", "ps", "caution", "rule", "rules", "step", "next", "why", "how"),
-        *("what", "when", "where"),
-    )
+        "{thing} port",
+        of_user=False,
+    ),
+    StatementRule(
+        _of_people(r"(?:now\s+)?(?:lives?|resides?|is based|is located|am based) in|(?:has |have )?moved to"),
+        "location",
+        plain=True,
+    ),
+    StatementRule(_of_people(r"works? (?:at|for)", r"(?P<value>\S.*?)(?:\s+as\s+an?\s.*)?"), "employer", plain=True),
+    StatementRule(_of_people(r"works? as|is employed as"), "job", plain=True),
+    StatementRule(_of_people(r"was born on|is born on|born on"), "birthday", plain=True),
+    StatementRule(_of_people(r"(?:is a )?native speaker of"), "language", plain=True),
+    StatementRule(
+        Late(
+            r"^(?:(?:[Tt]he )?[Uu]ser(?:'s)?|[Mm]y|(?P<who>[A-Z][\w.-]{1,30})'s)"
+            r"\s+(?P<attribute>[^\s,:][^,:\n]{0,58}?)\s+(?:is|are)\s+(?:now\s+)?(?P<value>\S.*)$"
+        ),
+        names=True,
+    ),
+    StatementRule(Late(rf"{_ZH_WHO}在\s*(?P<value>[^，,。\s]{{1,30}}?)\s*(?:工作|上班|任职|任職)$"), "employer"),
+    StatementRule(Late(rf"{_ZH_WHO}(?:住在|居住在|搬到了?|定居在?)\s*(?P<value>[^\s，,。]\S*.*)$"), "location"),
+    StatementRule(Late(rf"{_ZH_WHO}(?:名叫|叫做|叫)\s*(?P<value>[^\s，,。]\S*.*)$"), "name"),
+    StatementRule(
+        Late(
+            rf"{_ZH_WHO}(?:偏好使用|常用|使用|用)\s*(?P<value>[^\s，,。]\S{{0,29}}?)"
+            r"\s*(?:作为|作為|做|当)\s*(?P<attribute>\S{1,15})$"
+        )
+    ),
+    StatementRule(
+        Late(
+            r"^(?:用户|使用者|我)(?P<attribute>最喜[欢歡]的[^\s是为：:，,]{1,10})(?:现在|現在)?(?:是|为|為)\s*(?P<value>\S.*)$"
+        )
+    ),
+    StatementRule(
+        Late(
+            r"^(?!.*的$)(?:用户|使用者|我[们們]?)(?P<of>的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?"
+            r"(?:是|为|為|：|:)\s*(?P<value>\S.*)$"
+        ),
+        known=True,
+    ),
+    StatementRule(
+        Late(
+            r"^(?!.*的$)(?P<attribute>[^\s是为：:，,我你他她它这那這]{2,14}的[^\s是为：:，,]{1,8}?)(?:现在|現在)?"
+            r"(?:是|为|為)\s*(?P<value>(?=.*[0-9A-Za-z])\S{1,40})$"
+        ),
+        of_user=False,
+    ),
 )
-"""What stands before a colon and names no attribute."""
-_OWNER = r"(?:(?:the )?user(?:'s)?|my|(?P<who>[A-Z][\w.-]{1,30})'s)"
-
-_OWNED = Late(
-    rf"^(?P<owner>{_OWNER})\s+(?P<attribute>[^\s,:][^,:\n]{{0,58}}?)\s+(?:is|are)\s+(?:now\s+)?(?P<value>\S.*)$"
-)
-_LABEL = Late(
-    r"^(?P<owner>(?:[Tt]he )?[Uu]ser(?:'s)?\s+|[Mm]y\s+)?(?P<attribute>[^\s:：][^:：\n]{0,38}?)"
-    r"\s*[:：]\s*(?P<value>\S.*)$"
-)
-_DOES = Late(
-    r"^(?:(?:the )?user|i|he|she|they|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
-    r"(?:(?P<lives>(?:now\s+)?(?:lives?|resides?|is based|is located|am based|live) in|(?:has |have )?moved to)"
-    r"|(?P<works>works? (?:at|for))|(?P<job>works? as|is employed as)|(?P<born>was born on|is born on|born on)"
-    r"|(?P<speaks>(?:is a )?native speaker of))\s+(?P<value>\S.*)$",
-    re.IGNORECASE,
-)
-_PREFERS = Late(
-    r"^(?:(?:the )?user|i|he|she|they|we|(?P<who>[A-Z][\w.-]{1,30}))?\s*(?:now\s+)?(?:strongly\s+)?prefers?\s+"
-    r"(?P<value>[^\n]{1,60}?)\s+(?:(?P<over>over|to|rather than|instead of)\s+(?P<other>[^\n,.;]{1,40})"
-    r"|for\s+(?P<for>[^\n,.;]{1,50}))"
-    r"(?:\s*[,;(].*)?$",
-    re.IGNORECASE,
-)
-_USES = Late(
-    r"^(?:(?:the )?(?P<whose>user|project|team|repo|repository|app|code ?base)|i|we|he|she|they"
-    r"|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
-    r"(?:now\s+)?(?:uses?|runs?|switched(?: from [^\n]{1,40}?)? to)\s+(?P<value>[^\n]{1,60}?)\s+(?P<how>for|as)\s+"
-    r"(?:the\s+|its\s+|their\s+|an?\s+|my\s+|our\s+)?(?P<attribute>[^\n,.;]{1,50})$",
-    re.IGNORECASE,
-)
-_NOUNS = (
-    "port|version|url|host|hostname|branch|path|folder|directory|address|deadline|budget|database|region|domain|bucket|endpoint|"
-    "server|user|username|repository|repo|framework|language|license|licence|timeout|limit|schema|queue|topic|cluster|namespace|"
-    "currency|format|encoding|editor|shell|theme|size|code name|codename|name|owner|maintainer|lead|manager|target|"
-    "provider|linter|formatter|registry|vendor|supplier|carrier|channel|venue|supervisor|browser|ip"
-)
-_RUNS = Late(
-    r"^(?:the |our |my )?(?P<thing>[\w.+#/-]{2,30}(?:\s+[\w.+#/-]{1,30}){0,3}?)\s+(?:now\s+)?"
-    r"(?:uses?|runs? on|listens? on|is (?:served |running )?on|are on|is reachable on)\s+port\s+(?P<value>\d{1,5})$",
-    re.IGNORECASE,
-)
-_THE = Late(
-    rf"^(?:[Tt]he|[Oo]ur)\s+(?P<attribute>(?:[\w.+#/-]{{1,30}}\s+){{0,4}}?(?:{_NOUNS})"
-    r"(?:\s+(?:of|for)\s+(?:the\s+|our\s+)?[\w.-]{2,30}(?:\s+[\w.-]{2,30})?)?)\s+is\s+(?:now\s+)?(?P<value>\S.*)$"
-)
-_EXTRACT_NAMING = Late(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
-_IS_NOW = Late(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
+"""The first rule that matches a clause counts."""
 
 
-def statements(entry: str, subject: str, stem: Callable[[str], str] = str) -> tuple[Statement, ...]:
-    """The facts that an entry states, in order, each key once; `subject` is what a bare label is about."""
+def statements(entry: str, subject: str) -> tuple[Statement, ...]:
+    """Return the facts that an entry states, in order, each key once; `subject` is what a bare label is about."""
     found: dict[tuple[str, str], Statement] = {}
     clauses = [clause.strip(" \t-*•.。") for clause in _clauses(entry[:8_000])]
     clauses = [clause for clause in clauses if clause]
     for clause in clauses[:_MOST]:
         if len(clause) > 300 or clause.endswith(("?", "？")) or _HEDGED.search(clause):
             continue
-        for said in _read(clause, subject, stem, alone=len(clauses) == 1):
-            if said.attribute and said.value:
-                found[said.subject, said.attribute] = said
+        said = _read(clause, subject, alone=len(clauses) == 1)
+        if said and said.attribute and said.value:
+            found[said.subject, said.attribute] = said
     return tuple(found.values())
+
+
+def value_of(text: str, *, plain: bool = False) -> str:
+    """Return the value without what surrounds it; "" if it says nothing. `plain`: it ends at a comma, too."""
+    value = _GOES_ON.split(" ".join(text.split()), maxsplit=1)[0].strip(" .。;；,，")
+    if plain:
+        value = re.split(r",\s+(?![A-Z])", value)[0]
+    value = value.strip("\"'`“”„«»「」 .")
+    return "" if len(value) > LONGEST_VALUE or _NEGATED.match(value) else value
 
 
 def _clauses(entry: str) -> Iterator[str]:
     start = 0
     for found in _CLAUSE.finditer(entry):
         before, after = entry[max(start, found.start() - 40) : found.start()], entry[found.end() : found.end() + 12]
-        if not (found[0].startswith(".") and _shortens(before.split()[-2:], after)):
+        if not (found[0].startswith(".") and _is_abbreviation(before.split()[-2:], after)):
             yield entry[start : found.start()]
             start = found.end()
     yield entry[start:]
 
 
-def _shortens(words: list[str], after: str) -> bool:
-    """Whether a full stop after these words marks a word cut short, and no end: "Dr. Weiss", "St. Gallen", "3. Mai"."""
+def _is_abbreviation(words: list[str], after: str) -> bool:
+    """Test if a full stop after these words marks a short form, and no end: "Dr. Weiss", "St. Gallen", "3. May"."""
     if not words:
         return False
     last = words[-1].strip("(\"'`").lower()
@@ -532,132 +418,56 @@ def _shortens(words: list[str], after: str) -> bool:
         return len(words) < 2 or not words[-2][:1].isupper()
     if last.isdigit():
         return len(last) < 3 and (after.split() or [""])[0].strip(",.;").lower() in _MONTHS
-    return last in _TITLES or (last in _SHORTENED and (after[:1].islower() or after[:1].isdigit()))
+    return last in _TITLES or (last in _ABBREVIATIONS and (after[:1].islower() or after[:1].isdigit()))
 
 
-def _read(clause: str, subject: str, stem: Callable[[str], str], *, alone: bool) -> Iterator[Statement]:
-    """At most one statement: the first pattern that fits."""
-    for pattern in (_preferred, _used, _runs, _done, _owned, german, east_asian, _labelled, _noun):
-        if (said := pattern(clause, subject, stem, alone)) is not None:
-            if said.attribute and said.value:
-                yield said
-            return
+def _read(clause: str, subject: str, *, alone: bool) -> Statement | None:
+    for rule in _RULES:
+        found = rule.pattern.match(clause)
+        if found and (said := _stated(rule, found.groupdict(), subject)):
+            return said
+    return _labelled(clause, subject, alone=alone) or _noun(clause, subject, alone=alone)
 
 
-_Stem = Callable[[str], str]
-
-
-def _owned(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
-    found = _OWNED.match(clause) or _OWNED.match(clause[:1].lower() + clause[1:])
-    if found is None:
+def _stated(rule: StatementRule, part: Mapping[str, str | None], subject: str) -> Statement | None:
+    value, named = value_of(part["value"] or "", plain=rule.plain), part.get("attribute")
+    if rule.known and not part["of"] and not is_known(named or ""):
         return None
-    attribute, value = attribute_of(found["attribute"], stem), value_of(found["value"])
-    if tells_how(value.split(), done=attribute == "job"):
-        return Statement(_who(found), attribute, "")  # "my car is broken" says how it is, not which one
-    return Statement(_who(found), attribute, value)
+    other = part.get("other")
+    attribute = choice_of(value, value_of(other)) if other else attribute_of(rule.attribute.format_map(part))
+    if rule.names and tells_how(value.split(), done=attribute == "job"):
+        value = ""
+    who = folded(part.get("who") or "")
+    if who and who not in ("user", "the", "i", "we"):
+        return Statement(who, attribute, value)
+    of_user = rule.of_user or who or folded(part.get("whose") or "") == USER
+    return Statement(USER if of_user else subject, attribute, value)
 
 
-def _labelled(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:
-    """`Timezone: Europe/Berlin`. A label that the table does not know counts only where it is all there is."""
+def _labelled(clause: str, subject: str, *, alone: bool) -> Statement | None:
+    """`Timezone: Europe/Berlin`. A label that the table does not know counts only if the entry has nothing else."""
     found = _LABEL.match(clause)
     if found is None:
         return None
     label, value = found["attribute"], value_of(found["value"])
-    words = folded(label).split()
-    known = is_known(label)
-    if not known and sum(map(str.isalpha, label)) < 2:
-        return None  # a time of day, the letter of a disk
-    telling = [word for word in words if word not in ("of", "for", "the")]
-    if not known and (not alone or not 1 <= len(telling) <= 3 or words[0] in _NO_LABELS or len(value.split()) > 8):
-        return None
-    if set(words) & _NO_LABELS and not known:
-        return None
-    whose = USER if found["owner"] or (known and attribute_of(label) in PERSONAL) else subject
-    return Statement(whose, attribute_of(label, stem), value)
+    if not is_known(label):
+        words = folded(label).split()
+        if sum(map(str.isalpha, label)) < 2:
+            return None  # a time of day, the letter of a disk
+        telling = [word for word in words if word not in ("of", "for", "the")]
+        if not alone or not 1 <= len(telling) <= 3 or not _NO_LABELS.isdisjoint(words) or len(value.split()) > 8:
+            return None
+    attribute = attribute_of(label)
+    return Statement(USER if found["owner"] or attribute in PERSONAL else subject, attribute, value)
 
 
-PERSONAL = frozenset(
-    {
-        "time zone",
-        "name",
-        "nickname",
-        "pronouns",
-        "location",
-        "address",
-        "employer",
-        "job",
-        "birthday",
-        "age",
-        "phone",
-        "diet",
-        "allergy",
-    }
-)
-"""Attributes of people: a note on them is about the user unless it names somebody."""
-
-
-def _done(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
-    found = _DOES.match(clause)
-    if found is None or (found["who"] and folded(found["who"]) in ("the", "it", "this", "that")):
-        return None
-    kinds = {"lives": "location", "works": "employer", "job": "job", "born": "birthday", "speaks": "language"}
-    attribute = next(name for group, name in kinds.items() if found[group])
-    said = re.split(r"\s+as\s+an?\s+", found["value"], maxsplit=1)[0] if attribute == "employer" else found["value"]
-    return Statement(_who(found), attribute, value_of(said, plain=True))
-
-
-def _preferred(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
-    found = _PREFERS.match(clause)
-    if found is None:
-        return None
-    value = value_of(found["value"])
-    if found["over"]:
-        return Statement(_who(found), choice_of(value, value_of(found["other"])), value) if value else None
-    return Statement(_who(found), attribute_of(found["for"], stem), value)
-
-
-def _used(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
-    found = _USES.match(clause)
-    if found is None:
-        return None
-    whose = subject
-    if found["who"]:
-        whose = _who(found)
-    elif found["whose"] and folded(found["whose"]) == "user":
-        whose = USER
-    return Statement(whose, attribute_of(found["attribute"], stem), value_of(found["value"]))
-
-
-def _runs(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:  # noqa: ARG001
-    """`Staging uses port 5433`."""
-    found = _RUNS.match(clause)
-    if found is None or folded(found["thing"]).split()[0] in (
-        "it",
-        "this",
-        "that",
-        "he",
-        "she",
-        "they",
-        "i",
-        "we",
-        "user",
-    ):
-        return None
-    return Statement(subject, attribute_of(f"{found['thing']} port", stem), found["value"])
-
-
-def _noun(clause: str, subject: str, stem: _Stem, alone: bool) -> Statement | None:
-    found = _THE.match(clause)
-    if found is None and alone:
-        found = _IS_NOW.match(clause)
+def _noun(clause: str, subject: str, *, alone: bool) -> Statement | None:
+    """`The deploy target is hetzner`, but not "the database is read-only on Fridays", which says how it is."""
+    found = _THE.match(clause) or (_IS_NOW.match(clause) if alone else None)
     if found is None:
         return None
     value = value_of(found["value"], plain=True)
     words = value.split()
-    if len(words) > 6 or (len(words) > 1 and not _EXTRACT_NAMING.search(words[0])) or tells_how(words):
-        return None  # "the database is read-only on Fridays" says how it is, not which one
-    return Statement(subject, attribute_of(found["attribute"], stem), value)
-
-
-def _who(found: re.Match[str]) -> str:
-    return folded(found["who"]) if found["who"] and folded(found["who"]) not in ("user", "the", "i", "we") else USER
+    if len(words) > 6 or (len(words) > 1 and not _BEGINS_A_NAME.search(words[0])) or tells_how(words):
+        return None
+    return Statement(subject, attribute_of(found["attribute"]), value)

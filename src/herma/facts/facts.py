@@ -1,38 +1,44 @@
-"""Facts: follow memory, answer questions; rows."""
+"""Answer exact questions from curated memory: `Facts` follows its history and keeps one value for each attribute.
+
+Every question first reads what changed since the last one, so undo and edits by hand need no notice. Of several values
+the newest holds; if that cannot be told, nothing is answered.
+"""
 
 from __future__ import annotations
 
-import json
-import time
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-import apsw
-
-from herma.errors import UsageError
+from herma.errors import HermaWarning, StoreError, UsageError, checked
 from herma.facts.extract import (
     LONGEST_VALUE,
     PERSONAL,
     USER,
     attribute_of,
     choice_of,
-    folded,
     is_known,
     key_of,
     statements,
 )
-from herma.memory.entries import Place
+from herma.memory.archive import ArchiveRows
+from herma.memory.entries import Place, join, parse, unique
+from herma.memory.files import MemoryRows
+from herma.memory.store import enabled_targets
 from herma.safety.scan import scan
-from herma.store.database import Database, insert_returning_id, queries
-from herma.text import Late
+from herma.store.database import Database, DatabaseConnection
+from herma.text import Late, folded
 from herma.types import TARGETS, Change, Scope, Target
 
-# ---------- types.facts
-#
-# Keyed facts: one value of one attribute of one subject, from when to when.
+if TYPE_CHECKING:
+    from herma.app import Herma
 
+_FEW = 20
+"""Changes that are read first; there are seldom more new ones."""
+_SUBJECTS: dict[str | None, Sequence[str]] = {None: (USER, "project", "home"), "": ("project", "home")}
+"""Whose fact a question may ask for that names nobody."""
 FactSource: TypeAlias = Literal["curated", "review", "user"]
 
 
@@ -54,7 +60,7 @@ class Fact:
     text: str = ""
     """The entry, or the sentence, that says so."""
     target: Target | None = None
-    """Which curated file has the entry."""
+    """The curated file that has the entry."""
     change: int | None = None
     session: str | None = None
     message: int | None = None
@@ -65,446 +71,63 @@ class Fact:
         return self.until is None and self.forgotten is None
 
 
-# ---------- ports.facts
-#
-# Where keyed facts are kept.
-
-
-@dataclass(frozen=True, slots=True)
-class FactStep:
-    """What one change of a curated file does to its facts: entries that are gone, facts that are new.
-
-    `brought_back` are entries that return because the change that took them out is undone: their facts hold again as
-    if they had never gone.
-    """
-
-    at: float
-    gone: tuple[str, ...] = ()
-    brought_back: tuple[str, ...] = ()
-    new: tuple[Fact, ...] = ()
-
-
-class FactRows(Protocol):
-    """Facts of all scopes. One that is superseded is still there: which value holds is decided by who reads."""
-
-    def position(self, place: Place) -> int:
-        """The last change of a curated file whose facts are here; 0 for none."""
-        ...
-
-    def follow(self, place: Place, since: int, steps: Sequence[FactStep], until: int) -> bool:
-        """Do all of this in one step if the position is still `since`. → whether it was."""
-        ...
-
-    def add(self, fact: Fact) -> Fact: ...
-
-    def select(
-        self, scopes: Sequence[Scope] | None, *, subject: str | None = None, attribute: str | None = None
-    ) -> Sequence[Fact]:
-        """Facts of exactly these scopes, or all, oldest first: those whose entry is gone and forgotten ones too."""
-        ...
-
-    def forget(self, ids: Sequence[int], at: float | None) -> int:
-        """Say that these are not wanted, or, with None, that they are after all. → how many."""
-        ...
-
-    def clear(self, place: Place | None) -> int:
-        """Drop what was made from curated files, or from one: it is about to be made again. → how many.
-
-        What is forgotten stays, so that it is not made again.
-        """
-        ...
-
-
-# ---------- facts.follow
-#
-# How changes of a curated file become facts. Pure: the same history gives the same facts.
-
-Entries = Callable[[str], Sequence[str]]
-
-
-def steps_of(changes: Sequence[Change], entries: Entries) -> list[FactStep]:
-    """What these changes of one file, oldest first, do to its facts."""
-    return [step_of(change, entries) for change in changes]
-
-
-def step_of(change: Change, entries: Entries) -> FactStep:
-    before, after = list(entries(change.before)), list(entries(change.after))
-    was, is_now = set(before), set(after)
-    gone = tuple(entry for entry in before if entry not in is_now)
-    fresh = [entry for entry in after if entry not in was]
-    if change.undoes is not None:
-        return FactStep(change.at, gone, tuple(fresh), tuple(_facts(change, fresh, undone=True)))
-    return FactStep(change.at, gone, (), tuple(_facts(change, fresh, undone=False)))
-
-
-def _facts(change: Change, fresh: Sequence[str], *, undone: bool) -> list[Fact]:
-    """What new entries state. Of entries that an undo brings back, what they stated holds again by itself."""
-    if undone:
-        return []
-    # what the scanner objects to is not shown to a model, so it answers nothing either
-    clean = [entry for entry in fresh if not scan(entry[:4_000])]
-    return [
-        Fact(
-            said.subject,
-            said.attribute,
-            said.value,
-            valid_from=change.at,
-            scope=change.scope,
-            text=entry,
-            change=change.id,
-            session=change.author.session,
-            message=change.author.message,
-        )
-        for entry in clean
-        for said in statements(entry, subject_of(change))
-    ]
-
-
-def subject_of(change: Change) -> str:
-    """What a bare label in this file is about."""
-    if change.target == "user":
-        return USER
-    return "project" if change.scope.project else "home"
-
-
-# ---------- facts.question
-#
-# Which fact a question asks for: "what is my time zone?" → the user's time zone. Pure and linear; no guessing.
-#
-# A question may be put in several ways ("which port does staging use?", "what's the port of staging", "staging's
-# port?") and mean one of a few things; these are given in order, and the first that anything is known about counts.
-
-LONGEST = 200
-_AFTER = (
-    r"(?:,?\s+(?:again|now|currently|right now|these days|today|at the moment|please|called|set to|by the way"
-    r"|nochmal|eigentlich|jetzt|gerade|bitte))*"
-)
-_IS = r"(?:'s|\s+is|\s+are|s)"
-_POLITE = Late(
-    r"^(?:(?:hi|hey|hello|so|ok|okay|and|remind me(?: of)?|tell me|do you (?:know|remember)"
-    r"|can you (?:tell me|remind me(?: of)?)|please|quick question|i forgot|sorry|sag mir|weißt du(?: noch)?|und|also"
-    r"|请问|請問)[\s,:!.-]*(?<=[\s,:!.问問-]))+"
-)
-_WHAT = r"(?:what|which|who|when|where)"
-_MINE = Late(rf"^{_WHAT}{_IS}\s+(?:my|our)\s+(?P<attribute>.{{1,60}}?){_AFTER}$")
-_CALLED = Late(rf"^(?:what|who){_IS}\s+(?:my|our)\s+(?P<attribute>.{{1,60}}?)\s+(?:called|named){_AFTER}$")
-_WHOSE = Late(rf"^{_WHAT}{_IS}\s+(?:the\s+)?(?P<who>[\w.-]{{2,30}})'s\s+(?P<attribute>.{{1,60}}?){_AFTER}$")
-_THE = Late(rf"^{_WHAT}{_IS}\s+the\s+(?P<attribute>.{{1,60}}?){_AFTER}$")
-_TOLD = Late(rf"^(?:what\s+)?(?:my|our)\s+(?P<attribute>.{{1,40}}?)(?:{_IS}(?:\s+{_WHAT})?)?{_AFTER}$")
-_DAY = Late(rf"^(?:on\s+)?(?:what|which)\s+(?:day|date)\s+is\s+(?P<attribute>(?:my|our|the)\s+.{{1,50}}?){_AFTER}$")
-_FAVORITE = Late(rf"^(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+is\s+my\s+(?P<how>favou?rite){_AFTER}$")
-_DO = Late(
-    rf"^(?:(?:in|on)\s+)?(?:what|which)\s+(?P<attribute>.{{1,50}}?)\s+(?:do|does|am|are)\s+"
-    rf"(?:i|we|the project|the user)"
-    rf"(?:\s+(?:use|have|prefer|like|run|work with|using|in|on|speak))?(?:\s+(?:most|for work|at work|here))?{_AFTER}$"
-)
-_DOES = Late(
-    rf"^(?:(?:in|on)\s+)?(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+(?:does|do|is|are)\s+"
-    rf"(?P<thing>(?:the\s+|my\s+|our\s+)?[\w./' -]{{2,40}}?)"
-    rf"(?:\s+(?:use|run|listen|have)(?:\s+(?:on|at))?|\s+(?:on|running on|using|listening on)){_AFTER}$"
-)
-_USED_BY = Late(
-    rf"^(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+is\s+used\s+(?:by|for|in)\s+"
-    rf"(?P<thing>[\w./' -]{{2,40}}?){_AFTER}$"
-)
-_FOR = Late(
-    rf"^what\s+(?:do|does|am|are)\s+(?:i|we|the project)\s+(?:use|using|run|prefer)\s+(?:for|as)\s+"
-    rf"(?:the\s+|my\s+|our\s+|an?\s+)?(?P<attribute>.{{1,50}}?){_AFTER}$"
-)
-_CHOICE = Late(
-    r"^(?:(?:do|does)\s+(?:i|we|the user)\s+(?:prefer|like|use|want)\s+|what\s+do\s+i\s+prefer,?\s+)?"
-    r"(?P<one>[^\s,][^,]{0,40}?)\s+or\s+(?P<other>[^,]{1,40})$"
-)
-_BARE = Late(r"^(?:(?P<who>[\w.-]{2,30})'s\s+)?(?P<attribute>[\w./-]{2,30}(?:\s+(?:of\s+|for\s+)?[\w./-]{2,30}){0,3})$")
-_OF = Late(r"^(?P<attribute>[\w -]{2,30}?)\s+(?:of|for)\s+(?:(?P<own>my|our)\s+)?(?P<who>[\w.-]{2,30})$")
-_WORDS = """
-is are was were do does did can could should would will may might have has had make makes run fix add show tell give go
-get let use write explain please what which who when where why how help need want
-"""
-_VERBS = frozenset(_WORDS.split())
-"""Whoever says one of these where a name is expected asks for something else."""
-_FIXED: tuple[tuple[Late, str], ...] = (
-    (
-        Late(rf"^where\s+(?:do i live|am i based|am i located|am i living|is my home|do i reside){_AFTER}$"),
-        "location",
-    ),
-    (Late(rf"^(?:what|which)\s+(?:city|town|country|place)\s+do i live in{_AFTER}$"), "location"),
-    (Late(rf"^in\s+(?:what|which)\s+(?:city|town|country|place)\s+do i live{_AFTER}$"), "location"),
-    (
-        Late(
-            rf"^where\s+do i work{_AFTER}$|^who\s+do i work for{_AFTER}$"
-            r"|^(?:what|which)\s+company\s+do i work (?:for|at)$"
-        ),
-        "employer",
-    ),
-    (Late(rf"^what\s+do i do for (?:a living|work){_AFTER}$"), "job"),
-    (Late(r"^when\s+was i born$|^when\s+do i have (?:my|a) birthday$"), "birthday"),
-    (Late(r"^who\s+am i$|^what\s+am i called$"), "name"),
-    (Late(r"^(?:in\s+)?(?:what|which)\s+time\s*zone\s+am i(?:\s+in)?$"), "time zone"),
-    (Late(rf"^wo\s+(?:wohne|lebe)\s+ich{_AFTER}$|^in\s+welcher\s+stadt\s+(?:wohne|lebe)\s+ich$"), "location"),
-    (Late(rf"^(?:wo|bei\s+wem)\s+arbeite\s+ich{_AFTER}$|^für\s+wen\s+arbeite\s+ich$"), "employer"),
-    (Late(rf"^wann\s+(?:habe\s+ich\s+geburtstag|bin\s+ich\s+geboren){_AFTER}$"), "birthday"),
-    (Late(r"^wie\s+heiße\s+ich$|^wer\s+bin\s+ich$"), "name"),
-    (Late(r"^in\s+welcher\s+zeitzone\s+(?:bin|lebe|wohne|arbeite)\s+ich$"), "time zone"),
-    (Late(r"^我(?:现在|現在|目前)?住在?(?:哪|哪里|哪裡|哪儿|什么地方|什麼地方)$"), "location"),
-    (Late(r"^我(?:现在|現在|目前)?在(?:哪|哪里|哪裡|哪儿|哪家公司|什么公司|什麼公司)(?:工作|上班)$"), "employer"),
-    (Late(r"^我叫(?:什么|什麼|啥)(?:名字)?$|^我是(?:谁|誰)$"), "name"),
-    (
-        Late(r"^我(?:什么时候|什麼時候|哪天|几号|幾號)过?過?生日$|^我的?生日(?:是)?(?:哪天|几号|幾號)$"),
-        "birthday",
-    ),
-    (Late(r"^我(?:现在|現在|目前)?(?:在|用)(?:哪个|哪個|什么|什麼)(?:时区|時區)$"), "time zone"),
-    (Late(r"^(?:私|僕|わたし)は?どこに住んで(?:いる|いますか|いるか|ますか|る)?$"), "location"),
-    (Late(r"^(?:나|저|내가|제가)(?:는)?\s*어디(?:에)?\s*(?:살아|살아요|사나요|살지)$"), "location"),
-)
-_DE_MINE = Late(
-    rf"^(?:was|wie|wer|wann|wo|welches|welche|welcher)\s+(?:ist|sind|lautet|heißt|war)\s+(?:mein|meine|unser|unsere)\s+"
-    rf"(?P<attribute>.{{1,50}}?){_AFTER}$"
-)
-_DE_THE = Late(
-    rf"^(?:was|wie|wer|wann|wo|welches|welche|welcher)\s+(?:ist|lautet)\s+(?:der|die|das)\s+(?P<attribute>.{{1,50}}?){_AFTER}$"
-)
-_DE_DOES = Late(
-    r"^(?:auf\s+)?(?:welchem|welchen|welche|welcher|welches)\s+(?P<attribute>[\w-]{2,30})\s+"
-    r"(?:läuft|nutzt|benutzt|verwendet|hat|hört)\s+(?:der\s+|die\s+|das\s+)?(?P<thing>[\w./ -]{2,40}?)$"
-)
-_ZH_HOW = r"(?:什么|什麼|啥|哪个|哪個|哪里|哪裡|哪一天|什么时候|什麼時候|多少|几号|幾號|几月几日|谁|誰)"
-_ZH = Late(
-    r"^(?:我|我们|我們)的(?P<attribute>[^\s的是]{1,12}?)(?:现在|現在|目前)?"
-    rf"(?:是|在)?{_ZH_HOW}?(?:呢|来着|來著)?$"
-)
-_ZH_FAVORITE = Late(rf"^我(?:的)?(?P<attribute>最喜[欢歡]的[^\s的是]{{1,10}}?)(?:现在|現在)?是{_ZH_HOW}$")
-_ZH_THING = Late(
-    rf"^(?P<attribute>[^\s是我你他她它这那這]{{2,20}}?)(?:现在|現在|目前)?是{_ZH_HOW}(?:呢|来着|來著)?$"
-    r"|^(?P<thing>[^\s是我你他她它这那這]{2,16}?)(?:用|使用|在)(?:的)?(?:哪个|哪個|什么|什麼|哪一个)(?P<what>[^\s的是]{1,8}?)$"
-)
-_JA = Late(
-    r"^(?:私|僕|わたし)の(?P<attribute>[^\sは]{1,15})(?:は|って)?(?:何|なに|なん|どこ|いつ|いくつ)?(?:ですか|でしたか|だっけ|でしたっけ|か)?$"
-)
-_KO = Late(
-    r"^(?:내|제|나의|저의)\s*(?P<attribute>\S{1,12}?)(?:은|는|이|가)?\s*(?:뭐야|뭐예요|무엇인가요|무엇입니까|뭔가요|뭐지|언제야|어디야|언제인가요|어디인가요)?$"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked for. `subject` is None where it may be the user's, the project's or the home's; "" where it is of
-    anybody but the user. `others` is what else may be meant, if nothing is known about this.
-    """
-
-    attribute: str
-    subject: str | None = USER
-    others: tuple[Question, ...] = ()
-
-    def readings(self) -> tuple[Question, ...]:
-        return (self, *self.others)
-
-
-def read(text: str, stem: Callable[[str], str] = str) -> Question | None:
-    """The fact that a text asks for; None for everything that is not plainly such a question."""
-    if len(text) > LONGEST:
-        return None
-    asked = text.rstrip(" .!…。！").endswith(("?", "？"))
-    said = _POLITE.sub("", folded(text).strip(" ?!.。？！…"), count=1)
-    if not said:
-        return None
-    for pattern, attribute in _FIXED:
-        if pattern.match(said):
-            return Question(attribute)
-    found = [one for one in _readings(said, asked, stem) if one.attribute]
-    if not found:
-        return None
-    return Question(found[0].attribute, found[0].subject, tuple(found[1:]))
-
-
-def _readings(said: str, asked: bool, stem: Callable[[str], str]) -> Iterator[Question]:
-    """What a text may ask for, the likeliest first; the first way of asking that fits counts."""
-    for way in (_of_a_choice, _of_somebody, _of_mine, _of_use, _of_the, _abroad, _bare):
-        found = [Question(attribute_of(name, stem), whose) for name, whose in way(said, asked)]
-        if way is _of_a_choice and found:
-            choice = _CHOICE.match(said)
-            yield Question(choice_of(choice["one"], choice["other"]) if choice else "")
-            return
-        if found:
-            yield from found
-            return
-
-
-_Reading = tuple[str, str | None]
-
-
-def _of_a_choice(said: str, asked: bool) -> Iterator[_Reading]:
-    found = _CHOICE.match(said)
-    if found and (said.startswith(("do ", "does ", "what do ")) or (asked and len(said.split()) < 6)):
-        yield said, USER
-
-
-def _of_somebody(said: str, asked: bool) -> Iterator[_Reading]:  # noqa: ARG001
-    if found := _WHOSE.match(said):
-        if found["who"] == "user":
-            yield found["attribute"], USER
-            return
-        yield found["attribute"], found["who"]
-        yield f"{found['who']} {found['attribute']}", ""
-
-
-def _of_mine(said: str, asked: bool) -> Iterator[_Reading]:  # noqa: ARG001
-    if found := _CALLED.match(said):
-        yield f"{found['attribute']} name", None
-        yield found["attribute"], None
-    elif (found := _DAY.match(said)) or (found := _MINE.match(said)):
-        yield found["attribute"], None
-    elif found := _FAVORITE.match(said):
-        yield f"{found['how']} {found['attribute']}", None
-    elif (found := _TOLD.match(said)) and (
-        is_known(found["attribute"]) or said.endswith(("what", "when", "where", "who"))
-    ):
-        yield found["attribute"], None
-
-
-def _of_use(said: str, asked: bool) -> Iterator[_Reading]:  # noqa: ARG001
-    if found := _FOR.match(said) or _DO.match(said):
-        yield found["attribute"], None
-    elif (found := _USED_BY.match(said) or _DOES.match(said)) and not _VERBS & {
-        *found["attribute"].split(),
-        *found["thing"].split(),
-    }:
-        yield f"{found['thing']} {found['attribute']}", None
-
-
-def _of_the(said: str, asked: bool) -> Iterator[_Reading]:  # noqa: ARG001
-    found = _THE.match(said)
-    if found is None:
-        return
-    attribute = found["attribute"]
-    # the name, the address: whose, nobody said
-    yield attribute, "" if attribute_of(attribute) in PERSONAL else None
-    if of := _OF.match(attribute):
-        if of["own"]:
-            if attribute_of(of["attribute"]) == "name":
-                yield of["who"], None
-        else:
-            yield of["attribute"], of["who"]
-
-
-def _abroad(said: str, asked: bool) -> Iterator[_Reading]:  # noqa: ARG001
-    if found := _DE_MINE.match(said):
-        yield found["attribute"], None
-    elif found := _DE_DOES.match(said):
-        yield f"{found['thing']} {found['attribute']}", None
-    elif (found := _DE_THE.match(said)) and attribute_of(found["attribute"]) not in PERSONAL:
-        yield found["attribute"], None
-    elif said.isascii():
-        return
-    elif found := _ZH_FAVORITE.match(said):
-        yield found["attribute"], None
-    else:
-        for pattern in (_ZH, _JA, _KO):
-            if (found := pattern.match(said)) and is_known(found["attribute"]):
-                yield found["attribute"], None
-                return
-        if found := _ZH_THING.match(said):
-            yield found["attribute"] or f"{found['thing']}的{found['what']}", ""
-
-
-def _bare(said: str, asked: bool) -> Iterator[_Reading]:
-    """A name with a question mark and nothing else: "staging port?"."""
-    found = _BARE.match(said) if asked and said.isascii() else None
-    if found is None or set(said.replace("'s", "").split()) & _VERBS:
-        return
-    if found["who"]:
-        yield found["attribute"], found["who"]
-        yield f"{found['who']} {found['attribute']}", ""
-    elif len(found["attribute"].split()) > 1:
-        yield found["attribute"], ""
-
-
-# ---------- facts.keeper
-#
-# Keyed facts as everybody uses them: `h.facts`.
-#
-# They follow the history of curated memory: every question first reads what changed since the last one, so that an undo
-# or an edit by hand needs nobody to tell. Of several values the newest holds; where that cannot be told, nothing is
-# answered.
-
 Found: TypeAlias = list[Fact]
-Places: TypeAlias = tuple[Place, ...]
-Changes: TypeAlias = Callable[[Place, int], Sequence[Change]]
-"""What happened to a curated file after a change, oldest first; edits by hand are recorded on the way."""
 
 
-_SUBJECTS: Mapping[str | None, Sequence[str]] = {None: (USER, "project", "home"), "": ("project", "home")}
-"""Of whom a question may be that names nobody."""
-
-
+@checked("text")
 class Facts:
-    """Exact answers of one home."""
+    """`h.facts`: exact answers of one home."""
 
-    def __init__(
-        self,
-        rows: FactRows,
-        changes: Changes,
-        places: Callable[[], Iterable[Place]],
-        entries: Entries,
-        *,
-        enabled: Sequence[Target] = TARGETS,
-        profile: str = "",
-        stem: Callable[[str], str] = str,
-        clock: Callable[[], float] = time.time,
-        alive: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._rows = rows
-        self._changes = changes
-        self._places = places
-        self._entries = entries
-        self._enabled = tuple(enabled)
-        self._profile = profile
-        self._stem = stem
-        self._clock = clock
-        self._alive = alive
+    def __init__(self, app: Herma) -> None:
+        self._app = app
+        self._rows = FactRows(app.db)
+        self._history = MemoryRows(app.db)
+        self._archive = ArchiveRows(app.db)
+        self._enabled = enabled_targets(app.settings.memory)
+        self._unwritten: list[tuple[Place, FactStep]] = []
+        """Changes whose facts could not be stored, as on a read-only home: they are applied to what is read."""
 
     # ── asking ──
 
     def answer(self, text: str, scope: Scope | None = None) -> Fact | None:
-        """The fact that a question plainly asks for; None when it asks for none, or when the answer is not certain."""
-        self._alive()
-        question = read(text) if isinstance(text, str) else None
-        if question is None:
-            return None
+        """Return the fact that a question plainly asks for; None if it asks for none, or the answer is not certain."""
+        self._app.ensure_open()
         where = self._scoped(scope)
-        for reading in question.readings():
-            subjects = _SUBJECTS.get(reading.subject, (folded(reading.subject or ""),))
-            found = self._of(where, subjects, reading.attribute)
-            if found:
+        for attribute, subject in read(text) if isinstance(text, str) else ():
+            subjects = _SUBJECTS.get(subject, (folded(subject or ""),))
+            if found := self._of(where, subjects, attribute):
                 return self._holding(found, where)
         return None
 
     def asks(self, text: str) -> bool:
-        """Whether a text plainly asks for a fact, known or not. Reads nothing."""
-        return isinstance(text, str) and read(text) is not None
+        """Return whether a text plainly asks for a fact, known or not. Reads nothing."""
+        return isinstance(text, str) and bool(read(text))
 
     def get(self, attribute: str, *, subject: str = "", scope: Scope | None = None) -> Fact | None:
-        """The value that holds, by the name of the attribute; of the user first where no subject is given."""
-        self._alive()
+        """Return the current value of an attribute; the user's first if no subject is given."""
+        self._app.ensure_open()
         subjects = (folded(subject),) if subject else _SUBJECTS[None]
         where = self._scoped(scope)
         return self._holding(self._of(where, subjects, attribute), where)
 
     def list(self, *, scope: Scope | None = None, subject: str = "") -> Found:
-        """What holds now, by subject and attribute."""
-        self._alive()
+        """Return the facts that hold now, by subject and attribute."""
+        self._app.ensure_open()
         where = self._scoped(scope)
         self._catch_up(self._seen_by(where))
         found = self._select(where, subject=folded(subject) or None)
-        held = [self._holding(same, where) for same in self._by_key(found).values()]
+        by_key: dict[tuple[str, str], Found] = defaultdict(list)
+        for fact in found:
+            by_key[fact.subject, key_of(fact.attribute)].append(fact)
+        held = [self._holding(same, where) for same in by_key.values()]
         return sorted((one for one in held if one is not None), key=lambda fact: (fact.subject, fact.attribute))
 
     def history(self, attribute: str, *, subject: str = "", scope: Scope | None = None) -> Found:
-        """Every value it ever had, newest first; `until` is when the next one took its place."""
-        self._alive()
+        """Return every value that an attribute had, newest first; `until` is when the next one took its place."""
+        self._app.ensure_open()
         where = self._scoped(scope)
         self._catch_up(self._seen_by(where))
-        key = key_of(attribute, self._stem)
+        key = key_of(attribute)
         found = [one for one in self._select(where, subject=folded(subject) or None) if self._has(one, key)]
         ended = []
         for at, fact in enumerate(found):
@@ -527,9 +150,10 @@ class Facts:
         session: str | None = None,
         message: int | None = None,
     ) -> Fact:
-        """Keep a fact that a person or a review states. The newest value holds; the older stays in the history."""
-        self._alive()
+        """Store a fact that a person or a review states. The newest value holds; older ones stay in the history."""
+        self._app.ensure_open()
         where = self._scoped(scope)
+        text = text.encode("utf-8", "replace").decode()
         name, whose = attribute_of(attribute), folded(subject)
         said = " ".join(value.split())
         if not name or not whose or not said:
@@ -537,16 +161,14 @@ class Facts:
                 "A fact has a subject, an attribute and a value.", hint='For example: "user", "time zone".'
             )
         if len(said) > LONGEST_VALUE:
-            raise UsageError(
-                f"A value has at most {LONGEST_VALUE} characters.", hint="Longer notes belong into memory."
-            )
+            raise UsageError(f"A value has at most {LONGEST_VALUE} characters.", hint="Put longer notes into memory.")
         if scan(f"{whose} {name}: {said}") or scan(text):
             raise UsageError(
-                "The scanner objects to this fact.", hint="`herma doctor` and `scan` say what it objects to."
+                "The scanner objects to this fact; nothing was stored.", hint="`scan(text)` lists its findings."
             )
         if source not in ("review", "user"):
             raise UsageError(
-                f"{source!r} is no source to state from.", hint="Facts of curated memory follow its entries."
+                f"Unknown source {source!r}.", hint="Use one of: user, review. Facts of memory follow its entries."
             )
         of_project = whose in ("project", "home")
         place = Scope(where.profile, where.project if of_project else "", "" if of_project else where.user)
@@ -558,7 +180,7 @@ class Facts:
                 whose,
                 name,
                 said,
-                self._clock(),
+                self._app.clock(),
                 place,
                 source=source,
                 text=text[:1_000],
@@ -568,42 +190,42 @@ class Facts:
         )
 
     def forget(self, ids: Sequence[int]) -> Found:
-        """These, and older values of the same, answer no more, also after a rebuild. → those that were known."""
-        self._alive()
-        everything = self._rows.select(None)
+        """Stop using these facts and older values of the same, even after a rebuild. → those that were known."""
+        self._app.ensure_open()
+        everything = self._stored(None)
         wanted = [one for one in everything if one.id in set(ids) and one.forgotten is None]
         older = [  # an outdated value must not take its place
             one
             for one in everything
             if one.holds and any(self._same(one, other) and one.valid_from <= other.valid_from for other in wanted)
         ]
-        self._rows.forget([one.id for one in (*wanted, *older)], self._clock())
+        self._rows.forget([one.id for one in (*wanted, *older)], self._app.clock())
         return wanted
 
     def unforget(self, ids: Sequence[int]) -> Found:
-        """Take that back. → those that answer again."""
-        self._alive()
-        known = [one for one in self._rows.select(None) if one.id in set(ids) and one.forgotten is not None]
+        """Undo `forget`. → the facts that answer again."""
+        self._app.ensure_open()
+        known = [one for one in self._stored(None) if one.id in set(ids) and one.forgotten is not None]
         self._rows.forget([one.id for one in known], None)
         return known
 
     def find(self, number: int) -> Fact | None:
-        """One fact by its number, forgotten or not."""
-        self._alive()
-        return next((one for one in self._rows.select(None) if one.id == number), None)
+        """Return one fact by its number, forgotten or not."""
+        self._app.ensure_open()
+        return next((one for one in self._stored(None) if one.id == number), None)
 
     def rebuild(self) -> int:
-        """Make the facts of curated memory anew, from its whole history. → how many hold now."""
-        self._alive()
-        self._rows.clear(None)
-        self._catch_up(list(self._places()))
-        return sum(fact.holds for fact in self._rows.select(None))
+        """Rebuild the facts of curated memory from its whole history. → how many hold now."""
+        self._app.ensure_open()
+        self._rows.clear()
+        self._catch_up(list(dict.fromkeys(Place.of(one.target, one.scope) for one in self._history.changes())))
+        return sum(fact.holds for fact in self._stored(None))
 
     # ── inside ──
 
     def _of(self, where: Scope, subjects: Sequence[str], attribute: str) -> Found:
-        """What is said of the first of these subjects of which anything is said, by this attribute in any words."""
-        key = key_of(attribute, self._stem)
+        """Return the facts with this attribute, in any words, of the first of these subjects that has one."""
+        key = key_of(attribute)
         if not key:
             return []
         self._catch_up(self._seen_by(where))
@@ -614,27 +236,21 @@ class Facts:
         return []
 
     def _has(self, fact: Fact, key: str) -> bool:
-        """Facts that were kept as stems are known by these."""
-        return key in (key_of(fact.attribute, self._stem), " ".join(sorted(fact.attribute.split())))
+        """Return whether a fact has this key; facts of earlier versions were stored as stems."""
+        return key in (key_of(fact.attribute), " ".join(sorted(fact.attribute.split())))
 
     def _same(self, one: Fact, other: Fact) -> bool:
         if (one.subject, one.scope) != (other.subject, other.scope):
             return False
-        return self._has(one, key_of(other.attribute, self._stem))
-
-    def _by_key(self, facts: Sequence[Fact]) -> dict[tuple[str, str], Found]:
-        found: dict[tuple[str, str], Found] = defaultdict(list)
-        for fact in facts:
-            found[fact.subject, key_of(fact.attribute, self._stem)].append(fact)
-        return found
+        return self._has(one, key_of(other.attribute))
 
     def _select(self, where: Scope, *, subject: str | None = None) -> Found:
-        """What a scope sees. A file that is switched off says nothing here either, until it is on again."""
-        found = self._rows.select(_scopes(where), subject=subject)
+        """Return what a scope sees. A file that is switched off says nothing until it is on again."""
+        found = self._stored(_scopes(where), subject)
         return [fact for fact in found if fact.target is None or fact.target in self._enabled]
 
     def _holding(self, facts: Sequence[Fact], where: Scope) -> Fact | None:
-        """Of facts of one key the newest value, the nearest scope first; None where two of one moment disagree."""
+        """Return the newest value of one key, the nearest scope first; None if two of the same moment disagree."""
         for scope in _scopes(where):
             here = [one for one in facts if one.scope == scope and _is_seen(one, where)]
             if not here:
@@ -646,77 +262,152 @@ class Facts:
         return None
 
     def _catch_up(self, places: Iterable[Place]) -> None:
-        """Read what happened to these files since the last time."""
+        """Read the changes of these files since the last time."""
+        self._unwritten.clear()
         for place in places:
             since = self._rows.position(place)
             changes = self._changes(place, since)
-            if changes:
-                steps = steps_of(changes, self._entries)
+            if not changes:
+                continue
+            steps = [step_of(change) for change in changes]
+            try:
                 self._rows.follow(place, since, steps, changes[-1].id)
+            except StoreError as exc:
+                self._unwritten += [(place, step) for step in steps]
+                told = f"The facts of the newest changes were not stored; nothing was written: {exc}"
+                warnings.warn(told, HermaWarning, stacklevel=4)
+
+    def _changes(self, place: Place, since: int) -> Sequence[Change]:
+        """Return the changes of a file after one, oldest first. Asking for the history records edits by hand."""
+        memory = self._app.memory
+        newest = memory.history(place.target, scope=place.scope, limit=_FEW)
+        if len(newest) == _FEW and newest[-1].id > since:
+            newest = memory.history(place.target, scope=place.scope)
+        return [self._with_archived(change) for change in reversed(newest) if change.id > since]
+
+    def _with_archived(self, change: Change) -> Change:
+        """Return the change as if entries that only moved to the archive to make room were still there."""
+        moved = self._archive.moved_by(change.id)
+        return replace(change, after=join([*unique(parse(change.after)), *moved])) if moved else change
+
+    def _stored(self, scopes: Sequence[Scope] | None, subject: str | None = None) -> Found:
+        """Return the stored facts, with the changes that could not be stored applied to them."""
+        found = self._rows.select(scopes, subject=subject)
+        for place, step in self._unwritten:
+            found = [_after(fact, step) if _is_of(fact, place) else fact for fact in found]
+            new = [replace(fact, target=place.target) for fact in step.new]
+            found += [one for one in new if (scopes is None or one.scope in scopes) and subject in (None, one.subject)]
+        return found
 
     def _scoped(self, scope: Scope | None) -> Scope:
-        return replace(scope or Scope(), profile=self._profile, chat="")
+        return replace(scope or Scope(), profile=self._app.settings.profile, chat="")
 
-    def _seen_by(self, where: Scope) -> Places:
-        """The files that a session of this scope sees."""
+    def _seen_by(self, where: Scope) -> tuple[Place, ...]:
+        """Return the files that a session of this scope sees."""
         places = dict.fromkeys([Place("memory", where.profile), *(Place.of(target, where) for target in TARGETS)])
         return tuple(place for place in places if place.target in self._enabled)
 
 
 def _scopes(where: Scope) -> Sequence[Scope]:
-    """Whose facts count, the nearest first: the project's, the user's, the home's."""
+    """Return the scopes whose facts count, the nearest first: the project, the user, the home."""
     found = (Scope(where.profile, where.project), Scope(where.profile, user=where.user), Scope(where.profile))
     return tuple(dict.fromkeys(found))
 
 
 def _is_seen(fact: Fact, where: Scope) -> bool:
-    """What is said of "the user" somewhere is about that user, and nobody else's business."""
+    """Return whether a fact holds for a scope: one about "the user" only for that user."""
     return fact.holds and (fact.subject != USER or fact.scope.user == where.user)
 
 
-# ---------- store.sqlite.facts
-#
-# Keyed facts in `herma.db`: implements `FactRows`.
+@dataclass(frozen=True, slots=True)
+class FactStep:
+    """Hold what one change of a curated file does to its facts: entries that are gone, facts that are new.
+
+    `brought_back` are entries that return because the change that took them out is undone: their facts hold again as
+    if they had never gone.
+    """
+
+    at: float
+    gone: tuple[str, ...] = ()
+    brought_back: tuple[str, ...] = ()
+    new: tuple[Fact, ...] = ()
 
 
-class SqliteFacts:
-    """Rows of the table `facts`."""
+def step_of(change: Change) -> FactStep:
+    """Read what a change of a curated file does to its facts. Pure."""
+    before, after = unique(parse(change.before)), unique(parse(change.after))
+    gone = tuple(entry for entry in before if entry not in set(after))
+    fresh = tuple(entry for entry in after if entry not in set(before))
+    if change.undoes is not None:
+        return FactStep(change.at, gone, brought_back=fresh)
+    subject = USER if change.target == "user" else "project" if change.scope.project else "home"
+    new = [
+        Fact(
+            said.subject,
+            said.attribute,
+            said.value,
+            valid_from=change.at,
+            scope=change.scope,
+            text=entry,
+            change=change.id,
+            session=change.author.session,
+            message=change.author.message,
+        )
+        for entry in fresh
+        if not scan(entry[:4_000])  # no model is shown a blocked entry, so it answers nothing either
+        for said in statements(entry, subject)
+    ]
+    return FactStep(change.at, gone, new=tuple(new))
+
+
+def _is_of(fact: Fact, place: Place) -> bool:
+    return fact.source == "curated" and fact.target == place.target and fact.scope == place.scope
+
+
+def _after(fact: Fact, step: FactStep) -> Fact:
+    if fact.until is None and fact.text in step.gone:
+        return replace(fact, until=step.at)
+    return replace(fact, until=None) if fact.text in step.brought_back else fact
+
+
+class FactRows:
+    """Read and write the tables `facts` and `facts_read`."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        self._sql = queries("facts")
+        self._sql = database.queries("facts.facts")
 
     def position(self, place: Place) -> int:
-        rows = self._db.rows(self._sql["position"], _key(place))
+        """Return the last change of a curated file whose facts are stored; 0 for none."""
+        rows = self._db.rows(self._sql["position"], place.key)
         return int(rows[0][0]) if rows else 0
 
-    def follow(self, place: Place, since: int, steps: Sequence[FactStep], until: int) -> bool:
-        key = _key(place)
+    def follow(self, place: Place, since: int, steps: Sequence[FactStep], until: int) -> None:
+        """Store these steps in one transaction, if the position is still `since`."""
+        key = place.key
 
-        def work(connection: apsw.Connection) -> bool:
-            found: Any = connection.execute(self._sql["position"], key).fetchone()
+        def work(connection: DatabaseConnection) -> None:
+            found: Any = connection.row(self._sql["position"], key)
             if (found[0] if found else 0) != since:
-                return False  # another process was quicker, and has done it
+                return  # another process was quicker, and has done it
             for step in steps:
                 if step.gone:
-                    connection.execute(self._sql["gone"], {**key, "at": step.at, "texts": json.dumps(step.gone)})
+                    connection.run(self._sql["gone"], {**key, "at": step.at, "texts": list(step.gone)})
                 for text in step.brought_back:
-                    connection.execute(self._sql["back"], {**key, "text": text})
+                    connection.run(self._sql["back"], {**key, "text": text})
                 for fact in step.new:
                     self._insert(connection, fact, place.target)
-            connection.execute(self._sql["move"], {**key, "until": until})
-            return True
+            connection.run(self._sql["move"], {**key, "until": until})
 
-        return self._db.write(work)
+        self._db.write(work)
 
     def add(self, fact: Fact) -> Fact:
         number = self._db.write(lambda connection: self._insert(connection, fact, ""))
         return next(one for one in self.select([fact.scope], subject=fact.subject) if one.id == number)
 
-    def select(
-        self, scopes: Sequence[Scope] | None, *, subject: str | None = None, attribute: str | None = None
-    ) -> list[Fact]:
-        wanted = {"subject": subject, "attribute": attribute}
+    def select(self, scopes: Sequence[Scope] | None, *, subject: str | None = None) -> list[Fact]:
+        """Return the facts of these scopes, or all, oldest first, outdated and forgotten ones among them."""
+        wanted = {"subject": subject}
         if scopes is None:
             return self._facts("everything", wanted)
         found = []
@@ -725,72 +416,235 @@ class SqliteFacts:
             found += self._facts("of_key", {**wanted, **place})
         return sorted(found, key=lambda fact: (fact.valid_from, fact.id))
 
-    def forget(self, ids: Sequence[int], at: float | None) -> int:
-        def work(connection: apsw.Connection) -> int:
-            connection.execute(self._sql["forget"], {"ids": json.dumps(list(ids)), "at": at})
-            return int(connection.changes())
+    def forget(self, ids: Sequence[int], at: float | None) -> None:
+        """Mark facts as forgotten; with None, as not forgotten."""
+        self._db.run(self._sql["forget"], {"ids": list(ids), "at": at})
 
-        return self._db.write(work)
+    def clear(self) -> None:
+        """Drop the facts of curated files before a rebuild. Forgotten ones stay, so that they are not made again."""
 
-    def clear(self, place: Place | None) -> int:
-        key = {**_key(place or Place("memory")), "everywhere": place is None}
+        def work(connection: DatabaseConnection) -> None:
+            for name in ("clear", "clear_forgotten", "unread"):
+                connection.run(self._sql[name])
 
-        def work(connection: apsw.Connection) -> int:
-            connection.execute(self._sql["clear"], key)
-            gone = int(connection.changes())
-            connection.execute(self._sql["clear_forgotten"], key)
-            connection.execute(self._sql["unread"], key)
-            return gone
+        self._db.write(work)
 
-        return self._db.write(work)
-
-    def _insert(self, connection: apsw.Connection, fact: Fact, target: str) -> int:
-        bindings = {
-            "profile": fact.scope.profile,
-            "project": fact.scope.project,
-            "user": fact.scope.user,
-            "subject": fact.subject,
-            "attribute": fact.attribute,
-            "value": fact.value,
-            "valid_from": fact.valid_from,
-            "until": fact.until,
-            "source": fact.source,
-            "text": fact.text,
-            "target": target,
-            "change": fact.change,
-            "session": fact.session,
-            "message": fact.message,
-        }
+    def _insert(self, connection: DatabaseConnection, fact: Fact, target: str) -> int:
+        place = {"profile": fact.scope.profile, "project": fact.scope.project, "user": fact.scope.user}
+        bindings = {**{name: getattr(fact, name) for name in _COLUMNS.split()[4:]}, **place, "target": target}
         unwanted: Any = None
         if fact.source == "curated":
-            unwanted = connection.execute(self._sql["unwanted"], bindings).fetchone()
+            unwanted = connection.row(self._sql["unwanted"], bindings)
         forgotten = unwanted[0] if unwanted else fact.forgotten
-        return insert_returning_id(connection, self._sql["insert"], {**bindings, "forgotten": forgotten})
+        return connection.insert(self._sql["insert"], {**bindings, "forgotten": forgotten})
 
     def _facts(self, name: str, bindings: dict[str, Any]) -> list[Fact]:
         return [_fact(row) for row in self._db.rows(f"{self._sql['columns']} {self._sql[name]}", bindings)]
 
 
-def _key(place: Place) -> dict[str, str]:
-    return {"profile": place.profile, "project": place.project, "user": place.user, "target": place.target}
+_COLUMNS = """
+id profile project user subject attribute value valid_from until source text target change session message forgotten
+"""
 
 
 def _fact(row: Sequence[Any]) -> Fact:
-    (id_, profile, project, user, subject, attribute, value, valid_from, until, source) = row[:10]
-    text, target, change, session, message, forgotten = row[10:]
-    return Fact(
-        subject=subject,
-        attribute=attribute,
-        value=value,
-        valid_from=valid_from,
-        scope=Scope(profile, project, user),
-        id=id_,
-        until=until,
-        source=source,
-        text=text,
-        target=target or None,
-        change=change,
-        session=session,
-        message=message,
-        forgotten=forgotten,
-    )
+    found = dict(zip(_COLUMNS.split(), row, strict=True))
+    scope = Scope(found.pop("profile"), found.pop("project"), found.pop("user"))
+    return Fact(**{**found, "scope": scope, "target": found["target"] or None})
+
+
+# ── which fact a question asks for; pure and linear, English and Chinese ─────────────────────────────────────────────
+
+LONGEST = 200
+_AFTER = r"(?:,?\s+(?:again|now|currently|right now|these days|today|at the moment|please|called|set to|by the way))*$"
+_IS = r"(?:'s|\s+is|\s+are|s)"
+_POLITE = Late(
+    r"^(?:(?:hi|hey|hello|so|ok|okay|and|remind me(?: of)?|tell me|do you (?:know|remember)"
+    r"|can you (?:tell me|remind me(?: of)?)|please|quick question|i forgot|sorry"
+    r"|请问|請問)[\s,:!.-]*(?<=[\s,:!.问問-]))+"
+)
+_WHAT = r"(?:what|which|who|when|where)"
+_ZH_NOW = r"(?:现在|現在|目前)?"
+_ZH_WHAT = r"(?:什么|什麼|啥|哪个|哪個|哪里|哪裡|哪一天|什么时候|什麼時候|多少|几号|幾號|几月几日|谁|誰)"
+_FIXED: tuple[tuple[str, Late], ...] = (
+    (
+        "location",
+        Late(
+            rf"^where\s+(?:do i live|am i based|am i located|am i living|is my home|do i reside){_AFTER}"
+            rf"|^(?:what|which)\s+(?:city|town|country|place)\s+do i live in{_AFTER}"
+            rf"|^in\s+(?:what|which)\s+(?:city|town|country|place)\s+do i live{_AFTER}"
+            rf"|^我{_ZH_NOW}住在?(?:哪|哪里|哪裡|哪儿|什么地方|什麼地方)$"
+        ),
+    ),
+    (
+        "employer",
+        Late(
+            rf"^where\s+do i work{_AFTER}|^who\s+do i work for{_AFTER}"
+            r"|^(?:what|which)\s+company\s+do i work (?:for|at)$"
+            rf"|^我{_ZH_NOW}在(?:哪|哪里|哪裡|哪儿|哪家公司|什么公司|什麼公司)(?:工作|上班)$"
+        ),
+    ),
+    ("job", Late(rf"^what\s+do i do for (?:a living|work){_AFTER}")),
+    (
+        "birthday",
+        Late(
+            r"^when\s+was i born$|^when\s+do i have (?:my|a) birthday$"
+            r"|^我(?:什么时候|什麼時候|哪天|几号|幾號)过?過?生日$|^我的?生日(?:是)?(?:哪天|几号|幾號)$"
+        ),
+    ),
+    ("name", Late(r"^who\s+am i$|^what\s+am i called$|^我叫(?:什么|什麼|啥)(?:名字)?$|^我是(?:谁|誰)$")),
+    (
+        "time zone",
+        Late(
+            r"^(?:in\s+)?(?:what|which)\s+time\s*zone\s+am i(?:\s+in)?$"
+            rf"|^我{_ZH_NOW}(?:在|用)(?:哪个|哪個|什么|什麼)(?:时区|時區)$"
+        ),
+    ),
+)
+"""Questions for an attribute of the user that they do not name."""
+_CHOICE = Late(
+    r"^(?:(?:do|does)\s+(?:i|we|the user)\s+(?:prefer|like|use|want)\s+|what\s+do\s+i\s+prefer,?\s+)?"
+    r"(?P<one>[^\s,][^,]{0,40}?)\s+or\s+(?P<other>[^,]{1,40})$"
+)
+_WHOSE = Late(rf"^{_WHAT}{_IS}\s+(?:the\s+)?(?P<who>[\w.-]{{2,30}})'s\s+(?P<attribute>.{{1,60}}?){_AFTER}")
+_MINE = Late(rf"^(?:what\s+)?(?:my|our)\s+(?P<attribute>.{{1,40}}?)(?:{_IS}(?:\s+{_WHAT})?)?{_AFTER}")
+_OURS: tuple[tuple[Late, tuple[str, ...]], ...] = (
+    (
+        Late(rf"^(?:what|who){_IS}\s+(?:my|our)\s+(?P<attribute>.{{1,60}}?)\s+(?:called|named){_AFTER}"),
+        ("{attribute} name", "{attribute}"),
+    ),
+    (
+        Late(rf"^(?:on\s+)?(?:what|which)\s+(?:day|date)\s+is\s+(?P<attribute>(?:my|our|the)\s+.{{1,50}}?){_AFTER}"),
+        ("{attribute}",),
+    ),
+    (Late(rf"^{_WHAT}{_IS}\s+(?:my|our)\s+(?P<attribute>.{{1,60}}?){_AFTER}"), ("{attribute}",)),
+    (
+        Late(rf"^(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+is\s+my\s+(?P<how>favou?rite){_AFTER}"),
+        ("{how} {attribute}",),
+    ),
+    (
+        Late(
+            rf"^what\s+(?:do|does|am|are)\s+(?:i|we|the project)\s+(?:use|using|run|prefer)\s+(?:for|as)\s+"
+            rf"(?:the\s+|my\s+|our\s+|an?\s+)?(?P<attribute>.{{1,50}}?){_AFTER}"
+        ),
+        ("{attribute}",),
+    ),
+    (
+        Late(
+            rf"^(?:(?:in|on)\s+)?(?:what|which)\s+(?P<attribute>.{{1,50}}?)\s+(?:do|does|am|are)\s+"
+            rf"(?:i|we|the project|the user)"
+            rf"(?:\s+(?:use|have|prefer|like|run|work with|using|in|on|speak))?(?:\s+(?:most|for work|at work|here))?"
+            rf"{_AFTER}"
+        ),
+        ("{attribute}",),
+    ),
+)
+"""Questions for something of the user, the project or the home, with the attributes that they may mean."""
+_OF_THING = (
+    Late(
+        rf"^(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+is\s+used\s+(?:by|for|in)\s+"
+        rf"(?P<thing>[\w./' -]{{2,40}}?){_AFTER}"
+    ),
+    Late(
+        rf"^(?:(?:in|on)\s+)?(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+(?:does|do|is|are)\s+"
+        rf"(?P<thing>(?:the\s+|my\s+|our\s+)?[\w./' -]{{2,40}}?)"
+        rf"(?:\s+(?:use|run|listen|have)(?:\s+(?:on|at))?|\s+(?:on|running on|using|listening on)){_AFTER}"
+    ),
+)
+_THE = Late(rf"^{_WHAT}{_IS}\s+the\s+(?P<attribute>.{{1,60}}?){_AFTER}")
+_OF = Late(r"^(?P<attribute>[\w -]{2,30}?)\s+(?:of|for)\s+(?:(?P<own>my|our)\s+)?(?P<who>[\w.-]{2,30})$")
+_BARE = Late(r"^(?:(?P<who>[\w.-]{2,30})'s\s+)?(?P<attribute>[\w./-]{2,30}(?:\s+(?:of\s+|for\s+)?[\w./-]{2,30}){0,3})$")
+_ZH_FAVORITE = Late(rf"^我(?:的)?(?P<attribute>最喜[欢歡]的[^\s的是]{{1,10}}?)(?:现在|現在)?是{_ZH_WHAT}$")
+_ZH_MINE = Late(
+    rf"^(?:我|我们|我們)的(?P<attribute>[^\s的是]{{1,12}}?){_ZH_NOW}(?:是|在)?{_ZH_WHAT}?(?:呢|来着|來著)?$"
+)
+_ZH_THING = Late(
+    rf"^(?P<attribute>[^\s是我你他她它这那這]{{2,20}}?){_ZH_NOW}是{_ZH_WHAT}(?:呢|来着|來著)?$"
+    r"|^(?P<thing>[^\s是我你他她它这那這]{2,16}?)(?:用|使用|在)(?:的)?(?:哪个|哪個|什么|什麼|哪一个)(?P<what>[^\s的是]{1,8}?)$"
+)
+_WORDS = """
+is are was were do does did can could should would will may might have has had make makes run fix add show tell give go
+get let use write explain please what which who when where why how help need want
+"""
+_VERBS = frozenset(_WORDS.split())
+"""A text with one of these where a name is expected asks for something else."""
+
+
+class FactQuestion(NamedTuple):
+    """One reading of a question. `subject` is None for the user, the project or the home; "" for all but the user."""
+
+    attribute: str
+    subject: str | None = USER
+
+
+def read(text: str) -> tuple[FactQuestion, ...]:
+    """Return the facts that a text may ask for, the likeliest first; none if it is not plainly such a question."""
+    if len(text) > LONGEST:
+        return ()
+    asked = text.rstrip(" .!…。！").endswith(("?", "？"))
+    said = _POLITE.sub("", folded(text).strip(" ?!.。？！…"), count=1)
+    for attribute, pattern in _FIXED if said else ():
+        if pattern.match(said):
+            return (FactQuestion(attribute),)
+    found = (FactQuestion(attribute_of(name), subject) for name, subject in _readings(said, asked=asked))
+    return tuple(one for one in found if one.attribute)
+
+
+_Reading = tuple[str, str | None]
+
+
+def _readings(said: str, *, asked: bool) -> list[_Reading]:
+    """Return the names asked for, and whose; the first way of asking that matches counts."""
+    found = _CHOICE.match(said)
+    if found and (said.startswith(("do ", "does ", "what do ")) or (asked and len(said.split()) < 6)):
+        return [(choice_of(found["one"], found["other"]), USER)]
+    if found := _WHOSE.match(said):
+        return _of_somebody(found["who"], found["attribute"])
+    for pattern, names in _OURS[:4]:
+        if found := pattern.match(said):
+            return [(name.format_map(found.groupdict()), None) for name in names]
+    found = _MINE.match(said)
+    if found and (is_known(found["attribute"]) or said.endswith(("what", "when", "where", "who"))):
+        return [(found["attribute"], None)]
+    for pattern, names in _OURS[4:]:
+        if found := pattern.match(said):
+            return [(name.format_map(found.groupdict()), None) for name in names]
+    for pattern in _OF_THING:
+        if (found := pattern.match(said)) and _VERBS.isdisjoint([*found["attribute"].split(), *found["thing"].split()]):
+            return [(f"{found['thing']} {found['attribute']}", None)]
+    if found := _THE.match(said):
+        return _of_the(found["attribute"])
+    if not said.isascii():
+        return _in_chinese(said)
+    found = _BARE.match(said) if asked else None  # "staging port?"
+    if found is None or not _VERBS.isdisjoint(said.replace("'s", "").split()):
+        return []
+    if found["who"]:
+        return _of_somebody(found["who"], found["attribute"])
+    return [(found["attribute"], "")] if len(found["attribute"].split()) > 1 else []
+
+
+def _of_somebody(who: str, attribute: str) -> list[_Reading]:
+    """Return the readings of "Anna's birthday", "staging's port": hers, or else a thing's."""
+    return [(attribute, USER)] if who == USER else [(attribute, who), (f"{who} {attribute}", "")]
+
+
+def _of_the(attribute: str) -> list[_Reading]:
+    """Return the readings of "the …"; "the name" is never the user's own."""
+    found: list[_Reading] = [(attribute, "" if attribute_of(attribute) in PERSONAL else None)]
+    of = _OF.match(attribute)
+    if of and not of["own"]:
+        found.append((of["attribute"], of["who"]))
+    elif of and attribute_of(of["attribute"]) == "name":
+        found.append((of["who"], None))
+    return found
+
+
+def _in_chinese(said: str) -> list[_Reading]:
+    if found := _ZH_FAVORITE.match(said):
+        return [(found["attribute"], None)]
+    if (found := _ZH_MINE.match(said)) and is_known(found["attribute"]):
+        return [(found["attribute"], None)]
+    if found := _ZH_THING.match(said):
+        return [(found["attribute"] or f"{found['thing']}的{found['what']}", "")]
+    return []

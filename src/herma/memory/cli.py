@@ -1,26 +1,49 @@
-"""Herma memory: list, add, replace, remove, log, undo, …"""
+"""`herma memory`: list, add, replace, remove, mark, status, blame, tidy, archive, adopt, reset.
+
+`herma log`, `undo` and `inbox` (`herma.cli.changes`) cover memory and skills together; they share the wording here.
+"""
 
 from __future__ import annotations
 
-import functools
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from dataclasses import replace as changed
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
-from herma.cli import frame as person
 from herma.cli import output
-from herma.cli.frame import Context, HermaCommand, HermaGroup, for_people_only, pass_context, yes_option
-from herma.cli.output import Json, count, iso, percent, scope_json, status_json, when
-from herma.errors import UsageError
-from herma.memory.entries import parse, unique, used
+from herma.cli.context import (
+    CommandContext,
+    HermaCommand,
+    HermaGroup,
+    author,
+    dry_run_option,
+    for_people_only,
+    limit_option,
+    scope_options,
+    with_home,
+    yes_option,
+)
+from herma.cli.encode import (
+    Json,
+    change_json,
+    encode,
+    entry_json,
+    iso,
+    operation_json,
+    outcome_json,
+    status_json,
+)
+from herma.cli.output import count, percent, when
+from herma.errors import StoreChanged, UsageError
+from herma.facts.cli import facts
+from herma.memory.entries import clean, locate, parse, unique, used
+from herma.safety.scan import scan
+from herma.store.files import replace_file
 from herma.types import (
     CATEGORIES,
     TARGETS,
@@ -39,7 +62,6 @@ from herma.types import (
     NoMatch,
     Origin,
     OverBudget,
-    Pending,
     Remove,
     Replace,
     Scope,
@@ -50,39 +72,23 @@ from herma.types import (
 )
 
 if TYPE_CHECKING:
-    from herma.app import Herma
-    from herma.config import Settings
-    from herma.memory.store import MemoryStore
+    from herma.memory.archive import ArchivedEntry
+    from herma.memory.tidy import Tidied, TidyProposal
 
 
-# ---------- cli.memory.desk
-#
-# What the memory commands share: the group, the choice of scope, and who is sitting at the keyboard.
-
-P = ParamSpec("P")
-
-
-class MemoryGroup(HermaGroup):
-    """Lists its commands in the order in which people come to need them."""
-
-    ORDER = "list add replace remove mark status log diff blame undo pending approve reject tidy tail adopt reset"
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
-        return sorted(self.commands, key=self.ORDER.index)
-
-
-@click.group(cls=MemoryGroup)
+@click.group(cls=HermaGroup, order="list add replace remove mark tidy archive facts adopt edit")
 def memory() -> None:
     """See and change what agents remember: MEMORY.md (notes) and USER.md (the user's profile).
 
-    Every change is recorded and can be undone. Without --project and --user the home's own files are meant.
+    Every change is recorded: `herma log` lists them, `herma undo` takes one back. Without --project and --user, the
+    commands use the home's own files.
 
     \b
     Examples:
       herma memory add "The tests run with pytest -n 2."
       herma memory list
       herma memory replace "pytest -n 2" "The tests run with make test."
-      herma memory undo
+      herma undo
 
     \b
     With --json a change prints
@@ -93,101 +99,23 @@ def memory() -> None:
       NoMatch     entries                  Ambiguous   matches
       Blocked     findings [rule, start, end, severity, why, text]
       Drifted     reason, remedy, backup   Staged      pending
-    Lists print ok and files, changes, entries or pending. Times are ISO 8601 in UTC.
+    Lists print ok and files or entries. Times are ISO 8601 in UTC.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What a memory command works with: the frame's context, the opened store, and whose memory is meant."""
-
-    context: Context
-    store: MemoryStore
-    settings: Settings
-    scope: Scope
-    h: Herma
-
-    def statuses(self, target: Target | None = None) -> list[StoreStatus]:
-        """The files of the scope: both, or the one asked for."""
-        return [status for status in self.store.status(scope=self.scope) if target in (None, status.target)]
-
-    def enabled(self, target: Target) -> bool:
-        options = self.settings.memory
-        return options.memory_enabled if target == "memory" else options.user_profile_enabled
-
-    def name(self, target: Target, scope: Scope | None = None) -> str:
-        """A file as people call it."""
-        scope = scope or self.scope
-        if target == "memory":
-            return f"MEMORY.md of project {scope.project}" if scope.project else "MEMORY.md"
-        return f"USER.md of user {scope.user}" if scope.user else "USER.md"
-
-    def command(self, *words: str, scoped: bool = False) -> str:
-        """A command line to type next, on the same home."""
-        chosen = [("--project", self.scope.project), ("--user", self.scope.user)] if scoped else []
-        return " ".join(["herma memory", *words, *_flags(chosen), *self._home])
-
-    def setting(self, key: str, value: object) -> str:
-        """A command line that changes the configuration of the same home."""
-        return " ".join([f"herma config set {key} {value}", *self._home])
-
-    @property
-    def _home(self) -> list[str]:
-        return _flags([("--home", self.context.home), ("--profile", self.context.profile)])
-
-    @property
-    def author(self) -> Author:
-        return person.author()
-
-    def for_people_under_approval(self, what: str) -> None:
-        """With write approval on, an agent may not go round the inbox either."""
-        if self.settings.memory.write_approval:
-            for_people_only(f"With memory.write_approval on, {what}")
+memory.add_command(facts)
 
 
-def _flags(chosen: Sequence[tuple[str, str | None]]) -> list[str]:
-    return [word for name, value in chosen if value for word in (name, shlex.quote(value))]
-
-
-# ── options ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _key(_: click.Context, parameter: click.Parameter, value: str | None) -> str:
-    """A project or user as it is kept. An empty one is a mistake (an unset variable, say), not the home."""
-    key = (value or "").strip()
-    if value is not None and not key:
-        raise UsageError(f"--{parameter.name} is empty.", hint="Give a name, or leave the option out.")
-    if not key.isprintable():
-        raise UsageError(
-            f"--{parameter.name} has characters in it that cannot be printed.", hint="Leave out what is not text."
-        )
-    return key
-
-
-def with_memory(function: Callable[Concatenate[Desk, P], None]) -> Callable[..., None]:
-    """Open the memory for a command, and give it --project and --user."""
-
-    @pass_context
-    @functools.wraps(function)
-    def run(context: Context, /, project: str, user: str, **options: Any) -> None:
-        with context.open() as opened:
-            desk = Desk(context, opened.memory, opened.settings, Scope(project=project, user=user), opened)
-            function(desk, **options)  # type: ignore[call-arg]  # click hands over what the options declare
-
-    scope = [
-        click.Option(["--user"], metavar="ID", callback=_key, help="The profile of this user instead of the home's."),
-        click.Option(["--project"], metavar="NAME", callback=_key, help="The notes of this project."),
-    ]
-    run.__click_params__ = [*scope, *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
-    return run
-
+# ── arguments and options ────────────────────────────────────────────────────────────────────────────────────────────
 
 _DASHED = "\ue000"
 _DASHED_TEXT = re.compile(r"(-[^=\s]*)\s")
+_LARGEST_INPUT = 4_000_000
+"""Bytes read from standard input at most; far above any limit a file can have."""
 
 
 class TextCommand(HermaCommand):
-    """A command that takes texts: one that begins with a dash and has a blank in it cannot be an option."""
+    """A command that takes texts: a word that begins with a dash and has a blank in it is not an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -199,39 +127,18 @@ class TextCommand(HermaCommand):
         return _DASHED + word if found and found[1] not in known else word
 
 
+def _read_text(_: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value and value.removeprefix(_DASHED)
+    return tuple(_read_text(_, parameter, word) for word in value)
+
+
 def text_argument(name: str, **attributes: Any) -> Callable[[Any], Any]:
-    """An argument of a `TextCommand`: any text that can be written as UTF-8."""
+    """An argument of a `TextCommand`."""
     return click.argument(name, callback=_read_text, **attributes)
 
 
-def _read_text(_: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    if not isinstance(value, str):
-        return tuple(_read_text(_, parameter, word) for word in value)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise click.BadParameter("it has bytes in it that are not text.", param=parameter) from None
-    return value.removeprefix(_DASHED)
-
-
-reason_option = click.option("--reason", default="", callback=_read_text, help="Why, for the history.")
-
-
-def _read_change(_: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    text = (value or "").removeprefix("#")
-    if value is not None and not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise click.BadParameter(f"{text[:40]!r} is not the number of a change; the log has them.", param=parameter)
-    return None if value is None else int(text)
-
-
-change_argument = click.argument("change", required=False, callback=_read_change)
-TARGET = click.Choice(TARGETS, case_sensitive=False)
-target_option = click.option("--target", type=TARGET, default="memory", show_default=True, help="MEMORY.md or USER.md.")
-either_target_option = click.option("--target", type=TARGET, help="Only MEMORY.md or only USER.md.")
-
-
-def read_tags(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    """Tags as given, several in one option being separated by commas."""
+def _read_tags(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
     tags = [tag.strip().removeprefix("#") for value in values for tag in value.split(",")]
     for tag in tags:
         if not tag or not tag.isprintable() or len(tag) > 40:
@@ -239,841 +146,38 @@ def read_tags(_: click.Context, parameter: click.Parameter, values: Sequence[str
     return tuple(dict.fromkeys(tags))
 
 
-# ---------- cli.memory.wording
-#
-# How curated memory is put into words for people, and into JSON for programs. Pure.
+TARGET = click.Choice(TARGETS, case_sensitive=False)
+target_option = click.option("--target", type=TARGET, default="memory", show_default=True, help="MEMORY.md or USER.md.")
+either_target_option = click.option("--target", type=TARGET, help="Only MEMORY.md or only USER.md.")
+reason_option = click.option("--reason", default="", callback=_read_text, help="The reason, for the history.")
+category_option = click.option("--category", type=click.Choice(CATEGORIES), help="The kind of fact.")
+tag_option = click.option("--tag", "tags", multiple=True, callback=_read_tags, help="A word to find it by; repeatable.")
+trust_option = click.option("--trust", is_flag=True, help="Store it although the scanner objects; only a person may.")
 
-BAR = 24
 
+def _entry_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a new text: --target, --category, --tag, --trust, --reason, --project and --user."""
+    for option in (scope_options, reason_option, trust_option, tag_option, category_option, target_option):
+        function = option(function)
+    return function
 
-class Sized(Protocol):
-    """A file or an outcome that says how full the file is."""
 
-    @property
-    def used(self) -> int: ...
-    @property
-    def limit(self) -> int: ...
-    @property
-    def entry_count(self) -> int: ...
+_number_argument = click.argument("numbers", metavar="ID…", type=click.IntRange(1, 2**63 - 1), nargs=-1, required=True)
 
 
-def usage(sized: Sized) -> str:
-    """`12 % — 260/2,200 characters, 4 entries`."""
-    full = percent(sized.used, sized.limit)
-    return f"{full} % — {sized.used:,}/{sized.limit:,} characters, {count(sized.entry_count, 'entry')}"
-
-
-def bar(sized: Sized) -> str:
-    full = min(BAR, -(-sized.used * BAR // sized.limit)) if sized.limit else BAR
-    return "█" * full + "░" * (BAR - full)
-
-
-def preview(text: str, width: int = 72) -> str:
-    """One line of a text, cut where it is long."""
-    line = " ⏎ ".join(part.strip() for part in text[: width * 4].splitlines() if part.strip())
-    return line if len(line) <= width and len(text) <= width * 4 else line[: width - 1].rstrip() + "…"
-
-
-def excerpt(text: str, span: tuple[int, int], around: int = 32) -> str:
-    """The offending piece in its context: …before »piece« after…"""
-    start, end = span
-    piece = preview(text[start:end], 80) or ascii(text[start:end])
-    before, after = text[max(0, start - around) : start], text[end : end + around]
-    head = "…" if start > around else ""
-    tail = "…" if end + around < len(text) else ""
-    return f"{head}{_flat(before)}»{piece}«{_flat(after)}{tail}"
-
-
-def _flat(text: str) -> str:
-    return text.replace("\r", "").replace("\n", " ⏎ ")
-
-
-def handle(entry: str, entries: Sequence[str]) -> str:
-    """A piece of an entry that no other entry has, quoted for the shell: enough to locate it."""
-    line = entry.splitlines()[0] if entry else ""
-    for width in (32, 64, len(line)):
-        piece = line[:width].strip()
-        if piece and not any(piece in other for other in entries if other != entry):
-            return shlex.quote(piece)
-    return shlex.quote(entry)
-
-
-# ── times ──
-
-
-def day(at: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(at))
-
-
-def span(seconds: float) -> str:
-    """A length of time, rounded in its largest unit."""
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= length:
-            return count(round(seconds / length), unit)
-    return "less than a minute"
-
-
-# ── entries, changes, proposals ──
-
-
-def by(author: Author) -> str:
-    """Who made a change, and where the knowledge came from when that says more."""
-    known = {("user", "user said"), ("tool", "agent concluded"), ("hand edit", "user said")}
-    who = {"tool": "agent", "hand edit": "hand edit"}.get(author.who, str(author.who))
-    return who if (author.who, author.origin) in known else f"{who} ({author.origin})"
-
-
-def remarks(entry: Entry) -> str:
-    """What is known about an entry, in one line."""
-    parts = [entry.category or "", *(f"#{tag}" for tag in entry.tags), str(entry.origin or "written by hand")]
-    if entry.created is not None:
-        parts.append(f"created {day(entry.created)}")
-    if entry.changed is not None and (entry.created is None or day(entry.changed) != day(entry.created)):
-        parts.append(f"changed {day(entry.changed)}")
-    if entry.confirmed is not None and (entry.changed is None or day(entry.confirmed) != day(entry.changed)):
-        parts.append(f"confirmed {day(entry.confirmed)}")
-    if entry.vouched and entry.findings:
-        parts.append("vouched for by a person")
-    return " · ".join(part for part in parts if part)
-
-
-def rules(findings: Sequence[Finding]) -> str:
-    """Each rule once, with its reason."""
-    return "; ".join(dict.fromkeys(f"{finding.rule} ({finding.why})" for finding in findings))
-
-
-def operation(op: MemoryOp) -> str:
-    match op:
-        case Add(content):
-            return f"add: {content}"
-        case Replace(old, content):
-            return f"replace the entry with “{preview(old, 60)}” by: {content}"
-        case Remove(old, "" | "merged"):
-            return f"remove the entry with “{preview(old, 60)}”"
-        case Remove(old):
-            return f"move the entry “{preview(old, 60)}” to the long tail"
-
-
-# ── JSON ──
-
-
-def author_json(author: Author) -> Json:
-    return {"who": author.who, "origin": author.origin, "session": author.session, "message": author.message}
-
-
-def finding_json(finding: Finding, text: str) -> Json:
-    start, end = finding.span
-    return {
-        "rule": finding.rule,
-        "start": start,
-        "end": end,
-        "severity": finding.severity,
-        "why": finding.why,
-        "text": text[start:end],
-    }
-
-
-def entry_json(number: int, entry: Entry) -> Json:
-    return {
-        "number": number,
-        "text": entry.text,
-        "size": len(entry.text),
-        "category": entry.category,
-        "tags": list(entry.tags),
-        "origin": entry.origin,
-        "created": iso(entry.created),
-        "changed": iso(entry.changed),
-        "confirmed": iso(entry.confirmed),
-        "change": entry.change,
-        "vouched": entry.vouched,
-        "withheld": not entry.trusted,
-        "findings": [finding_json(finding, entry.text) for finding in entry.findings],
-    }
-
-
-def change_json(change: Change) -> Json:
-    return {
-        "change": change.id,
-        "at": iso(change.at),
-        "target": change.target,
-        **scope_json(change.scope),
-        **author_json(change.author),
-        "action": change.action,
-        "reason": change.reason,
-        "undoes": change.undoes,
-        "undone_by": change.undone_by,
-    }
-
-
-def operation_json(op: MemoryOp) -> Json:
-    fields: Json = {"action": type(op).__name__.lower()}
-    if not isinstance(op, Add):
-        fields["old_text"] = op.old_text
-    if isinstance(op, Remove) and op.kept:
-        fields["kept"] = op.kept
-    if not isinstance(op, Remove):
-        fields |= {"content": op.content, "category": op.category, "tags": list(op.tags)}
-    return fields
-
-
-def pending_json(pending: Pending) -> Json:
-    return {
-        "id": pending.id,
-        "at": iso(pending.at),
-        "expires": iso(pending.expires),
-        "target": pending.target,
-        **scope_json(pending.scope),
-        **author_json(pending.author),
-        "reason": pending.reason,
-        "operations": [operation_json(op) for op in pending.operations],
-    }
-
-
-# ---------- cli.memory.report
-#
-# What came of a change: one line when it was made, a sentence and the way out when it was refused.
-
-_INDENT = "\n    "
-_MOST = 12
-"""Entries that a refusal names at most; `list` has them all."""
-
-
-def outcome_json(outcome: MemoryOutcome, text: str = "") -> Json:
-    """An outcome with everything it carries. `text` is what the findings point into."""
-    value: Json = {"ok": outcome.ok, "outcome": type(outcome).__name__}
-    for item in fields(outcome):
-        value[item.name] = getattr(outcome, item.name)
-    if isinstance(outcome, Blocked):
-        value["findings"] = [finding_json(finding, text) for finding in outcome.findings]
-    return value
-
-
-def report(desk: Desk, outcome: MemoryOutcome, *, text: str = "", old: str = "", scope: Scope | None = None) -> None:
-    """Say what came of a change; a refusal ends the command with exit code 1.
-
-    `text` is what should have been stored, `old` what should have located an entry, `scope` whose file it was when
-    that is not the desk's.
-    """
-    if not outcome.ok:
-        refuse(desk, outcome, text=text, old=old)
-    if desk.context.json:
-        desk.context.print_json(outcome_json(outcome, text))
-    desk.context.line(success(desk, outcome, scope))
-
-
-def success(desk: Desk, outcome: MemoryOutcome, scope: Scope | None = None) -> str:
-    """One line for a change that was made, or did not have to be."""
-    where = f"{desk.name(outcome.target, scope)}: {usage(outcome)}."
-    match outcome:
-        case Applied(change=change):
-            return f"{outcome.message} {where} Change {change}; to take it back: {desk.command('undo', str(change))}"
-        case Staged(pending=pending):
-            approve = desk.command("approve", str(pending))
-            return f"{outcome.message} Nothing is stored yet. A person decides, in a terminal of their own: {approve}"
-        case _:
-            return f"{outcome.message} {where}"
-
-
-def refuse(desk: Desk, outcome: MemoryOutcome, *, text: str = "", old: str = "") -> NoReturn:
-    """One sentence on stderr, then what to do."""
-    if desk.context.json:
-        desk.context.print_json(outcome_json(outcome, text))
-        output.write(f"herma: {outcome.message}", sys.stderr)
-        desk.context.exit(1)
-    desk.context.fail(outcome.message, _INDENT.join(advice(desk, outcome, text, old)))
-
-
-def advice(desk: Desk, outcome: MemoryOutcome, text: str = "", old: str = "") -> list[str]:
-    """What to do about a refusal, line by line."""
-    match outcome:
-        case OverBudget():
-            return _room(desk, outcome, text)
-        case NoMatch(entries=entries):
-            lines = ["OLD is a part of the entry's text, not its number."] if old.strip().isdigit() else []
-            return [*lines, *_list(desk, "Quote a part of one of these entries:", entries)]
-        case Ambiguous(matches=matches):
-            return _list(desk, "Quote more of the one you mean:", matches)
-        case Blocked(findings=findings) if findings:
-            found = list(dict.fromkeys(f"{f.rule}: {excerpt(text, f.span)}" for f in findings))
-            return [
-                f"Found {count(len(found), 'piece')} of text to object to:",
-                *(f"  {line}" for line in found[:5]),
-                "If it is harmless and you want it kept, say the same command again with --trust.",
-            ]
-        case Blocked():
-            return ["Nothing was changed."]
-        case Drifted(remedy=remedy, backup=backup):
-            return [remedy, *([f"A copy is kept at {backup}"] if backup else []), "The file was left as it is."]
-        case _:
-            return []
-
-
-def _room(desk: Desk, over: OverBudget, text: str) -> list[str]:
-    """How to make room, each way with the characters it frees."""
-    if len(text.strip()) > over.limit:
-        return ["Nothing was changed."]
-    if not over.suggestions:
-        return ["Nothing was changed."]
-    freed = sum(suggestion.frees for suggestion in over.suggestions)
-    short = over.needed - over.limit
-    key = "memory_char_limit" if over.target == "memory" else "user_char_limit"
-    lines = ["To make room:"]
-    for suggestion in over.suggestions:
-        lines += [f"  {line}" for line in _suggested(desk, suggestion, over.entries, over.target)]
-    if freed < short:
-        lines.append(f"That frees {freed:,}; {count(short - freed, 'more character')} must go as well.")
-    lines.append(f"Or allow more: {desk.setting(f'memory.{key}', -(-over.needed // 100) * 100)}")
-    return lines
-
-
-def _suggested(desk: Desk, suggestion: Suggestion, entries: tuple[str, ...], target: Target) -> list[str]:
-    first, *others = suggestion.entries
-    words = ["--target user"] if target == "user" else []
-    if not others:
-        command = desk.command("remove", handle(first, entries), *words, scoped=True)
-        return [f"drop “{preview(first)}”: frees {suggestion.frees:,} ({suggestion.why})", f"    {command}"]
-    shorter = min(suggestion.entries, key=len)
-    command = desk.command("remove", handle(shorter, entries), *words, scoped=True)
-    return [
-        f"merge “{preview(first)}”",
-        f"  and “{preview(others[0])}”: frees {suggestion.frees:,} ({suggestion.why})",
-        f"    or keep only the longer one: {command}",
-    ]
-
-
-def _list(desk: Desk, title: str, entries: tuple[str, ...]) -> list[str]:
-    if not entries:
-        return [f"It has no entries. `{desk.command('list', scoped=True)}` shows what is there."]
-    lines = [title, *(f"  {number}  {preview(entry)}" for number, entry in enumerate(entries[:_MOST], 1))]
-    if len(entries) > _MOST:
-        lines.append(f"  and {len(entries) - _MOST:,} more: {desk.command('list', scoped=True)}")
-    return lines
-
-
-# ---------- cli.memory.trace
-#
-# `herma memory log`, `diff`, `blame` and `undo`: what happened, and how to take it back.
-
-_RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
-
-
-@memory.command(short_help="List the changes, newest first")
-@click.option(
-    "--limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True, help="How many, newest first."
-)
-@either_target_option
-@with_memory
-def log(desk: Desk, limit: int, target: Target | None) -> None:
-    """List the changes, newest first. Edits made by hand are among them.
-
-    \b
-    Examples:
-      herma memory log
-      herma memory log --limit 5 --target user
-    """
-    changes = desk.store.history(target, scope=desk.scope, limit=limit + 1)
-    more, changes = len(changes) > limit, changes[:limit]
-    if desk.context.json:
-        listed = [
-            change_json(change) | {"removed": removed, "added": added}
-            for change in changes
-            for removed, added in [difference(change)]
-        ]
-        desk.context.print_json({"ok": True, "changes": listed, "more": more})
-        return
-    if not changes:
-        desk.context.line("Nothing has changed yet.")
-        return
-    columns, rows = ["change", "when", "file", "what", "who", "text"], [_row(change) for change in changes]
-    reasons = [preview(change.reason, 60) if change.undoes is None else "" for change in changes]
-    if any(reasons):
-        columns.append("reason")
-        rows = [(*row, reason) for row, reason in zip(rows, reasons, strict=True)]
-    desk.context.table(columns, rows)
-    if more:
-        desk.context.line(f"There are more: {desk.command('log', '--limit', str(limit * 5), scoped=True)}")
-
-
-def _row(change: Change) -> tuple[object, ...]:
-    what = change.action + (f" of {change.undoes}" if change.undoes else "")
-    if change.undone_by:
-        what += f" (undone by {change.undone_by})"
-    removed, added = difference(change)
-    texts = [f"- {preview(removed[0], 48)}"] if removed else []
-    texts += [f"+ {preview(added[0], 48)}"] if added else []
-    left = max(0, len(removed) - 1) + max(0, len(added) - 1)
-    text = " ".join([*texts, *([f"and {left:,} more"] if left else [])])
-    name = "MEMORY.md" if change.target == "memory" else "USER.md"
-    return (change.id, when(change.at), name, what, by(change.author), text)
-
-
-def difference(change: Change) -> tuple[list[str], list[str]]:
-    """The entries that a change removed, and those it added."""
-    before, after = unique(parse(change.before)), unique(parse(change.after))
-    old, new = set(before), set(after)
-    return [entry for entry in before if entry not in new], [entry for entry in after if entry not in old]
-
-
-# ── diff ──
-
-
-@memory.command(short_help="Show what a change did")
-@change_argument
-@with_memory
-def diff(desk: Desk, change: int | None) -> None:
-    """Show what a change did, entry by entry; without a number, the newest one.
-
-    \b
-    Examples:
-      herma memory diff
-      herma memory diff 12
-    """
-    found = _change(desk, change)
-    if found is None:
-        if desk.context.json:
-            desk.context.print_json({"ok": True, "change": None})
-        desk.context.line("Nothing has changed yet.")
-        return
-    before, after = unique(parse(found.before)), unique(parse(found.after))
-    if desk.context.json:
-        removed, added = difference(found)
-        texts = {"removed": removed, "added": added, "before": before, "after": after}
-        desk.context.print_json({"ok": True, **change_json(found), **texts})
-        return
-    session = f", session {found.author.session}" if found.author.session else ""
-    name = desk.name(found.target, found.scope)
-    desk.context.line(f"Change {found.id} of {name}: {found.action} by {by(found.author)}{session}, {when(found.at)}")
-    if found.reason:
-        desk.context.line(f"Reason: {found.reason}")
-    if found.undone_by:
-        desk.context.line(f"Undone by change {found.undone_by}.")
-    print_diff(desk.context, before, after)
-
-
-def _change(desk: Desk, number: int | None) -> Change | None:
-    """One change by its number, or the newest of the scope."""
-    newest = desk.store.history(scope=desk.scope, limit=1)
-    if number is None:
-        return newest[0] if newest else None
-    found = desk.store.change(number)
-    if found is None:
-        raise UsageError(f"There is no change {number}.", hint=f"`{desk.command('log')}` lists the changes.")
-    return found
-
-
-def print_diff(context: Context, before: Sequence[str], after: Sequence[str]) -> None:
-    """Entries that go with a minus, entries that come with a plus, what stays as a count."""
-    if context.json:
-        return
-    if list(before) == list(after):
-        context.line("  The entries are the same.")
-        return
-    for tag, from_, to, start, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag == "equal":
-            context.line(f"  … {count(to - from_, 'entry')} as before")
-            continue
-        for entry in before[from_:to]:
-            _signed("-", _RED, entry)
-        for entry in after[start:end]:
-            _signed("+", _GREEN, entry)
-
-
-def _signed(sign: str, colour: str, entry: str) -> None:
-    for line in entry.split("\n"):
-        text = output.visible(f"{sign} {line}")
-        sys.stdout.write(f"{colour}{text}{_PLAIN}\n" if output.colours(sys.stdout) else f"{text}\n")
-
-
-# ── blame ──
-
-
-@memory.command(short_help="Say which change brought each entry")
-@either_target_option
-@with_memory
-def blame(desk: Desk, target: Target | None) -> None:
-    """Say of each entry which change brought it: when, by whom, in which session.
-
-    \b
-    Examples:
-      herma memory blame
-      herma memory blame --target user --json
-    """
-    rows: list[tuple[object, ...]] = []
-    listed = []
-    for status in desk.statuses(target):
-        if not desk.enabled(status.target):
-            continue
-        brought = _brought(desk.store.history(status.target, scope=desk.scope))
-        for number, entry in enumerate(desk.store.describe(status.target, scope=desk.scope), 1):
-            change = brought.get(entry.text)
-            listed.append(
-                {
-                    "target": status.target,
-                    **entry_json(number, entry),
-                    "brought_by": change_json(change) if change else None,
-                }
-            )
-            name = "MEMORY.md" if status.target == "memory" else "USER.md"
-            origin = entry.origin or (change.author.origin if change else "-")
-            made = (
-                (change.id, when(change.at), by(change.author), origin, change.author.session or "-")
-                if change
-                else ("-", "-", "-", origin, "-")
-            )
-            rows.append((f"{name} {number}", *made, preview(entry.text, 60)))
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "entries": listed})
-        return
-    if not rows:
-        desk.context.line("There are no entries.")
-        return
-    desk.context.table(("entry", "change", "when", "who", "origin", "session", "text"), rows)
-
-
-def _brought(changes: Sequence[Change]) -> dict[str, Change]:
-    """Entry → the change that brought it last. An undo only brings back, so what it restored keeps its first cause."""
-    brought: dict[str, Change] = {}
-    for change in reversed(changes):
-        for entry in difference(change)[1]:
-            if change.undoes is None or entry not in brought:
-                brought[entry] = change
-    return brought
-
-
-# ── undo ──
-
-
-@memory.command(short_help="Take back a change")
-@change_argument
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@with_memory
-def undo(desk: Desk, change: int | None, dry_run: bool) -> None:
-    """Take back a change; without a number, the newest that still stands.
-
-    Repeated, it walks back. An undo is a change itself, so it can be undone by its number.
-
-    \b
-    Examples:
-      herma memory undo
-      herma memory undo 12 --dry-run
-    """
-    desk.for_people_under_approval("undoing a change")
-    if dry_run:
-        _trace_rehearse(desk, change)
-        return
-    outcome = desk.store.undo(change, scope=desk.scope, author=desk.author)
-    undone = desk.store.change(outcome.change) if isinstance(outcome, Applied) else None
-    report(desk, outcome, scope=undone.scope if undone else None)
-
-
-def _trace_rehearse(desk: Desk, number: int | None) -> None:
-    """Show what an undo would do. Nothing is written."""
-    from herma.memory.entries import join, sizes
-    from herma.memory.store import Overtaken, revert
-
-    history = desk.store.history(scope=desk.scope)
-    standing = (item for item in history if item.undoes is None and item.undone_by is None)
-    found = next(standing, None) if number is None else _change(desk, number)
-    if found is None or found.undone_by:
-        what = "There is nothing to undo." if found is None else f"Change {found.id} is undone already."
-        raise UsageError(what, hint=f"`{desk.command('log')}` lists the changes.")
-    (status,) = (item for item in desk.store.status(scope=found.scope) if item.target == found.target)
-    before = desk.store.entries(found.target, scope=found.scope)
-    reverted = revert(join(before), found)
-    if isinstance(reverted, Overtaken):
-        message = f"Change {found.id} cannot be undone alone: what it wrote was changed again since."
-        size = sizes(before, status.limit, found.target)
-        refuse(desk, NoMatch(message=message, entries=tuple(before), **size))
-    after = unique(parse(reverted.text))
-    if not reverted.exact and used(after) > max(status.limit, used(before)):
-        message = f"Undoing change {found.id} needs {used(after):,} of {status.limit:,} characters. Make room first."
-        size = sizes(before, status.limit, found.target)
-        refuse(desk, OverBudget(message=message, entries=tuple(before), needed=used(after), **size))
-    if desk.context.json:
-        removed = [entry for entry in before if entry not in after]
-        added = [entry for entry in after if entry not in before]
-        value = {"ok": True, "dry_run": True, **change_json(found), "removed": removed, "added": added}
-        desk.context.print_json(value)
-    desk.context.line(f"Undoing change {found.id} ({found.action}, {when(found.at)}) would do this:")
-    print_diff(desk.context, before, after)
-    would = Applied(message="", **sizes(after, status.limit, found.target))
-    desk.context.line(f"Nothing was changed. It would make {desk.name(found.target, found.scope)}: {usage(would)}.")
-
-
-# ---------- cli.memory.write
-#
-# `herma memory add`, `replace`, `remove` and `mark`: changes a person makes.
-
-_LARGEST_INPUT = 4_000_000
-"""Characters read from standard input at most; far above any limit a file can have."""
-
-category_option = click.option("--category", type=click.Choice(CATEGORIES), help="What kind of fact it is.")
-tag_option = click.option("--tag", "tags", multiple=True, callback=read_tags, help="A word to find it by; repeatable.")
-trust_option = click.option("--trust", is_flag=True, help="Keep it although the scanner objects; a person's decision.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would change.")
-
-
-@memory.command(cls=TextCommand)
-@text_argument("text", nargs=-1, required=True)
-@target_option
-@category_option
-@tag_option
-@trust_option
-@reason_option
-@with_memory
-def add(
-    desk: Desk,
-    text: Sequence[str],
-    target: Target,
-    category: Category | None,
-    tags: tuple[str, ...],
-    trust: bool,
-    reason: str,
-) -> None:
-    """Add one entry. TEXT - reads it from standard input.
-
-    A single word that begins with a dash comes after --.
-
-    \b
-    Examples:
-      herma memory add "Deploys go out on Tuesdays." --category convention --tag deploy
-      herma memory add --target user "Prefers short answers."
-      git log -1 --format=%s | herma memory add -
-      herma memory add -- --verbose
-    """
-    content = _standard_input() if tuple(text) == ("-",) else " ".join(text)
-    _vouched(trust)
-    outcome = desk.store.apply(
-        target,
-        Add(content, category, tags),
-        scope=desk.scope,
-        author=desk.author,
-        reason=reason,
-        trust=trust,
-    )
-    report(desk, outcome, text=content)
-
-
-@memory.command("replace", cls=TextCommand, short_help="Put a new text in the place of an entry")
-@text_argument("old")
-@text_argument("new")
-@target_option
-@category_option
-@tag_option
-@trust_option
-@reason_option
-@dry_run_option
-@with_memory
-def replace_(
-    desk: Desk,
-    old: str,
-    new: str,
-    target: Target,
-    category: Category | None,
-    tags: tuple[str, ...],
-    trust: bool,
-    reason: str,
-    dry_run: bool,
-) -> None:
-    """Put NEW in the place of the entry that contains OLD.
-
-    OLD is any part of the entry that occurs in no other; NEW takes the place of the whole entry, and - reads it from
-    standard input.
-
-    \b
-    Examples:
-      herma memory replace Tuesdays "Deploys go out on Wednesdays."
-      herma memory replace Tuesdays "Deploys go out on Wednesdays." --dry-run
-    """
-    content = _standard_input() if new == "-" else new
-    _vouched(trust)
-    op = Replace(old, content, category, tags)
-    if dry_run:
-        _write_rehearse(desk, target, op, trust=trust)
-        return
-    outcome = desk.store.apply(target, op, scope=desk.scope, author=desk.author, reason=reason, trust=trust)
-    report(desk, outcome, text=content, old=old)
-
-
-@memory.command(cls=TextCommand, short_help="Drop an entry")
-@text_argument("old")
-@target_option
-@reason_option
-@dry_run_option
-@with_memory
-def remove(desk: Desk, old: str, target: Target, reason: str, dry_run: bool) -> None:
-    """Drop the entry that contains OLD.
-
-    OLD is any part of the entry that occurs in no other.
-
-    \b
-    Examples:
-      herma memory remove "Deploys go out"
-      herma memory remove "Deploys go out" --dry-run
-    """
-    if dry_run:
-        _write_rehearse(desk, target, Remove(old))
-        return
-    outcome = desk.store.apply(target, Remove(old), scope=desk.scope, author=desk.author, reason=reason)
-    report(desk, outcome, old=old)
-
-
-# ── trying out ──
-
-
-def _write_rehearse(desk: Desk, target: Target, op: Replace | Remove, *, trust: bool = False) -> None:
-    """Show what an operation would do, or how it would be refused. Nothing is written."""
-    from herma.memory.entries import apply
-    from herma.safety.scan import scan
-
-    (status,) = desk.statuses(target)
-    _refuse_trouble(desk, status)
-    before = desk.store.entries(target, scope=desk.scope)
-    result = apply(before, [op], status.limit, target)
-    outcome = result.outcome
-    findings = tuple(scan(op.content)) if isinstance(op, Replace) else ()
-    if findings and not trust and outcome.ok:
-        message = f"Blocked by the scanner, rule {findings[0].rule}: {findings[0].why}."
-        outcome = Blocked(
-            target=target,
-            message=message,
-            findings=findings,
-            entry_count=status.entry_count,
-            used=status.used,
-            limit=status.limit,
-        )
-    if isinstance(outcome, OverBudget):
-        outcome = _advised(desk, outcome)
-    _tell_rehearsal(desk, outcome, op, before, result.entries)
-
-
-def _tell_rehearsal(
-    desk: Desk, outcome: MemoryOutcome, op: Replace | Remove, before: Sequence[str], after: Sequence[str]
-) -> None:
-    text = op.content if isinstance(op, Replace) else ""
-    if not outcome.ok:
-        refuse(desk, outcome, text=text, old=op.old_text)
-    if desk.context.json:
-        removed = [entry for entry in before if entry not in after]
-        added = [entry for entry in after if entry not in before]
-        value = outcome_json(outcome, text) | {"dry_run": True, "removed": removed, "added": added}
-        desk.context.print_json(value)
-    if not isinstance(outcome, Applied):
-        desk.context.line(outcome.message)
-        return
-    print_diff(desk.context, before, after)
-    desk.context.line(f"Nothing was changed. It would make {desk.name(outcome.target)}: {usage(outcome)}.")
-
-
-def _advised(desk: Desk, over: OverBudget) -> OverBudget:
-    from herma.memory.entries import suggest
-
-    known = desk.store.describe(over.target, scope=desk.scope)
-    touched = {entry.text: max(entry.changed or 0.0, entry.confirmed or 0.0) for entry in known}
-    return changed(over, suggestions=suggest(over.entries, touched, over.needed - over.limit))
-
-
-def _refuse_trouble(desk: Desk, status: StoreStatus) -> None:
-    """A file that cannot be read is refused as a write to it would be."""
-    if status.trouble:
-        refuse(
-            desk,
-            Drifted(
-                target=status.target,
-                message=f"{status.trouble}.",
-                reason=status.trouble,
-                remedy=f"Put it right first; {desk.command('status', scoped=True)} says more.",
-                entry_count=status.entry_count,
-                used=status.used,
-                limit=status.limit,
-            ),
-        )
-
-
-# ── what is known about an entry ──
-
-
-@memory.command(cls=TextCommand, short_help="Change the category, tags or dates of an entry")
-@text_argument("substring")
-@target_option
-@click.option("--category", type=click.Choice((*CATEGORIES, "none")), help="What kind of fact it is.")
-@tag_option
-@click.option("--untag", "untags", multiple=True, callback=read_tags, help="Take a tag away; repeatable.")
-@click.option("--confirm", is_flag=True, help="It still holds, as of now.")
-@click.option("--trust", is_flag=True, help="Show it to the model although the scanner objects.")
-@with_memory
-def mark(
-    desk: Desk,
-    substring: str,
-    target: Target,
-    category: Category | Literal["none"] | None,
-    tags: tuple[str, ...],
-    untags: tuple[str, ...],
-    confirm: bool,
-    trust: bool,
-) -> None:
-    """Change what is known about the entry that contains SUBSTRING; its text stays.
-
-    \b
-    Examples:
-      herma memory mark "Deploys go out" --category convention --tag deploy
-      herma memory mark "Deploys go out" --confirm
-      herma memory mark "Deploys go out" --category none --untag deploy
-    """
-    if not (category or tags or untags or confirm or trust):
-        raise UsageError("Nothing to mark.", hint="Give --category, --tag, --untag, --confirm or --trust.")
-    _vouched(trust)
-    desk.store.history(target, scope=desk.scope, limit=1)  # records edits by hand, so that there is a row to mark
-    number, entry = _locate(desk, target, substring)
-    kept = [tag for tag in entry.tags if tag not in untags]
-    marked = changed(
-        entry,
-        category=None if category == "none" else category or entry.category,
-        tags=tuple(dict.fromkeys([*kept, *tags])),
-        confirmed=time.time() if confirm else entry.confirmed,
-        vouched=entry.vouched or (trust and bool(entry.findings)),
-    )
-    if marked.vouched and not entry.vouched:  # a change of its own, so that the history keeps who trusted it
-        trusted = desk.store.apply(target, Add(entry.text), scope=desk.scope, author=desk.author, trust=True)
-        if not isinstance(trusted, Applied):
-            refuse(desk, trusted, text=entry.text)
-    if marked != entry:
-        desk.store.annotate(target, [marked], scope=desk.scope)
-    if desk.context.json:
-        desk.context.print_json(
-            {"ok": True, "target": target, "marked": marked != entry, "entry": entry_json(number, marked)}
-        )
-    done = "Marked" if marked != entry else "Nothing to change in"
-    desk.context.line(f"{done} entry {number} of {desk.name(target)}: {preview(marked.text)}")
-    desk.context.line(f"  {remarks(marked)}")
-
-
-def _locate(desk: Desk, target: Target, substring: str) -> tuple[int, Entry]:
-    """The one entry meant, with its number; none or several are refused as `replace` refuses them."""
-    from herma.memory.entries import apply, clean, locate
-
-    entries = desk.store.describe(target, scope=desk.scope)
-    texts = [entry.text for entry in entries]
-    (status,) = desk.statuses(target)
-    _refuse_trouble(desk, status)
-    op: MemoryOp = Remove(substring)
-    outcome = apply(texts, [op], status.limit, target).outcome
-    if isinstance(outcome, NoMatch | Ambiguous):
-        refuse(desk, outcome, old=substring)
-    at = locate(texts, clean(substring))[0]
-    return at + 1, entries[at]
-
-
-# ── reading what was given ──
-
-
-def _vouched(trust: bool) -> None:
+def _check_trust(trust: bool) -> None:
     if trust:
         for_people_only("Vouching for a text with --trust")
 
 
+def _for_people_under_approval(context: CommandContext, what: str) -> None:
+    """With write approval on, an agent may not bypass the inbox with another command."""
+    if context.h.settings.memory.write_approval:
+        for_people_only(f"With memory.write_approval on, {what}")
+
+
 def _standard_input() -> str:
-    """All of standard input, as text."""
+    """Read all of standard input as text."""
     if sys.stdin is None or sys.stdin.closed:
         raise UsageError("Standard input is closed, so there is no text to read.", hint="Give the text itself.")
     if sys.stdin.isatty():
@@ -1092,9 +196,482 @@ def _standard_input() -> str:
     return text
 
 
-# ---------- cli.memory.look
-#
-# `herma memory list` and `status`: what is remembered now.
+# ── wording ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def file_name(target: Target, scope: Scope) -> str:
+    """Return the name of a memory file, with its project or user."""
+    if target == "memory":
+        return f"MEMORY.md of {scope.project}" if scope.project else "MEMORY.md"
+    return f"USER.md of {scope.user}" if scope.user else "USER.md"
+
+
+def usage(sized: MemoryOutcome | StoreStatus) -> str:
+    """Return `12 % — 260/2,200 characters, 4 entries`."""
+    full = percent(sized.used, sized.limit)
+    return f"{full} % — {sized.used:,}/{sized.limit:,} characters, {count(sized.entry_count, 'entry')}"
+
+
+def preview(text: str, width: int = 72) -> str:
+    """Return one line of a text, cut if it is long."""
+    line = " ⏎ ".join(part.strip() for part in text[: width * 4].splitlines() if part.strip())
+    return line if len(line) <= width and len(text) <= width * 4 else line[: width - 1].rstrip() + "…"
+
+
+def span(seconds: float) -> str:
+    """Return a length of time, rounded to its largest unit."""
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            return count(round(seconds / length), unit)
+    return "less than a minute"
+
+
+def by(author: Author) -> str:
+    """Return who made a change, and the origin of the text if that is not the usual one."""
+    known = {("user", "user said"), ("tool", "agent concluded"), ("hand edit", "user said")}
+    who = "agent" if author.who == "tool" else str(author.who)
+    return who if (author.who, author.origin) in known else f"{who} ({author.origin})"
+
+
+def operation(op: MemoryOp) -> str:
+    match op:
+        case Add(content):
+            return f"add: {content}"
+        case Replace(old, content, reworded=True):
+            return f"take out: {old}\nin its place: {content}"
+        case Replace(old, content):
+            return f"replace the entry with “{preview(old, 60)}” by: {content}"
+        case Remove(old, ""):
+            return f"remove the entry with “{preview(old, 60)}”"
+        case Remove(old, "merged"):
+            return f"take out: {old}"
+        case Remove(old):
+            return f"move to the archive: {old}"
+
+
+def difference(change: Change) -> tuple[list[str], list[str]]:
+    """Return the entries that a change removed, and those it added."""
+    return _compared(unique(parse(change.before)), unique(parse(change.after)))
+
+
+def _compared(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], list[str]]:
+    old, new = set(before), set(after)
+    return [entry for entry in before if entry not in new], [entry for entry in after if entry not in old]
+
+
+def print_diff(context: CommandContext, before: Sequence[str], after: Sequence[str]) -> None:
+    """Print removed entries with a minus, added ones with a plus, the rest as a count."""
+    if context.json:
+        return
+    if list(before) == list(after):
+        context.line("  The entries are the same.")
+    for tag, from_, to, start, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag == "equal":
+            context.line(f"  … {count(to - from_, 'entry')} as before")
+            continue
+        for sign, colour, entries in (("-", "\x1b[31m", before[from_:to]), ("+", "\x1b[32m", after[start:end])):
+            for line in (line for entry in entries for line in entry.split("\n")):
+                text = output.visible(f"{sign} {line}")
+                sys.stdout.write(f"{colour}{text}\x1b[0m\n" if output.colours(sys.stdout) else f"{text}\n")
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(at))
+
+
+def _remarks(entry: Entry) -> str:
+    """Return what is known about an entry, in one line."""
+    parts = [entry.category or "", *(f"#{tag}" for tag in entry.tags), str(entry.origin or "written by hand")]
+    shown = ""
+    for word in ("created", "changed", "confirmed"):
+        at = getattr(entry, word)
+        if at is not None and _day(at) != shown:
+            shown = _day(at)
+            parts.append(f"{word} {shown}")
+    if entry.vouched and entry.findings:
+        parts.append("trusted by a person")
+    return " · ".join(part for part in parts if part)
+
+
+def _rules(findings: Sequence[Finding]) -> str:
+    return "; ".join(dict.fromkeys(f"{finding.rule} ({finding.why})" for finding in findings))
+
+
+def _excerpt(text: str, span: tuple[int, int], around: int = 32) -> str:
+    """Return the piece that the scanner found in its context: …before »piece« after…"""
+    start, end = span
+    piece = preview(text[start:end], 80) or ascii(text[start:end])
+    head, tail = "…" if start > around else "", "…" if end + around < len(text) else ""
+    shown = f"{head}{text[max(0, start - around) : start]}»{piece}«{text[end : end + around]}{tail}"
+    return shown.replace("\r", "").replace("\n", " ⏎ ")
+
+
+def _handle(entry: str, entries: Sequence[str]) -> str:
+    """Return a piece of an entry that no other entry has: enough to locate it."""
+    line = entry.splitlines()[0] if entry else ""
+    for width in (32, 64, len(line)):
+        piece = line[:width].strip()
+        if piece and not any(piece in other for other in entries if other != entry):
+            return piece
+    return entry
+
+
+# ── the result of a change ───────────────────────────────────────────────────────────────────────────────────────────
+
+_MOST = 12
+"""Entries that a refusal names at most; `list` has them all."""
+
+
+def report(context: CommandContext, outcome: MemoryOutcome, *, text: str = "", scope: Scope | None = None) -> None:
+    """Print the result of a change; a refusal ends the command with exit code 1.
+
+    `text` is the text to store, `scope` the file's scope if it is not the command's.
+    """
+    if not outcome.ok:
+        _refuse(context, outcome, text=text)
+    if context.json:
+        context.print_json(outcome_json(outcome, text))
+    context.line(_success(context, outcome, scope))
+
+
+def _success(context: CommandContext, outcome: MemoryOutcome, scope: Scope | None = None) -> str:
+    where = f"{file_name(outcome.target, scope or context.scope)}: {usage(outcome)}."
+    match outcome:
+        case Applied(change=change):
+            undo = context.command("undo", f"m{change}")
+            return f"{outcome.message} {where} Change m{change}; to undo it: {undo}"
+        case Staged(pending=pending):
+            approve = context.command("inbox", "approve", f"m{pending}")
+            return f"{outcome.message} Nothing is stored yet. A person decides, in a terminal of their own: {approve}"
+        case _:
+            return f"{outcome.message} {where}"
+
+
+def _refuse(context: CommandContext, outcome: MemoryOutcome, *, text: str = "") -> NoReturn:
+    """Print one sentence on stderr and what to do, and end with exit code 1."""
+    if context.json:
+        context.print_json(outcome_json(outcome, text))
+        output.write(f"herma: {outcome.message}", sys.stderr)
+        context.exit(1)
+    context.fail(outcome.message, "\n    ".join(_advice(context, outcome, text)))
+
+
+def _advice(context: CommandContext, outcome: MemoryOutcome, text: str) -> list[str]:
+    match outcome:
+        case OverBudget() if outcome.suggestions and len(text.strip()) <= outcome.limit:
+            return _room(context, outcome)
+        case NoMatch(entries=entries):
+            return _listed(context, "Quote a part of one of these entries, or give its number:", entries)
+        case Ambiguous(matches=matches):
+            return _listed(context, "Quote more of the one you mean:", matches)
+        case Blocked(findings=findings) if findings:
+            found = list(dict.fromkeys(f"{f.rule}: {_excerpt(text, f.span)}" for f in findings))
+            return [
+                f"{count(len(found), 'problem')} found:",
+                *(f"  {line}" for line in found[:5]),
+                "If the text is harmless, run the command again with --trust.",
+            ]
+        case Drifted(remedy=remedy, backup=backup):
+            return [remedy, *([f"A copy is kept at {backup}"] if backup else []), "The file was left as it is."]
+        case _:
+            return ["Nothing was changed."]
+
+
+def _room(context: CommandContext, over: OverBudget) -> list[str]:
+    """List the ways to make room, each with the characters it frees."""
+    freed = sum(suggestion.frees for suggestion in over.suggestions)
+    short = over.needed - over.limit
+    key = "memory_char_limit" if over.target == "memory" else "user_char_limit"
+    lines = ["To make room:"]
+    for suggestion in over.suggestions:
+        lines += [f"  {line}" for line in _suggested(context, suggestion, over)]
+    if freed < short:
+        lines.append(f"That frees {freed:,}; {count(short - freed, 'more character')} must go as well.")
+    more = context.command("config", "set", f"memory.{key}", str(-(-over.needed // 100) * 100))
+    return [*lines, f"Or allow more: {more}"]
+
+
+def _suggested(context: CommandContext, suggestion: Suggestion, over: OverBudget) -> list[str]:
+    first, *others = suggestion.entries
+    piece = _handle(min(suggestion.entries, key=len), over.entries)
+    command = context.command("memory", "remove", piece, *_target_words(over.target), scoped=True)
+    if not others:
+        return [f"drop “{preview(first)}”: frees {suggestion.frees:,} ({suggestion.why})", f"    {command}"]
+    return [
+        f"merge “{preview(first)}”",
+        f"  and “{preview(others[0])}”: frees {suggestion.frees:,} ({suggestion.why})",
+        f"    or keep only the longer one: {command}",
+    ]
+
+
+def _target_words(target: Target) -> list[str]:
+    return ["--target", "user"] if target == "user" else []
+
+
+def _listed(context: CommandContext, title: str, entries: Sequence[str]) -> list[str]:
+    command = context.command("memory", "list", scoped=True)
+    if not entries:
+        return [f"It has no entries. `{command}` shows what is there."]
+    lines = [title, *(f"  {number}  {preview(entry)}" for number, entry in enumerate(entries[:_MOST], 1))]
+    if len(entries) > _MOST:
+        lines.append(f"  and {len(entries) - _MOST:,} more: {command}")
+    return lines
+
+
+def _finish(context: CommandContext, outcomes: Sequence[MemoryOutcome], files: Sequence[Json]) -> None:
+    """Print what was done to each file, and where its copy is; the first refusal ends the command."""
+    refused = [outcome for outcome in outcomes if not outcome.ok]
+    if context.json:
+        context.print_json({"ok": not refused, "dry_run": False, "files": files})
+        if refused:
+            context.exit(1)
+    for outcome in outcomes:
+        if outcome.ok:
+            context.line(_success(context, outcome))
+        if isinstance(outcome, Applied) and outcome.backup:
+            context.line(f"  The file as it was: {outcome.backup}")
+    if refused:
+        _refuse(context, refused[0])
+
+
+# ── changing entries ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@memory.command(cls=TextCommand)
+@text_argument("text", nargs=-1, required=True)
+@_entry_options
+@with_home
+def add(
+    context: CommandContext,
+    text: Sequence[str],
+    target: Target,
+    category: Category | None,
+    tags: tuple[str, ...],
+    trust: bool,
+    reason: str,
+) -> None:
+    """Add one entry. TEXT - reads it from standard input.
+
+    A single word that begins with a dash comes after --.
+
+    \b
+    Examples:
+      herma memory add "Deploys go out on Tuesdays." --category convention --tag deploy
+      herma memory add --target user "Prefers short answers."
+      git log -1 --format=%s | herma memory add -
+      herma memory add -- --verbose
+    """
+    _check_trust(trust)
+    content = _standard_input() if tuple(text) == ("-",) else " ".join(text)
+    op = Add(content, category, tags)
+    outcome = context.h.memory.apply(target, op, scope=context.scope, author=author(), reason=reason, trust=trust)
+    report(context, outcome, text=content)
+
+
+@memory.command("replace", cls=TextCommand, short_help="Replace the text of an entry")
+@text_argument("old")
+@text_argument("new")
+@_entry_options
+@dry_run_option
+@with_home
+def replace_(
+    context: CommandContext,
+    old: str,
+    new: str,
+    target: Target,
+    category: Category | None,
+    tags: tuple[str, ...],
+    trust: bool,
+    reason: str,
+    dry_run: bool,
+) -> None:
+    """Replace the entry that contains OLD by NEW.
+
+    OLD is any part of the entry that occurs in no other, or its number in `herma memory list`; NEW takes the place of
+    the whole entry, and - reads it from standard input.
+
+    \b
+    Examples:
+      herma memory replace Tuesdays "Deploys go out on Wednesdays."
+      herma memory replace Tuesdays "Deploys go out on Wednesdays." --dry-run
+    """
+    _check_trust(trust)
+    content = _standard_input() if new == "-" else new
+    _change(
+        context,
+        target,
+        Replace(_named(context, target, old), content, category, tags),
+        reason,
+        dry_run=dry_run,
+        trust=trust,
+    )
+
+
+@memory.command(short_help="Edit a document in your editor")
+@target_option
+@click.option("--trust", is_flag=True, help="Store it although the scanner objects.")
+@scope_options
+@with_home
+def edit(context: CommandContext, target: Target, trust: bool) -> None:
+    """Open a document in $EDITOR; check and write what you saved.
+
+    If the scanner objects, the text is too long, or the document was changed meanwhile, nothing is written and yours is
+    kept in a file. Entries are separated by a line with §.
+
+    \b
+    Examples:
+      herma memory edit
+    """
+    for_people_only("Editing a whole document")
+    document = (memory := context.h.memory).document(target, scope=context.scope)
+    edited = None if document.trouble else click.edit(document.text, extension=".md")
+    text = document.text if edited is None else edited
+    draft = context.h.home / f"draft-{time.time_ns()}.md"
+    try:
+        outcome = memory.edit(target, text, document.version, scope=context.scope, author=author(), trust=trust)
+    except StoreChanged as exc:
+        replace_file(draft, text.encode())
+        raise StoreChanged(str(exc), hint=f"{exc.hint} Yours is in {draft}.") from exc
+    if not outcome.ok and text != document.text:
+        replace_file(draft, text.encode())
+        context.warn(f"Your text is in {draft}.")
+    report(context, outcome, text=text)
+
+
+@memory.command(cls=TextCommand, short_help="Remove an entry")
+@text_argument("old", required=False)
+@click.option("--target", type=TARGET, help="MEMORY.md or USER.md; the default is memory, with --all both.")
+@click.option("--all", "everything", is_flag=True, help="Empty the files. A copy is kept.")
+@reason_option
+@yes_option
+@dry_run_option
+@scope_options
+@with_home
+def remove(
+    context: CommandContext, old: str | None, target: Target | None, everything: bool, reason: str, dry_run: bool
+) -> None:
+    """Remove the entry that contains OLD.
+
+    OLD is any part of the entry that occurs in no other, or its number in `herma memory list`.
+
+    \b
+    Examples:
+      herma memory remove "Deploys go out"
+      herma memory remove 2 --target user
+      herma memory remove --all --dry-run
+      herma memory remove "Deploys go out" --dry-run
+    """
+    if everything is (old is not None):
+        raise UsageError("Give a part of an entry, or --all.", hint="Nothing was removed.")
+    if old is None:
+        _empty(context, target, dry_run=dry_run)
+    else:
+        _change(context, target or "memory", Remove(_named(context, target or "memory", old)), reason, dry_run=dry_run)
+
+
+def _named(context: CommandContext, target: Target, old: str) -> str:
+    """Return `old`; or, if it is the number of an entry in the last printed list, a part of that entry alone."""
+    texts = context.h.memory.entries(target, scope=context.scope)
+    digits = old.removeprefix("#")
+    if not (digits.isascii() and digits.isdigit() and 1 <= int(digits) <= len(texts)):
+        return old
+    listed = context.numbered(f"memory/{target}", old, texts)
+    if old == digits and any(old in text and text != listed for text in texts):
+        raise UsageError(
+            f"{old} is the number of an entry, and a part of the text of another.",
+            hint=f"Nothing was changed. Write #{old} for the number, or quote more of the text.",
+        )
+    return old if listed is None else _handle(listed, texts)
+
+
+def _change(
+    context: CommandContext,
+    target: Target,
+    op: Replace | Remove,
+    reason: str,
+    *,
+    dry_run: bool,
+    trust: bool = False,
+) -> None:
+    store, scope, text = context.h.memory, context.scope, op.content if isinstance(op, Replace) else ""
+    if not dry_run:
+        outcome = store.apply(target, op, scope=scope, author=author(), reason=reason, trust=trust)
+        report(context, outcome, text=text)
+        return
+    before = store.entries(target, scope=scope)
+    outcome, after, _ = store.rehearse(target, op, scope=scope, trust=trust)
+    if not outcome.ok:
+        _refuse(context, outcome, text=text)
+    if context.json:
+        removed, added = _compared(before, after)
+        value = outcome_json(outcome, text) | {"dry_run": True, "removed": removed, "added": added}
+        context.print_json(value)
+    print_diff(context, before, after)
+    context.line(f"Nothing was changed. It would make {file_name(target, scope)}: {usage(outcome)}.")
+
+
+@memory.command(cls=TextCommand, short_help="Change the category, tags or dates of an entry")
+@text_argument("substring")
+@target_option
+@click.option("--category", type=click.Choice((*CATEGORIES, "none")), help="The kind of fact.")
+@tag_option
+@click.option("--untag", "untags", multiple=True, callback=_read_tags, help="Remove a tag; repeatable.")
+@click.option("--confirm", is_flag=True, help="Record that it still holds.")
+@click.option("--trust", is_flag=True, help="Show it to the model although the scanner objects.")
+@scope_options
+@with_home
+def mark(
+    context: CommandContext,
+    substring: str,
+    target: Target,
+    category: Category | Literal["none"] | None,
+    tags: tuple[str, ...],
+    untags: tuple[str, ...],
+    confirm: bool,
+    trust: bool,
+) -> None:
+    """Change what is known about the entry that contains SUBSTRING, or has this number; its text stays.
+
+    \b
+    Examples:
+      herma memory mark "Deploys go out" --category convention --tag deploy
+      herma memory mark "Deploys go out" --confirm
+      herma memory mark "Deploys go out" --category none --untag deploy
+    """
+    if not (category or tags or untags or confirm or trust):
+        raise UsageError("Nothing to mark.", hint="Give --category, --tag, --untag, --confirm or --trust.")
+    _check_trust(trust)
+    store, scope = context.h.memory, context.scope
+    substring = _named(context, target, substring)
+    store.history(target, scope=scope, limit=1)  # records edits by hand, so that there is a row to mark
+    found = store.rehearse(target, Remove(substring), scope=scope).outcome
+    if not found.ok:
+        _refuse(context, found)
+    entries = store.describe(target, scope=scope)
+    (at,) = locate([entry.text for entry in entries], clean(substring))
+    entry = entries[at]
+    marked = changed(
+        entry,
+        category=None if category == "none" else category or entry.category,
+        tags=tuple(dict.fromkeys([*(tag for tag in entry.tags if tag not in untags), *tags])),
+        confirmed=time.time() if confirm else entry.confirmed,
+        vouched=entry.vouched or (trust and bool(entry.findings)),
+    )
+    if marked.vouched and not entry.vouched:  # a change of its own, so that the history keeps who trusted it
+        trusted = store.apply(target, Add(entry.text), scope=scope, author=author(), trust=True)
+        if not trusted.ok:
+            _refuse(context, trusted, text=entry.text)
+    if marked != entry:
+        store.annotate(target, [marked], scope=scope)
+    if context.json:
+        about = {"target": target, "marked": marked != entry, "entry": entry_json(at + 1, marked)}
+        context.print_json({"ok": True, **about})
+    done = "Marked" if marked != entry else "Nothing to change in"
+    context.line(f"{done} entry {at + 1} of {file_name(target, scope)}: {preview(marked.text)}")
+    context.line(f"  {_remarks(marked)}")
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Numbered = tuple[int, Entry]
 
@@ -1105,14 +682,13 @@ _SORTS: dict[str, Callable[[Numbered], float]] = {
     "confirmed": lambda item: -(item[1].confirmed or 0.0),
     "size": lambda item: -len(item[1].text),
 }
-_SWITCHES: dict[Target, str] = {"memory": "memory_enabled", "user": "user_profile_enabled"}
 
 
 @memory.command("list")
 @either_target_option
 @click.option("--category", type=click.Choice(CATEGORIES), help="Only entries of this kind.")
 @click.option("--tag", metavar="TAG", help="Only entries with this tag.")
-@click.option("--origin", type=click.Choice([str(origin) for origin in Origin]), help="Only knowledge from there.")
+@click.option("--origin", type=click.Choice([str(origin) for origin in Origin]), help="Only entries of this origin.")
 @click.option(
     "--sort",
     type=click.Choice(list(_SORTS)),
@@ -1120,10 +696,21 @@ _SWITCHES: dict[Target, str] = {"memory": "memory_enabled", "user": "user_profil
     show_default=True,
     help="In the file's order, newest first, or largest first.",
 )
-@click.option("--full", is_flag=True, help="Show long entries whole.")
-@with_memory
+@click.option("--full", is_flag=True, help="Show long entries in full.")
+@click.option("--status", is_flag=True, help="Show how full the files are, what waits in the inbox, and what is wrong.")
+@click.option("--changes", is_flag=True, help="Show which change added each entry: when, by whom, in which session.")
+@scope_options
+@with_home
 def list_(
-    desk: Desk, target: Target | None, category: str | None, tag: str | None, origin: str | None, sort: str, full: bool
+    context: CommandContext,
+    target: Target | None,
+    category: str | None,
+    tag: str | None,
+    origin: str | None,
+    sort: str,
+    full: bool,
+    status: bool,
+    changes: bool,
 ) -> None:
     """List the entries of both files.
 
@@ -1134,8 +721,13 @@ def list_(
       herma memory list
       herma memory list --target user --full
       herma memory list --category lesson --sort changed
+      herma memory list --changes
+      herma memory list --status
       herma memory list --project shop --json
     """
+    if status or changes:
+        _status(context) if status else _blame(context, target)
+        return
 
     def wanted(entry: Entry) -> bool:
         return (
@@ -1146,149 +738,377 @@ def list_(
 
     files: list[Json] = []
     whole = True
-    for at, status in enumerate(desk.statuses(target)):
-        if at:
-            desk.context.line()
-        everything = _described(desk, status)
+    store = context.h.memory
+    for one in _statuses(context, target):
+        enabled = store.is_enabled(one.target)
+        described = store.describe(one.target, scope=context.scope) if enabled else []
+        everything = list(enumerate(described, 1))
+        context.number_list(f"memory/{one.target}", [entry.text for entry in described])
         chosen = sorted((item for item in everything if wanted(item[1])), key=_SORTS[sort])
-        files.append({**_status_json(desk, status), "entries": [entry_json(*item) for item in chosen]})
-        if not desk.context.json:
-            _heading(desk, status)
-            whole &= _entries(desk, chosen, everything, full=full)
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "files": files})
+        entries = [entry_json(*item) for item in chosen]
+        files.append({**status_json(one, enabled=enabled), "entries": entries})
+        if context.json:
+            continue
+        if len(files) > 1:
+            context.line()
+        _print_heading(context, one)
+        if everything and not chosen:
+            context.line(f"  None of its {count(len(everything), 'entry')} matches.")
+        whole &= _print_entries(context, one.target, chosen, described, full=full)
+    if context.json:
+        context.print_json({"ok": True, "files": files})
     if not whole:
-        desk.context.line()
-        desk.context.line("Long entries are cut; --full shows them whole.")
+        context.line()
+        context.line("Long entries are cut; --full shows them in full.")
 
 
-def _described(desk: Desk, status: StoreStatus) -> list[Numbered]:
-    if not desk.enabled(status.target):
-        return []
-    return list(enumerate(desk.store.describe(status.target, scope=desk.scope), 1))
+def _statuses(context: CommandContext, target: Target | None = None) -> list[StoreStatus]:
+    found = context.h.memory.status(scope=context.scope)
+    return [status for status in found if target in (None, status.target)]
 
 
-def _heading(desk: Desk, status: StoreStatus) -> None:
-    """The usage line of a file, and what is wrong with it."""
-    desk.context.line(f"{desk.name(status.target)}  {usage(status)}")
-    for line in _troubles(desk, status):
-        desk.context.line(f"  ! {line}")
-    if desk.enabled(status.target) and not status.entry_count and not status.trouble:
-        words = ["add", '"what should be remembered"', *(["--target user"] if status.target == "user" else [])]
-        desk.context.line(f"  Nothing yet. To add the first entry: {desk.command(*words, scoped=True)}")
+def _print_heading(context: CommandContext, status: StoreStatus) -> None:
+    """Print the usage line of a file, and what is wrong with it."""
+    context.line(f"{file_name(status.target, status.scope)}  {usage(status)}")
+    _print_problems(context, status)
+    if context.h.memory.is_enabled(status.target) and not status.entry_count and not status.trouble:
+        words = ["add", "what should be remembered", *_target_words(status.target)]
+        context.line(f"  Nothing yet. To add the first entry: {context.command('memory', *words, scoped=True)}")
 
 
-def _troubles(desk: Desk, status: StoreStatus) -> list[str]:
+def _print_problems(context: CommandContext, status: StoreStatus) -> None:
     found = []
-    if not desk.enabled(status.target):
-        switch = desk.setting(f"memory.{_SWITCHES[status.target]}", "true")
+    if not context.h.memory.is_enabled(status.target):
+        key = "memory_enabled" if status.target == "memory" else "user_profile_enabled"
+        switch = context.command("config", "set", f"memory.{key}", "true")
         found.append(f"Switched off: no session sees it. To switch it on: {switch}")
     if status.trouble:
         found.append(f"{status.trouble}. Sessions start without it, and nothing is written to it.")
         if "UTF-8" in status.trouble:
-            found.append(f"To turn it into entries: {desk.command('adopt', scoped=True)}")
+            found.append(f"To split it into entries: {context.command('memory', 'adopt', scoped=True)}")
     if status.used > status.limit:
-        found.append(
-            f"Over its limit by {count(status.used - status.limit, 'character')}: the model sees only the beginning."
-        )
-    return found
+        over = count(status.used - status.limit, "character")
+        found.append(f"Over its limit by {over}: the model sees only the beginning.")
+    for line in found:
+        context.line(f"  ! {line}")
 
 
-def _entries(desk: Desk, chosen: list[Numbered], everything: list[Numbered], *, full: bool) -> bool:
-    """Print the entries; → whether each was shown whole."""
-    if everything and not chosen:
-        desk.context.line(f"  None of its {count(len(everything), 'entry')} fits what you asked for.")
-    texts = [entry.text for _, entry in everything]
+def _print_entries(
+    context: CommandContext, target: Target, chosen: Sequence[Numbered], everything: Sequence[Entry], *, full: bool
+) -> bool:
+    """Print the entries; → whether each was shown in full."""
     whole = True
     for number, entry in chosen:
         shown = entry.text if full else preview(entry.text, 160)
         whole &= full or shown == entry.text or ("\n" in entry.text and not shown.endswith("…"))
-        first, *rest = shown.split("\n")
-        desk.context.line(f"{number:>3}  {first}")
-        for line in rest:
-            desk.context.line(f"     {line}")
-        desk.context.line(f"     {remarks(entry)}")
+        context.line(f"{number:>3}  " + shown.replace("\n", "\n     "))
+        context.line(f"     {_remarks(entry)}")
         if not entry.trusted:
-            piece = handle(entry.text, texts)
-            desk.context.line(f"     ! Withheld from the model by the scanner: {rules(entry.findings)}.")
-            words = _target_words(desk, entry)
-            desk.context.line(f"       To drop it: {desk.command('remove', piece, *words, scoped=True)}")
-            vouch = desk.command("mark", piece, "--trust", *words, scoped=True)
-            desk.context.line(f"       If it is harmless: {vouch}")
+            words = [_handle(entry.text, [one.text for one in everything]), *_target_words(target)]
+            drop = context.command("memory", "remove", *words, scoped=True)
+            trust = context.command("memory", "mark", *words, "--trust", scoped=True)
+            context.line(f"     ! Withheld from the model by the scanner: {_rules(entry.findings)}.")
+            context.line(f"       To remove it: {drop}")
+            context.line(f"       If it is harmless: {trust}")
     return whole
 
 
-def _target_words(desk: Desk, entry: Entry) -> list[str]:
-    """What makes the next command mean the same file."""
-    words = []
-    if not desk.enabled("memory") or entry.text not in desk.store.entries("memory", scope=desk.scope):
-        words.append("--target user")
-    return words
+def _status(context: CommandContext) -> None:
+    """Show how full both files are, what waits in the inbox, and what is wrong."""
+    files, store, settings = _statuses(context), context.h.memory, context.h.settings
+    waiting, approval = len(store.pending()), settings.memory.write_approval
+    if context.json:
+        about = {"profile": settings.profile, "write_approval": approval, "pending": waiting}
+        listed = [status_json(item, enabled=store.is_enabled(item.target)) for item in files]
+        context.print_json({"ok": True, "home": settings.home, **about, "files": listed})
+        return
+    for item in files:
+        full = min(24, -(-item.used * 24 // item.limit)) if item.limit else 24
+        context.line(f"{file_name(item.target, item.scope)}  {'█' * full}{'░' * (24 - full)}  {usage(item)}")
+        context.line(f"  {item.path}")
+        context.line(f"  {count(item.changes, 'change')} recorded, {item.pending:,} waiting for a decision")
+        if item.findings:
+            command = context.command("memory", "list", scoped=True)
+            context.line(f"  ! The scanner objects to {count(item.findings, 'entry')}: {command}")
+        _print_problems(context, item)
+    context.line()
+    how = "on: what agents write waits for a person" if approval else "off: agents write without asking"
+    context.line(f"Write approval is {how}.")
+    inbox = f"{count(waiting, 'write')} in the inbox: {context.command('inbox')}"
+    context.line(inbox if waiting else "The inbox is empty.")
 
 
-# ── status ──
+def _blame(context: CommandContext, target: Target | None) -> None:
+    """Show which change added each entry: when, by whom, in which session."""
+    rows: list[tuple[object, ...]] = []
+    listed = []
+    store, scope = context.h.memory, context.scope
+    for one in (target,) if target else TARGETS:
+        if not store.is_enabled(one):
+            continue
+        added: dict[str, Change] = {}
+        for change in reversed(store.history(one, scope=scope)):
+            for text in difference(change)[1]:
+                if change.undoes is None or text not in added:  # an undo only brings back what a change had added
+                    added[text] = change
+        for number, entry in enumerate(store.describe(one, scope=scope), 1):
+            cause = added.get(entry.text)
+            brought_by = change_json(cause) if cause else None
+            listed.append({"target": one, **entry_json(number, entry), "brought_by": brought_by})
+            made = (cause.id, when(cause.at), by(cause.author)) if cause else ("-", "-", "-")
+            origin = entry.origin or (cause.author.origin if cause else "-")
+            session = (cause.author.session if cause else None) or "-"
+            name = f"{'MEMORY.md' if one == 'memory' else 'USER.md'} {number}"
+            rows.append((name, *made, origin, session, preview(entry.text, 60)))
+    if context.json:
+        context.print_json({"ok": True, "entries": listed})
+    elif rows:
+        context.table(("entry", "change", "when", "who", "origin", "session", "text"), rows)
+    else:
+        context.line("There are no entries.")
 
 
-@memory.command(short_help="Both files at a glance")
-@with_memory
-def status(desk: Desk) -> None:
-    """Show both files at a glance: how full, what waits, what is wrong.
+# ── tidying ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TITLES = {
+    "duplicate": "exact duplicate",
+    "merge": "say once",
+    "superseded": "replaced by a newer entry, to the archive",
+    "expired": "expired, to the archive",
+    "move": "to the archive",
+}
+
+
+@memory.command(short_help="Tidy the files: duplicates, outdated and expired entries")
+@either_target_option
+@dry_run_option
+@click.option("--no-model", is_flag=True, help="Do not let a model word merges.")
+@yes_option
+@scope_options
+@with_home
+def tidy(context: CommandContext, target: Target | None, dry_run: bool, no_model: bool) -> None:
+    """Tidy the files: drop entries that another one repeats, archive entries that a newer one contradicts or whose date
+    has passed, and in a file over its limit archive the least valuable ones.
+
+    It shows the difference and asks about each step; --yes takes them all. Each file becomes one change, which
+    `herma undo` takes back. Entries that you tagged `pinned` or trusted are left alone. Nothing is deleted: an entry
+    that goes is repeated by another one, or is in `herma memory archive`.
 
     \b
     Examples:
-      herma memory status
-      herma memory status --project shop --json
+      herma memory tidy --dry-run
+      herma memory tidy --target user --yes
+      herma memory tidy --project shop
     """
-    files = desk.statuses()
-    waiting = len(desk.store.pending())
-    approval = desk.settings.memory.write_approval
-    if desk.context.json:
-        desk.context.print_json(
-            {
-                "ok": True,
-                "home": desk.settings.home,
-                "profile": desk.settings.profile,
-                "write_approval": approval,
-                "pending": waiting,
-                "files": [_status_json(desk, item) for item in files],
-            }
-        )
+    from herma.memory.tidy import TidyReport
+
+    tidying = context.h.tidy
+    planned = tidying(target, scope=context.scope, dry_run=True, model=not no_model).files
+    if not context.json:
+        for file in planned:
+            _print_plan(context, file)
+    busy = any(file.proposals for file in planned)
+    if dry_run or not busy:
+        if context.json:
+            context.print_json({"ok": True, "dry_run": dry_run, "files": [_tidied_json(file) for file in planned]})
+        context.line("Nothing was changed." if busy else "Everything is in order.")
         return
-    for item in files:
-        desk.context.line(f"{desk.name(item.target)}  {bar(item)}  {usage(item)}")
-        desk.context.line(f"  {item.path}")
-        desk.context.line(f"  {count(item.changes, 'change')} recorded, {item.pending:,} waiting for a decision")
-        if item.findings:
-            desk.context.line(
-                f"  ! The scanner objects to {count(item.findings, 'entry')}: {desk.command('list', scoped=True)}"
-            )
-        for line in _troubles(desk, item):
-            desk.context.line(f"  ! {line}")
-    desk.context.line()
-    how = "on: what agents write waits for a person" if approval else "off: agents write without asking"
-    desk.context.line(f"Write approval is {how}.")
-    if waiting:
-        desk.context.line(f"{count(waiting, 'write')} in the inbox: {desk.command('pending')}")
+    chosen = tuple(changed(file, proposals=_accepted(context, file)) for file in planned)
+    if not any(file.proposals for file in chosen):
+        context.declined()
+    done = tidying.apply(TidyReport(chosen), author=author()).files
+    _finish(context, [file.outcome for file in done if file.outcome], [_tidied_json(file) for file in done])
+
+
+def _accepted(context: CommandContext, file: Tidied) -> tuple[TidyProposal, ...]:
+    """Ask about the proposals for a file one by one; → those with a yes."""
+    name = file_name(file.target, file.scope)
+    return tuple(
+        one
+        for number, one in enumerate(file.proposals, 1)
+        if context.confirm(f"{name}: do {number} ({_TITLES[one.kind]}: {preview(one.entries[0], 40)})?")
+    )
+
+
+def _print_plan(context: CommandContext, file: Tidied) -> None:
+    for note in file.notes:
+        context.warn(note)
+    if not file.proposals:
+        return
+    room = f"{file.used:,} → {file.used_after:,} of {file.limit:,} characters"
+    context.line(f"{file_name(file.target, file.scope)}: {count(len(file.proposals), 'proposal')}, {room}")
+    for number, one in enumerate(file.proposals, 1):
+        model = ", worded by a model" if one.by_model else ""
+        context.line(f"{number:>3}  {_TITLES[one.kind]}: {one.reason} (frees {one.frees:,}{model})")
+        for text in one.entries:
+            context.line(f"       {preview(text, 100)}")
+    context.line()
+    print_diff(context, file.before, file.after)
+    context.line()
+
+
+def _tidied_json(file: Tidied) -> Json:
+    proposals = [
+        encode(
+            one,
+            omit=["operations"],
+            result=one.result or None,
+            frees=one.frees,
+            operations=[operation_json(op) for op in one.operations],
+        )
+        for one in file.proposals
+    ]
+    outcome = None if file.outcome is None else outcome_json(file.outcome)
+    return encode(file, omit=["proposals", "outcome"], proposals=proposals, outcome=outcome)
+
+
+# ── the archive ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_WHY = {"room": "to make room", "expired": "because its date had passed", "superseded": "for a newer entry"}
+
+
+@memory.group(
+    "archive",
+    cls=HermaGroup,
+    order="list restore forget",
+    short_help="Find and restore entries that left the files",
+)
+def archive() -> None:
+    """Find and restore entries that left MEMORY.md and USER.md.
+
+    Entries are archived when you approve it, and when an agent drops its own to make room. A session recalls them where
+    they help, and proposes those for the prompt again that several conversations needed. What you remove yourself is
+    not archived.
+
+    \b
+    Examples:
+      herma memory archive list
+      herma memory archive list "staging database"
+      herma memory archive restore 3
+      herma memory archive forget 3
+    """
+
+
+@archive.command("list", cls=TextCommand, short_help="List the archive, or find entries in it")
+@text_argument("text", nargs=-1)
+@either_target_option
+@click.option("--forgotten", is_flag=True, help="List the forgotten entries instead.")
+@limit_option
+@scope_options
+@with_home
+def list_archive(
+    context: CommandContext, text: tuple[str, ...], target: Target | None, forgotten: bool, limit: int
+) -> None:
+    """List the archive, newest first: when and why each entry left, and in how many conversations it was recalled. With
+    a TEXT, list the entries that a session of this scope could recall for it, best first.
+
+    \b
+    Examples:
+      herma memory archive list
+      herma memory archive list which port is staging on
+      herma memory archive list --project shop --json
+    """
+    if text:
+        _search_archive(context, " ".join(text), limit)
+        return
+    found = context.h.memory.archive.list(target, scope=context.scope, forgotten=forgotten)
+    if context.json:
+        listed = [archived_json(one) for one in found[:limit]]
+        context.print_json({"ok": True, "total": len(found), "entries": listed})
+        return
+    if not found:
+        context.line("Nothing was forgotten." if forgotten else "The archive is empty.")
+    for one in found[:limit]:
+        _print_archived(context, one)
+    if len(found) > limit:
+        context.line(f"and {len(found) - limit:,} more; --limit shows them.")
+
+
+def _search_archive(context: CommandContext, text: str, limit: int) -> None:
+    hits = context.h.memory.archive.search(text, scope=context.scope, limit=limit)
+    if context.json:
+        found = [{**archived_json(hit.entry), "score": round(hit.score, 3), "found_by": hit.why} for hit in hits]
+        context.print_json({"ok": True, "entries": found})
+        return
+    if not hits:
+        context.line(f"No matching entries. {context.command('memory', 'archive', 'list')} shows all of them.")
+    for hit in hits:
+        _print_archived(context, hit.entry)
+        context.line(f"     {hit.score:.2f}: {'; '.join(hit.why)}")
+
+
+@archive.command(short_help="Put an entry back into its file")
+@click.argument("number", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@scope_options
+@with_home
+def restore(context: CommandContext, number: int) -> None:
+    """Put an entry back into its file, with what is known about it. `herma undo` takes it out again.
+
+    \b
+    Examples:
+      herma memory archive restore 3
+    """
+    entry = context.h.memory.archive.get(number)
+    outcome = context.h.memory.archive.restore(number, author=author())
+    report(context, outcome, text=entry.text if entry else "", scope=entry.scope if entry else None)
+
+
+@archive.command(short_help="Stop finding and recalling entries")
+@_number_argument
+@click.option("--undo", is_flag=True, help="Find and recall them again.")
+@dry_run_option
+@scope_options
+@with_home
+def forget(context: CommandContext, numbers: Sequence[int], undo: bool, dry_run: bool) -> None:
+    """Stop finding and recalling entries. With --undo, find and recall them again.
+
+    \b
+    Examples:
+      herma memory archive forget 3 5 --dry-run
+      herma memory archive forget 3
+      herma memory archive forget 3 --undo
+    """
+    _for_people_under_approval(context, "bringing forgotten entries back" if undo else "forgetting entries")
+    archived = context.h.memory.archive
+    if dry_run:
+        known = [one for number in numbers if (one := archived.get(number)) is not None]
+        found = [one for one in known if (one.forgotten is not None) == undo]
     else:
-        desk.context.line("The inbox is empty.")
+        found = archived.unforget(numbers) if undo else archived.forget(numbers)
+    if context.json:
+        context.print_json({"ok": True, "dry_run": dry_run, "entries": [archived_json(one) for one in found]})
+    words = ("Would restore", "Restored to the archive") if undo else ("Would forget", "Forgotten")
+    for one in found:
+        context.line(f"{words[0] if dry_run else words[1]}: {one.id}  {preview(one.text, 90)}")
+    if not found:
+        context.line("Nothing to restore: not forgotten." if undo else "Nothing to forget: forgotten already.")
+    elif not dry_run and not undo:
+        ids = [str(one.id) for one in found]
+        context.line(f"To undo it: {context.command('memory', 'archive', 'forget', '--undo', *ids)}")
 
 
-def _status_json(desk: Desk, status: StoreStatus) -> Json:
-    return status_json(status, enabled=desk.enabled(status.target))
+def _print_archived(context: CommandContext, one: ArchivedEntry) -> None:
+    context.line(f"{one.id:>3}  " + one.text.replace("\n", "\n     "))
+    recalled = f", recalled in {count(one.uses, 'conversation')}" if one.uses else ""
+    name = file_name(one.target, one.scope)
+    context.line(f"     left {name} on {_day(one.left)} {_WHY[one.why]}{recalled}; change m{one.change}")
 
 
-# ---------- cli.memory.files
-#
-# `herma memory adopt` and `reset`: changes of a whole file, asked for first and backed up.
+def archived_json(one: ArchivedEntry) -> Json:
+    return encode(one, left=iso(one.left), proposed=iso(one.proposed))
 
 
-@memory.command(short_help="Turn a file that was written otherwise into entries")
+# ── whole files ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@memory.command(short_help="Split an existing Markdown file into entries")
 @click.option("--target", type=TARGET, help="Only this file; without it, every file that is not in order.")
 @yes_option
-@click.option("--dry-run", is_flag=True, help="Only show the entries it would make.")
-@with_memory
-def adopt(desk: Desk, target: Target | None, dry_run: bool) -> None:
-    """Turn a file that was written otherwise into entries: Markdown, another encoding, one long text.
+@dry_run_option
+@scope_options
+@with_home
+def adopt(context: CommandContext, target: Target | None, dry_run: bool) -> None:
+    """Split an existing file into entries: Markdown, another encoding, one long text.
 
     A list becomes one entry per bullet, with its heading in front. The file as it was is kept beside it.
 
@@ -1297,123 +1117,77 @@ def adopt(desk: Desk, target: Target | None, dry_run: bool) -> None:
       herma memory adopt --dry-run
       herma memory adopt --target user --yes
     """
-    desk.for_people_under_approval("adopting a file")
+    _for_people_under_approval(context, "adopting a file")
+    store, scope = context.h.memory, context.scope
     plans: list[tuple[StoreStatus, list[str]]] = []
-    for status in desk.statuses(target):
-        if desk.enabled(status.target) or target:
-            entries = desk.store.adoption(status.target, scope=desk.scope)
+    for status in _statuses(context, target):
+        if store.is_enabled(status.target) or target:
+            entries = store.adoption(status.target, scope=scope)
             if status.trouble and not entries and not dry_run:
-                refuse(desk, desk.store.adopt(status.target, scope=desk.scope))
-            if status.trouble or entries != desk.store.entries(status.target, scope=desk.scope):
+                _refuse(context, store.adopt(status.target, scope=scope))
+            if status.trouble or entries != store.entries(status.target, scope=scope):
                 plans.append((status, entries))
-    if not desk.context.json:
-        for status, entries in plans:
-            _show_plan(desk, status, entries)
+                _print_adoption(context, status, entries)
     if not plans:
-        desk.context.line("Nothing to adopt: every entry is in order already.")
+        context.line("Nothing to adopt: every entry is in order already.")
     if dry_run or not plans:
-        if desk.context.json:
-            desk.context.print_json({"ok": True, "dry_run": dry_run, "files": [_plan_json(*plan) for plan in plans]})
+        if context.json:
+            listed = [
+                {
+                    "target": status.target,
+                    "path": status.path,
+                    "trouble": status.trouble,
+                    "entries": [{"number": n, "text": text, "size": len(text)} for n, text in enumerate(entries, 1)],
+                    "used": used(entries),
+                    "limit": status.limit,
+                }
+                for status, entries in plans
+            ]
+            context.print_json({"ok": True, "dry_run": dry_run, "files": listed})
         elif plans:
-            desk.context.line("Nothing was changed.")
+            context.line("Nothing was changed.")
         return
-    names = " and ".join(desk.name(status.target) for status, _ in plans)
-    if not desk.context.confirm(f"Write {names} that way? A copy of the file as it is now will be kept."):
-        _declined(desk)
-    _finish(desk, [desk.store.adopt(status.target, scope=desk.scope) for status, _ in plans])
+    names = " and ".join(file_name(status.target, scope) for status, _ in plans)
+    if not context.confirm(f"Rewrite {names} as these entries? A copy of the file is kept."):
+        context.declined()
+    outcomes = [store.adopt(status.target, scope=scope) for status, _ in plans]
+    _finish(context, outcomes, [outcome_json(outcome) for outcome in outcomes])
 
 
-def _show_plan(desk: Desk, status: StoreStatus, entries: list[str]) -> None:
-    from herma.safety.scan import scan
-
+def _print_adoption(context: CommandContext, status: StoreStatus, entries: Sequence[str]) -> None:
     if status.trouble:
-        desk.context.line(f"{status.trouble}.")
+        context.line(f"{status.trouble}.")
     if not entries:
         return
-    total = sum(map(len, entries)) + 3 * (len(entries) - 1)
+    total = used(entries)
     over = f", {total - status.limit:,} over its limit" if total > status.limit else ""
-    desk.context.line(
-        f"{desk.name(status.target)} would have {count(len(entries), 'entry')}: "
-        f"{total:,}/{status.limit:,} characters{over}"
-    )
+    name = file_name(status.target, status.scope)
+    context.line(f"{name} would have {count(len(entries), 'entry')}: {total:,}/{status.limit:,} characters{over}")
     for number, entry in enumerate(entries, 1):
-        desk.context.line(f"{number:>3}  {preview(entry, 100)}  ({count(len(entry), 'character')})")
+        context.line(f"{number:>3}  {preview(entry, 100)}  ({count(len(entry), 'character')})")
         if findings := scan(entry):
-            desk.context.line(f"     ! The scanner will withhold it from the model: {rules(findings)}.")
+            context.line(f"     ! The scanner will withhold it from the model: {_rules(findings)}.")
 
 
-def _plan_json(status: StoreStatus, entries: list[str]) -> Json:
-    return {
-        "target": status.target,
-        "path": status.path,
-        "trouble": status.trouble,
-        "entries": [{"number": n, "text": text, "size": len(text)} for n, text in enumerate(entries, 1)],
-        "used": sum(map(len, entries)) + 3 * max(0, len(entries) - 1),
-        "limit": status.limit,
-    }
-
-
-@memory.command(short_help="Empty the files, with a copy kept")
-@click.option(
-    "--target",
-    type=click.Choice((*TARGETS, "all"), case_sensitive=False),
-    default="all",
-    show_default=True,
-    help="Which file to empty.",
-)
-@yes_option
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@with_memory
-def reset(desk: Desk, target: str, dry_run: bool) -> None:
-    """Empty the files. It asks first, keeps a copy, and can be undone.
-
-    \b
-    Examples:
-      herma memory reset --dry-run
-      herma memory reset --target user
-    """
-    desk.for_people_under_approval("emptying a file")
-    files = [
-        item for item in desk.statuses() if target == item.target or (target == "all" and desk.enabled(item.target))
+def _empty(context: CommandContext, target: Target | None, *, dry_run: bool) -> None:
+    """Empty one file or both. Ask first, and keep a copy."""
+    _for_people_under_approval(context, "emptying a file")
+    store = context.h.memory
+    wanted = [
+        one for one in _statuses(context) if target == one.target or (target is None and store.is_enabled(one.target))
     ]
-    full = [item for item in files if item.entry_count or item.trouble]
-    if not dry_run and full:
-        what = " and ".join(f"{desk.name(item.target)} ({count(item.entry_count, 'entry')})" for item in full)
-        if not desk.context.confirm(f"Empty {what}? A copy will be kept."):
-            _declined(desk)
+    full = [(one, file_name(one.target, one.scope)) for one in wanted if one.entry_count or one.trouble]
     if full and not dry_run:
-        _finish(desk, [desk.store.reset(item.target, scope=desk.scope) for item in full])
+        names = " and ".join(f"{name} ({count(one.entry_count, 'entry')})" for one, name in full)
+        if not context.confirm(f"Empty {names}? A copy is kept."):
+            context.declined()
+        outcomes = [store.reset(one.target, scope=context.scope) for one, _ in full]
+        _finish(context, outcomes, [outcome_json(outcome) for outcome in outcomes])
         return
-    if desk.context.json:
-        listed = [{"target": item.target, "path": item.path, "entry_count": item.entry_count} for item in full]
-        desk.context.print_json({"ok": True, "dry_run": dry_run, "files": listed})
+    if context.json:
+        listed = [{"target": one.target, "path": one.path, "entry_count": one.entry_count} for one, _ in full]
+        context.print_json({"ok": True, "dry_run": dry_run, "files": listed})
     if not full:
-        desk.context.line("Nothing to remove: it is empty already.")
-    for item in full:
-        desk.context.line(f"Would empty {desk.name(item.target)}: {count(item.entry_count, 'entry')} at {item.path}")
-
-
-def _declined(desk: Desk) -> None:
-    if desk.context.json:
-        desk.context.print_json({"ok": False, "outcome": "Declined", "message": "Nothing was changed."})
-    desk.context.line("Nothing was changed.")
-    desk.context.exit(1)
-
-
-def _finish(desk: Desk, outcomes: list[MemoryOutcome]) -> None:
-    """Say what was done to each file, and where its copy is."""
-    refused = [outcome for outcome in outcomes if not outcome.ok]
-    if desk.context.json:
-        desk.context.print_json({"ok": not refused, "files": [outcome_json(outcome) for outcome in outcomes]})
-        if refused:
-            desk.context.exit(1)
-    for outcome in outcomes:
-        if outcome.ok:
-            desk.context.line(success(desk, outcome))
-        if isinstance(outcome, Applied) and outcome.backup:
-            desk.context.line(f"  The file as it was: {outcome.backup}")
-    if refused:
-        refuse(desk, refused[0])
-
-
-import herma.memory.cli_upkeep  # noqa: E402, F401  adds its commands
+        context.line("Nothing to remove: it is empty already.")
+    for one, name in full:
+        context.line(f"Would empty {name}: {count(one.entry_count, 'entry')} at {one.path}")

@@ -1,21 +1,28 @@
-"""Text ↔ entries; apply(entries, operations) → outcome (pure)."""
+"""Entries of MEMORY.md and USER.md: text ↔ entries, and what operations do to them. Pure: no clock, disk or log.
+
+A file holds entries separated by a line with nothing but `§`. Whatever an editor did to it (byte-order mark, CRLF,
+blank lines around the delimiter, a trailing newline) is read as the same entries; `join(parse(text))` is the form that
+Herma writes. A `§` inside a line is data.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import NamedTuple, TypedDict, get_args
 
+from herma.errors import UsageError
+from herma.text import Late
 from herma.types import (
+    CATEGORIES,
     DELIMITER,
     Add,
     Ambiguous,
     Applied,
     Author,
     Blocked,
-    Change,
     Duplicate,
     Entry,
     Kept,
@@ -23,17 +30,13 @@ from herma.types import (
     MemoryOutcome,
     NoMatch,
     OverBudget,
-    Pending,
     Remove,
     Replace,
     Scope,
     Suggestion,
     Target,
+    Who,
 )
-
-# ---------- ports.curated
-#
-# Where curated memory is kept: documents, their history, and the inbox.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,15 @@ class Place:
     def scope(self) -> Scope:
         return Scope(self.profile, self.project, self.user)
 
+    @property
+    def key(self) -> dict[str, str]:
+        """Return the columns that every table uses for a document."""
+        return {"profile": self.profile, "project": self.project, "user": self.user, "target": self.target}
+
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A curated document as it was found:
-
-    its text, or why it cannot be read. `version` changes whenever its bytes do.
-    """
+class MemoryDocument:
+    """A curated document as it was found: its text, or why it cannot be read. `version` changes with its bytes."""
 
     text: str
     version: str
@@ -73,9 +78,8 @@ class Document:
     """The text before, when taking hold of the document just recorded an edit by hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """An entry that a change moves to the long tail: its text, why, and the terms by which it is found there."""
+class Moved(NamedTuple):
+    """An entry that a change moves to the archive, and the terms by which it is found there."""
 
     text: str
     why: Kept
@@ -91,94 +95,18 @@ class NewChange:
     reason: str = ""
     undoes: int | None = None
     notes: Mapping[str, Entry] | None = None
-    """What is known about entries that the change writes: text → metadata."""
+    """Metadata of the entries that the change writes, by text."""
     moved: Sequence[Moved] = ()
-    """Entries that go to the long tail, in the same step: they are never in neither place."""
+    """Entries that go to the archive in the same transaction: they are never in neither place."""
 
-
-class CuratedDocuments(Protocol):
-    """Where curated text lives. Text and history change in one step, or not at all."""
-
-    def where(self, place: Place) -> str:
-        """A name for people: the path of the file."""
-        ...
-
-    def read(self, place: Place) -> Document:
-        """The document as it is now. Never raises for a missing or unreadable file; takes no lock."""
-        ...
-
-    def stamp(self, place: Place) -> object:
-        """Something that differs whenever the document may have changed; None when that cannot be told. One stat."""
-        ...
-
-    def hold(self, place: Place) -> AbstractContextManager[Document]:
-        """Exclusive use until the block ends:
-
-        earlier writes settled, hand edits recorded, text re-read. `StoreBusy` after the deadline.
-        """
-        ...
-
-    def swap(self, place: Place, version: str, text: str, change: NewChange) -> int:
-        """Replace the text if it is still at `version` (else `StoreChanged`); on return both text and history
-        row are durable. → change id.
-        """
-        ...
-
-    def back_up(self, place: Place, document: Document) -> str:
-        """Keep a copy of the document under a name of its own. → that name."""
-        ...
-
-
-class CuratedHistory(Protocol):
-    """Rows about curated memory: its changes, and what is known about each entry."""
-
-    def changes(self, place: Place | None = None, *, limit: int | None = None) -> Sequence[Change]:
-        """What happened, newest first: to this document, or to all."""
-        ...
-
-    def change(self, change_id: int) -> Change | None: ...
-
-    def text_at(self, place: Place, version: str) -> str | None:
-        """The text whose version begins like this, if the document ever had it."""
-        ...
-
-    def notes(self, place: Place, texts: Sequence[str]) -> dict[str, Entry]:
-        """What is known about these entries. Entries that nobody recorded are left out."""
-        ...
-
-    def annotate(self, place: Place, entries: Sequence[Entry]) -> None:
-        """Record what is known about entries, replacing what was known."""
-        ...
-
-
-class Inbox(Protocol):
-    """Staged writes that wait for a person."""
-
-    def put(self, pending: Pending) -> Pending:
-        """Keep it; an identical one that is already waiting, or that a person rejected, is returned instead."""
-        ...
-
-    def list(self, now: float) -> Sequence[Pending]:
-        """What is waiting and not expired, oldest first."""
-        ...
-
-    def decide(self, pending_id: int, decision: Literal["approved", "rejected"], now: float) -> bool:
-        """Take one out, remembering the decision. False when it is not waiting (any more)."""
-        ...
-
-
-# ---------- curated.entries
-#
-# The format: entries separated by a line that holds nothing but `§`.
-#
-# Whatever a person's editor did to the file (byte-order mark, CRLF, blank lines round the delimiter, a trailing
-# newline) is read as the same entries; `join(parse(text))` is the form we write. A `§` inside a line is data.
 
 _BLANK = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-"""What `str.strip` takes off, and the byte-order mark, which the first entry of a file would lose when read."""
+"""Characters that `str.strip` removes, and the byte-order mark, which the first entry of a file would lose when
+read.
+"""
 
 
 def parse(text: str) -> list[str]:
@@ -188,12 +116,12 @@ def parse(text: str) -> list[str]:
 
 
 def join(entries: Iterable[str]) -> str:
-    """The text we write for these entries: no trailing newline, as the original writes it."""
+    """Return the text of a file with these entries, without a trailing newline."""
     return DELIMITER.join(entries)
 
 
 def used(entries: Sequence[str]) -> int:
-    """Characters of the joined text, delimiters included."""
+    """Count the characters of the joined text, delimiters included."""
     return sum(map(len, entries)) + len(DELIMITER) * max(0, len(entries) - 1)
 
 
@@ -202,26 +130,30 @@ def unique(entries: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(entries))
 
 
+def hash_of(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
 def unfit(content: str) -> str | None:
-    """Why this text cannot be one entry, or None when it can. `content` is already stripped."""
+    """Return why a stripped text cannot be one entry; None if it can."""
     if not content:
         return "The entry is empty."
     if "§" in content and any(line.strip() == "§" for line in content.splitlines()):
         return "A line of its own with only `§` separates entries; add the parts as entries of their own."
     if "\x00" in content:
         return "The entry contains a NUL character."
-    if not content.isprintable() and _has_lone_surrogate(content):
+    if any("\ud800" <= character <= "\udfff" for character in content):
         return "The entry contains half of a surrogate pair, which is not text."
     return None
 
 
 def clean(content: str) -> str:
-    """A text as it will be stored: newlines unified, outer blanks gone."""
+    """Return a text as it is stored: newlines unified, outer blanks removed."""
     return content.replace("\r\n", "\n").replace("\r", "\n").strip(_BLANK)
 
 
 def _trim(piece: str) -> str:
-    """Strip blanks, and delimiter lines left dangling at the end, which would swallow the next entry when joined."""
+    """Strip blanks, and delimiter lines at the end, which would swallow the next entry when joined."""
     piece = piece.strip(_BLANK)
     if not piece.endswith("\n§"):
         return piece
@@ -233,26 +165,13 @@ def _trim(piece: str) -> str:
     return piece[:end]
 
 
-def _has_lone_surrogate(content: str) -> bool:
-    try:
-        content.encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-# ---------- curated.apply
-#
-# What a list of operations does to a list of entries. Pure: no clock, no disk, no log.
-#
-# A batch is atomic: either every operation holds and the budget is kept at the end, or nothing changed and the
-# outcome names the first operation that failed.
+# ── operations ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 PREVIEW = 80
 
 
 class Sizes(TypedDict):
-    """What every outcome says about the file."""
+    """The fields of every outcome that describe the file."""
 
     target: Target
     entry_count: int
@@ -260,45 +179,82 @@ class Sizes(TypedDict):
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The outcome and the entries after it: the same list as before unless the outcome is `Applied`."""
+class ApplyResult(NamedTuple):
+    """The outcome and the entries after it: the same as before unless the outcome is `Applied`."""
 
     outcome: MemoryOutcome
     entries: tuple[str, ...]
-    successors: dict[str, str] = field(default_factory=dict)
-    """Replaced entry → the entry that took its place: what was known about the first is inherited by the second."""
+    successors: Mapping[str, str] = {}
+    """Replaced entry → the entry that took its place and inherits its metadata."""
 
 
-def apply(entries: Sequence[str], ops: Sequence[MemoryOp], limit: int, target: Target = "memory") -> Result:
-    """Apply all of `ops` or none of them."""
+def apply(entries: Sequence[str], ops: Sequence[MemoryOp], limit: int, target: Target = "memory") -> ApplyResult:
+    """Apply all of `ops`, or none: then the outcome names the first operation that failed."""
     before = tuple(entries)
     now = list(entries)
     heirs: dict[str, str] = {}
     for number, op in enumerate(ops, 1):
         failure = _step(now, op, limit, target, heirs)
         if failure is not None:
-            return Result(_in_batch(failure, number, len(ops), before), before)
+            return ApplyResult(_in_batch(failure, number, len(ops), before), before)
     if now == list(before):
-        return Result(Duplicate(message=_unchanged(ops), **sizes(before, limit, target)), before)
+        only_added = all(isinstance(op, Add) for op in ops)
+        same = "Nothing to change: the entries are like that already."
+        message = "Entry already exists (no duplicate added)." if only_added else same
+        return ApplyResult(Duplicate(message=message, **sizes(before, limit, target)), before)
     size = used(now)
     known = set(before)
     longest = max((len(entry) for entry in now if entry not in known), default=0)
     if (size > limit and size >= used(before)) or longest > limit:
-        return Result(_over_budget(before, size, longest, limit, target, ops), before)
-    message = _done(ops) if len(ops) == 1 else f"Applied {len(ops)} operation(s)."
+        return ApplyResult(_over_budget(before, size, longest, limit, target, ops), before)
     successors = {old: new for new, old in heirs.items() if old in known}
-    return Result(Applied(message=message, **sizes(now, limit, target)), tuple(now), successors)
+    return ApplyResult(Applied(message=done_message(ops), **sizes(now, limit, target)), tuple(now), successors)
+
+
+def operations_of(ops: object) -> tuple[MemoryOp, ...]:
+    """Check one operation or several, as a caller gave them. `UsageError` names the first field that is wrong."""
+    several = isinstance(ops, Sequence) and not isinstance(ops, str | bytes)
+    operations: tuple[MemoryOp, ...] = tuple(ops) if isinstance(ops, Sequence) and several else (ops,)  # type: ignore[assignment]
+    if not operations:
+        raise UsageError(
+            "An empty list of operations changes nothing.", hint="Give at least one Add, Replace or Remove."
+        )
+    for number, op in enumerate(operations, 1):
+        if not isinstance(op, Add | Replace | Remove):
+            raise UsageError(
+                f"Memory is changed by Add, Replace and Remove, not by {type(op).__name__}; nothing was written.",
+                hint='For example: Add("…").',
+            )
+        if wrong := _wrong_field(op):
+            which = f" of operation {number}" if len(operations) > 1 else ""
+            raise UsageError(f"{type(op).__name__}{which}: {wrong}; nothing was written.", hint='As in Add("…").')
+    return operations
+
+
+def _wrong_field(op: MemoryOp) -> str:
+    """Return what is wrong with a field of an operation; "" if nothing is."""
+    for name in ("content", "old_text"):
+        value = getattr(op, name, "")
+        if not isinstance(value, str):
+            return f"{name} must be a str, not {type(value).__name__}"
+    if isinstance(op, Remove):
+        known = get_args(Kept)
+        return "" if op.kept in known else f"kept is one of {', '.join(known[1:])}, not {op.kept!r:.60}"
+    if op.category is not None and op.category not in CATEGORIES:
+        return f"category is one of {', '.join(CATEGORIES)}, or None, not {op.category!r:.60}"
+    if not isinstance(op.tags, tuple | list) or not all(isinstance(tag, str) for tag in op.tags):
+        return f"tags are texts in a tuple, not {op.tags!r:.60}"
+    return ""
 
 
 def locate(entries: Sequence[str], old_text: str) -> list[int]:
-    """Where the entries are that contain `old_text`: one index when it is unique or all matches are identical."""
+    """Return the places of entries that contain `old_text`: only the first if all matches are identical."""
     hits = [i for i, entry in enumerate(entries) if old_text in entry]
     return hits[:1] if len({entries[i] for i in hits}) == 1 else hits
 
 
 def _step(now: list[str], op: MemoryOp, limit: int, target: Target, heirs: dict[str, str]) -> MemoryOutcome | None:
-    """Apply one operation to `now`, or say why it cannot be applied. `heirs`: replacing entry → the first replaced."""
+    """Apply one operation to `now`, or return why not. `heirs`: replacing entry → the entry that was replaced first."""
     size = sizes(now, limit, target)
     content = "" if isinstance(op, Remove) else clean(op.content)
     if not isinstance(op, Remove) and (problem := unfit(content)):
@@ -310,7 +266,10 @@ def _step(now: list[str], op: MemoryOp, limit: int, target: Target, heirs: dict[
             now.append(content)
         return None
     old_text = clean(op.old_text)
-    hits = _whole(now, old_text) if _is_whole(op) else locate(now, old_text) if old_text else []
+    if op.reworded if isinstance(op, Replace) else op.kept:  # `old_text` is the whole entry
+        hits = [at for at, entry in enumerate(now) if entry == old_text][:1]
+    else:
+        hits = locate(now, old_text) if old_text else []
     if not hits:
         what = f"No entry contains {_quote(old_text)}." if old_text else "old_text is empty, so it locates no entry."
         return NoMatch(message=what, entries=tuple(now), **size)
@@ -324,15 +283,6 @@ def _step(now: list[str], op: MemoryOp, limit: int, target: Target, heirs: dict[
         now.insert(hits[0], content)
         heirs[content] = ancestor
     return None
-
-
-def _is_whole(op: Replace | Remove) -> bool:
-    """Whether `old_text` is the entry and not a part of it."""
-    return op.reworded if isinstance(op, Replace) else bool(op.kept)
-
-
-def _whole(entries: Sequence[str], old_text: str) -> list[int]:
-    return [i for i, entry in enumerate(entries) if entry == old_text][:1]
 
 
 def _over_budget(
@@ -349,9 +299,7 @@ def _over_budget(
 
 
 def _in_batch(failure: MemoryOutcome, number: int, count: int, before: tuple[str, ...]) -> MemoryOutcome:
-    """Outside a single call, say which operation failed and that none was applied; sizes are those of the
-    untouched file.
-    """
+    """In a batch, name the operation that failed and say that none was applied; sizes are those of the file."""
     if count == 1:
         return failure
     message = f"Operation {number}: {failure.message} No operation was applied."
@@ -359,20 +307,11 @@ def _in_batch(failure: MemoryOutcome, number: int, count: int, before: tuple[str
     return replace(failure, entries=before) if isinstance(failure, NoMatch) else failure
 
 
-def _unchanged(ops: Sequence[MemoryOp]) -> str:
-    if all(isinstance(op, Add) for op in ops):
-        return "Entry already exists (no duplicate added)."
-    return "Nothing to change: the entries are like that already."
-
-
-def _done(ops: Sequence[MemoryOp]) -> str:
-    match ops[0]:
-        case Add():
-            return "Entry added."
-        case Replace():
-            return "Entry replaced."
-        case Remove():
-            return "Entry removed."
+def done_message(ops: Sequence[MemoryOp]) -> str:
+    """Return a sentence: these operations were applied."""
+    if len(ops) > 1:
+        return f"Applied {len(ops)} operation(s)."
+    return f"Entry {'added' if isinstance(ops[0], Add) else 'replaced' if isinstance(ops[0], Replace) else 'removed'}."
 
 
 def sizes(entries: Sequence[str], limit: int, target: Target) -> Sizes:
@@ -387,19 +326,17 @@ def _preview(entry: str) -> str:
     return entry if len(entry) <= PREVIEW else entry[:PREVIEW] + "..."
 
 
-# ---------- curated.room
-#
-# An agent that drops an entry only because another would not fit: what it drops is still true. Pure.
+# ── an agent that drops an entry only because another would not fit: what it drops is still true ─────────────────────
 
 _ABOUT = 1 / 3
-"""Part of the telling words of an old text from which a new one that has them is taken to be about the same."""
+"""The share of the content words of an old text that a new text about the same has."""
 
 
 def making_room(entries: Sequence[str], ops: Sequence[MemoryOp], limit: int, target: Target) -> tuple[MemoryOp, ...]:
-    """The same operations, in which entries that go to make room move to the long tail.
+    """Return the operations, with removals that only make room turned into moves to the archive.
 
-    That is so when the rest would not fit without dropping them, and when nothing that is written is about the same:
-    then the new text stands for the old, which may be wrong by now.
+    A removal only makes room if the rest would not fit without it, and if no written text is about the same: such a
+    text replaces the old one, which may be wrong by now.
     """
     written = [op for op in ops if not isinstance(op, Remove)]
     if not any(isinstance(op, Remove) and not op.kept for op in ops) or not written:
@@ -414,13 +351,13 @@ def _kept(op: MemoryOp, entries: Sequence[str], written: Sequence[Add | Replace]
     if not isinstance(op, Remove) or op.kept or not (old := clean(op.old_text)):
         return op
     hits = locate(entries, old)
-    if len(hits) != 1 or any(_is_about(entries[hits[0]], one.content) for one in written):
+    if len(hits) != 1 or any(is_about(entries[hits[0]], one.content) for one in written):
         return op
     return replace(op, old_text=entries[hits[0]], kept="room")
 
 
-def _is_about(old: str, new: str) -> bool:
-    """Whether they share the words that tell: long ones, and pairs of characters where words have no spaces."""
+def is_about(old: str, new: str) -> bool:
+    """Return whether two texts share content: long words, and pairs of characters in scripts without spaces."""
     said, now = _telling(old), _telling(new)
     return not said or len(said & now) >= _ABOUT * len(said)
 
@@ -432,31 +369,136 @@ def _telling(text: str) -> set[str]:
     return set(re.findall(r"[a-z]{4,}|\d{2,}", folded)) | pairs
 
 
-# ---------- curated.advice
-#
-# How to make room in a full file: near-duplicates to merge first, then the stalest entries. Pure.
+# ── which entries are worth most ─────────────────────────────────────────────────────────────────────────────────────
+
+LASTING: Mapping[str, Late] = {
+    "health": Late(
+        r"allerg|intoleran|anaphyla|epi-?pen|asthma|diabet|insulin|epilep|seizure|medicat|medicine|prescri"
+        r"|\b\d+ ?(?:mg|mcg|µg)\b|blood (?:type|pressure|sugar|thinner)|pregnan|pacemaker|wheelchair|disab(?:led|ilit)"
+        r"|\bdeaf\b|\bblind\b|colou?r-?blind|hard of hearing|hearing aid|dyslex|\badhd\b|autis|depressi|anxiety"
+        r"|\bptsd\b|therap(?:y|ist)|migraine|cancer|co?eliac|vegan|vegetarian|halal|kosher|gluten|lactose"
+        r"|(?:recovering|sober|surgery|diagnos|chronic)|heart (?:condition|disease|attack)"
+        r"|(?:can ?not|can't|must not|may not) eat"
+        r"|过敏|過敏|[药藥](?!丸店)|病|哮喘|癫痫|癲癇|胰岛素|血型|血压|血壓|怀孕|懷孕|残疾|殘疾|轮椅|輪椅|色盲|失明|失聪|抑郁"
+        r"|不能吃|不吃|忌口|吃素|素食|清真|手术|手術|乳糖",
+        re.IGNORECASE,
+    ),
+    "safety": Late(
+        r"emergenc|\bdanger|hazard|poison|toxic|suicid|self-harm|restraining order|stalk(?:er|ing)|abus(?:er|ive)"
+        r"|confidential|\bprivate\b|keep (?:it |this |that )?secret|irreversib|evacuat|weapon"
+        r"|(?:not|never) (?:be )?(?:shared?|disclosed?|revealed?|published?)"
+        r"|紧急|緊急|危险|危險|保密|机密|機密|隐私|隱私|泄露|洩露|自杀|有毒",
+        re.IGNORECASE,
+    ),
+    "identity": Late(
+        r"\b(?:my|user'?s|his|her|their) (?:\w+ )?(?:name|pronouns|birthday|wife|husband|spouse|partner|son|daughter"
+        r"|kid|child(?:ren)?|mother|father|mom|dad|parent|brother|sister|family|job|employer|profession|occupation"
+        r"|nationality|religion|(?:e-?mail |home )?address|phone number|native language|mother tongue)s?\b"
+        r"|^(?:name|pronouns|birthday|born|time ?zone|location|job|employer|language)\b *[:=]"
+        r"|\b(?:call me|known as|goes by|to be called|born (?:in|on)|years old|time ?zone|mother tongue|married"
+        r"|divorced|widowed|retired|citizen|immigrant|native (?:\w+ )?speaker)\b"
+        r"|(?:^|[.;] |\b(?:i|user|he|she|they) )(?:lives?|works?|resides?|grew up|comes?) (?:in|at|as|for|from|near|on)"
+        r"\b"
+        r"|\b(?:i am|i'm|user is) an? [a-z -]{0,30}(?:er|or|ist|ian|nurse|student|chef|pilot|judge)\b"
+        r"|我(?:的名字|姓|叫)|名叫|叫我|姓名|名字|称呼|稱呼|生日|出生|岁|歲|住在|居住|老家|职业|職業|职位|工作于|任职"
+        r"|在.{1,12}(?:工作|上班|上学)|妻子|丈夫|老婆|老公|女儿|女兒|儿子|兒子|孩子|父亲|母亲|爸爸|妈妈|已婚|离异|母语|母語"
+        r"|时区|時區|我是.{0,8}(?:师|员|生|人|家|医|警)",
+        re.IGNORECASE,
+    ),
+    "standing instruction": Late(
+        r"\balways\b(?! (?:wanted|loved|been|liked|had))|\bnever\b(?! (?:been|seen|had|tried|went|visited|heard|read))"
+        r"|\bplease\b|\b(?:must|shall) not\b|\bmustn't\b|^(?:do not|don't)\b|[.;:!] (?:do not|don't)\b"
+        r"|\bunder no circumstances\b|\bmake sure\b|\bevery time\b|\bfrom now on\b|\bat all times\b"
+        r"|\bwithout (?:asking|my|the user's|first asking|explicit)\b|\bask (?:me |the user |them )?(?:first|before)\b"
+        r"|\bno exceptions?\b|\binsists?\b|\bin no case\b"
+        r"|总是|總是|永远|永遠|一定要|务必|務必|必须|必須|绝不|絕不|绝对不|千万|千萬|切勿|请勿|請勿|请不要|請不要|不要|不得|禁止"
+        r"|每次|始终|始終|从今以后|以后都|^[请請]",
+        re.IGNORECASE,
+    ),
+}
+"""Kinds of entries that should stay longest, by their words in English and Chinese; the first match counts."""
+PINNED = "pinned"
+"""A tag that keeps an entry where and as it is."""
+_WORTH: Mapping[str, float] = {"preference": 2.0, "lesson": 1.5, "convention": 1.5}
+"""The worth of a category; any other is worth 1."""
+_PREFERENCE = Late(
+    r"\bprefer|\bfavou?rite|\b(?:(?:dis)?likes?|loves?|hates?|enjoys?|avoids?)\b|喜欢|喜歡|讨厌|討厭|偏好|宁愿|寧願",
+    re.IGNORECASE,
+)
+
+
+def lasting(entry: Entry | str) -> str:
+    """Return the kind of an entry that should go last (health, safety, identity, standing instruction), or ""."""
+    text, category = (entry, None) if isinstance(entry, str) else (entry.text, entry.category)
+    found = next((kind for kind, words in LASTING.items() if words.search(text)), "")
+    return found or ("identity" if category == "identity" else "")
+
+
+def least_valuable(entries: Iterable[Entry]) -> list[Entry]:
+    """Sort entries by their value to the prompt, the least valuable first.
+
+    Last come pinned entries, health, safety, identity and standing instructions. Before them, entries of a person are
+    worth more than those of an agent. Then preferences, lessons and conventions are worth more than other categories,
+    entries that were said again more than those said once, and older entries more than newer ones.
+    """
+    kinds = ["", *reversed(list(LASTING))]
+
+    def value(one: Entry) -> tuple[object, ...]:
+        rank = len(kinds) if PINNED in one.tags else kinds.index(lasting(one))
+        category = one.category or ("preference" if _PREFERENCE.search(one.text) else "")
+        written = one.changed or one.created or 0.0
+        again = (one.confirmed or 0.0) > written
+        return rank, one.of_a_person, _WORTH.get(category, 1.0), again, -written, -len(one.text), one.text
+
+    return sorted(entries, key=value)
+
+
+def duplicates(entries: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+    """Return entries that repeat another one word for word, with the one that stays.
+
+    Only blanks, the first letter's case and the full stop at the end may differ. Of several, a person's stays; entries
+    that a person wrote, approved or pinned never go.
+    """
+    kept: dict[str, Entry] = {}
+    for one in sorted(entries, key=lambda entry: not (entry.of_a_person or PINNED in entry.tags)):
+        kept.setdefault(_same_words(one.text), one)
+    return [
+        (one, there)
+        for one in entries
+        if (there := kept[_same_words(one.text)]) is not one and not one.of_a_person and PINNED not in one.tags
+    ]
+
+
+def _same_words(text: str) -> str:
+    plain = " ".join(text.split()).rstrip(".。 ")
+    return plain[:1].casefold() + plain[1:]
+
+
+# ── how to make room: near-duplicates to merge first, then the least valuable entries ────────────────────────────────
 
 SIMILAR = 72.0
-"""Token-set similarity, 0 to 100, from which two entries are taken to say the same thing."""
+"""Token-set similarity, 0 to 100, of two entries that say the same."""
 
 MOST = 3
 _ADVICE_COMPARED = 200
-"""So many of the stalest entries are compared with each other: the work grows with the square."""
+"""Least valuable entries that are compared with each other: the work grows with the square."""
 
 
-def suggest(entries: Sequence[str], last_touched: Mapping[str, float], excess: int) -> tuple[Suggestion, ...]:
-    """At most three suggestions, the most useful first; together they free `excess` characters where they can.
+def suggest(entries: Iterable[Entry], excess: int) -> tuple[Suggestion, ...]:
+    """Return at most three suggestions, the most useful first; together they free `excess` characters if they can.
 
-    `last_touched` is when an entry was last written or confirmed; one that nobody recorded counts as the oldest.
+    Identity, health, safety and standing instructions are suggested only after everything else.
     """
-    stale = sorted(entries, key=lambda entry: last_touched.get(entry, 0.0))
-    merges = _merges(stale[:_ADVICE_COMPARED])
+    ordered = least_valuable(one for one in entries if PINNED not in one.tags)
+    kinds = {one.text: lasting(one) for one in ordered}
+    alike = _merges([one.text for one in ordered][:_ADVICE_COMPARED])
+    merges = [one for one in alike if not kinds[min(one.entries, key=len)]]  # the longer stays
     spoken_for = {entry for merge in merges for entry in merge.entries}
-    delimiter = len(DELIMITER) if len(entries) > 1 else 0
+    delimiter = len(DELIMITER) if len(ordered) > 1 else 0
     drops = [
-        Suggestion("drop", (entry,), len(entry) + delimiter, "written longest ago and not confirmed since")
-        for entry in stale
-        if entry not in spoken_for
+        Suggestion("drop", (one.text,), len(one.text) + delimiter, _why(one, kinds[one.text]))
+        for one in ordered
+        if one.text not in spoken_for
     ]
     chosen: list[Suggestion] = []
     for suggestion in [*merges, *drops]:
@@ -466,15 +508,31 @@ def suggest(entries: Sequence[str], last_touched: Mapping[str, float], excess: i
     return tuple(chosen)
 
 
+def _why(one: Entry, kind: str) -> str:
+    if kind:
+        return f"nothing of less value is left; this is about {kind}"
+    return (
+        "a person wrote it; nothing of less value is left"
+        if one.of_a_person
+        else "nothing is worth less, and it is the newest of these"
+    )
+
+
+def _numbers_agree(one: str, other: str) -> bool:
+    """Return whether the longer text has every number of the shorter: "film 9" and "film 19" are two facts."""
+    shorter, longer = sorted((one, other), key=len)
+    return set(re.findall(r"\d+", shorter)) <= set(re.findall(r"\d+", longer))
+
+
 def _merges(entries: Sequence[str]) -> list[Suggestion]:
-    """Pairs that say nearly the same, most alike first, no entry in two pairs. Merging keeps the longer one."""
+    """Return pairs that say nearly the same, most alike first, no entry in two pairs. Merging keeps the longer one."""
     from rapidfuzz import fuzz
 
     pairs = [
         (fuzz.token_set_ratio(a, b), a, b)
         for i, a in enumerate(entries)
         for b in entries[i + 1 :]
-        if min(len(a), len(b)) > 15
+        if min(len(a), len(b)) > 15 and _numbers_agree(a, b)
     ]
     merges: list[Suggestion] = []
     taken: set[str] = set()
@@ -488,28 +546,26 @@ def _merges(entries: Sequence[str]) -> list[Suggestion]:
     return merges
 
 
-# ---------- curated.notes
-#
-# What is known about entries besides their text, carried along when they change. Pure.
+# ── metadata of entries, carried along when they change ──────────────────────────────────────────────────────────────
 
 _SAME_ENTRY = 60.0
-"""How alike (0 to 100) an entry before and one after a hand edit must be to count as the same one, reworded."""
+"""Least similarity (0 to 100) of an entry before and after a hand edit that reworded it."""
 _NOTES_COMPARED = 500
 """A hand edit that takes out more entries than this is a new file, not a reworded one."""
 
 
 def notes_after(
     ops: Sequence[MemoryOp],
-    result: Result,
+    result: ApplyResult,
     known: Mapping[str, Entry],
     author: Author,
     now: float,
     *,
     vouched: bool,
 ) -> dict[str, Entry]:
-    """Metadata of every entry that `ops` wrote or said again. `known`: what was known of `inherited` before.
+    """Return the metadata of every entry that `ops` wrote or confirmed. `known`: what was known of `inherited` before.
 
-    A replaced entry hands on when it was created, its category and its tags; an entry that was there is confirmed.
+    An entry inherits the creation time, category and tags of the one it replaces; one that was there is confirmed.
     """
     ancestors = {new: old for old, new in result.successors.items()}
     there = set(result.entries)
@@ -524,8 +580,10 @@ def notes_after(
             notes[text] = replace(
                 before, category=category, tags=tags, confirmed=now, vouched=vouched or before.vouched
             )
+            if not before.of_a_person and author.who is Who.USER:  # from now on it is theirs
+                notes[text] = replace(notes[text], origin=author.origin, change=None)
             continue
-        if before and isinstance(op, Replace) and op.reworded:  # nobody said it anew
+        if before and isinstance(op, Replace) and op.reworded:  # nobody stated it again
             notes[text] = replace(before, text=text, category=category, tags=tags, vouched=False, change=None)
             continue
         notes[text] = Entry(
@@ -541,14 +599,14 @@ def notes_after(
     return notes
 
 
-def inherited(before: Sequence[str], ops: Sequence[MemoryOp], result: Result) -> list[str]:
-    """The entries whose metadata `notes_after` builds on: those that were replaced, and those said again."""
+def inherited(before: Sequence[str], ops: Sequence[MemoryOp], result: ApplyResult) -> list[str]:
+    """Return the entries whose metadata `notes_after` builds on: those that were replaced or confirmed."""
     again = {clean(op.content) for op in ops if not isinstance(op, Remove)}
     return [*result.successors, *(text for text in before if text in again and text not in result.successors)]
 
 
 def carried_over(before: Sequence[str], after: Sequence[str], known: Mapping[str, Entry], now: float) -> list[Entry]:
-    """Metadata for entries that a hand edit brought in: inherited from the entry they were reworded from, else new.
+    """Return metadata for entries of a hand edit: inherited from the entry that was reworded, else new.
 
     A person's trust in a text does not extend to another text.
     """
@@ -565,14 +623,144 @@ def carried_over(before: Sequence[str], after: Sequence[str], known: Mapping[str
         if best:
             removed.remove(best[0])
         source = known.get(best[0]) if best else None
-        notes.append(
-            replace(
-                source or Entry(text, created=now),
-                text=text,
-                vouched=False,
-                changed=now,
-                confirmed=now,
-                change=None,
-            )
-        )
+        entry = source or Entry(text, created=now)
+        notes.append(replace(entry, text=text, by=None, vouched=False, changed=now, confirmed=now, change=None))
     return notes
+
+
+# ── entries out of any other file ────────────────────────────────────────────────────────────────────────────────────
+
+_DELIMITER_BYTES = re.compile(rb"\r?\n(?:\xc2\xa7|\xa7)[ \t]*\r?\n")
+_HEADING = re.compile(r"#{1,6}[ \t]+(?=\S)")
+_BULLET = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]+(.*)$")
+_FENCE = ("```", "~~~")
+_SEPARATORS = (
+    re.compile(r"\n\s*\n"),
+    re.compile(r"\n"),
+    re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])"),
+    re.compile(r"\s+"),
+)
+_HOLE = 4
+"""A damaged place stands for at most so many characters."""
+
+
+def decode(raw: bytes, known: Sequence[str] = ()) -> str:
+    """Decode bytes that are not UTF-8: UTF-16 with its mark; else entry by entry, an entry of `known` that it is a
+    damaged copy of, or line by line UTF-8 or Windows-1252."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return raw.decode("utf-16", "replace")
+    pieces = _DELIMITER_BYTES.split(raw.removeprefix(b"\xef\xbb\xbf"))
+    return join(_whole_of(piece, known) or "".join(map(_decode_line, piece.splitlines(True))) for piece in pieces)
+
+
+def split(text: str, limit: int) -> list[str]:
+    """Split any text into entries of at most `limit` characters: by `§`, else by bullet, with its heading as prefix."""
+    pieces = parse(text)
+    if len(pieces) == 1:
+        pieces = list(_by_bullet(pieces[0]))
+    return unique(entry for piece in pieces for part in _shorten(piece, limit) for entry in parse(part))
+
+
+def _whole_of(piece: bytes, known: Sequence[str]) -> str | None:
+    """Return the known entry that this is a damaged copy of: the same in all that can be read, with holes."""
+    sound = piece.decode("utf-8", "replace").replace("\r\n", "\n").strip()
+    if "\ufffd" not in sound:
+        return None
+    return next((entry for entry in known if _fills(entry, re.split("\ufffd+", sound))), None)
+
+
+def _fills(entry: str, parts: Sequence[str]) -> bool:
+    """Return whether `entry` is these parts in order, with short holes between them."""
+    first, *middle, last = parts
+    if not entry.startswith(first) or not entry.endswith(last) or not (first or last or any(middle)):
+        return False
+    position = len(first)
+    for part in middle:
+        position = entry.find(part, position, position + _HOLE + len(part))
+        if position < 0:
+            return False
+        position += len(part)
+    return 0 <= len(entry) - len(last) - position <= _HOLE
+
+
+def _decode_line(line: bytes) -> str:
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            return line.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return line.decode("latin-1")
+
+
+def _heading(line: str) -> str | None:
+    """Return the text of a Markdown heading, without the `#` that may close it."""
+    opening = _HEADING.match(line)
+    if opening is None:
+        return None
+    text = line[opening.end() :]
+    bare = text.rstrip("#")
+    return bare.rstrip() if bare[-1:].isspace() else text
+
+
+def _by_bullet(text: str) -> Iterator[str]:
+    """Yield one entry per bullet or paragraph.
+
+    Continuation lines, deeper bullets and code stay with theirs. Headings become prefixes; one with nothing of its
+    own below it becomes an entry.
+    """
+    heading, current = "", ""
+    in_bullet = fenced = spoken = False
+    for line in [*text.splitlines(), ""]:
+        stripped = line.strip()
+        fence = stripped.startswith(_FENCE)
+        titled = None if fenced else _heading(stripped)
+        bullet = None if fenced else _BULLET.match(line)
+        continues = bool(current) and bool(stripped) and titled is None and not bullet
+        if continues and (fenced or fence or not in_bullet or line[:1].isspace()):
+            current += "\n" + line.rstrip()
+            fenced ^= fence
+            continue
+        if current:
+            yield current
+            current = ""
+        if titled is not None:
+            if heading and not spoken:
+                yield heading
+            heading, in_bullet, spoken = titled, False, False
+        elif stripped:
+            in_bullet = bullet is not None
+            body = bullet[1] if bullet else stripped
+            current, spoken = f"{heading}: {body}" if heading else body, True
+            fenced ^= fence
+    if heading and not spoken:
+        yield heading
+
+
+def _shorten(piece: str, limit: int) -> Iterator[str]:
+    """Cut at paragraphs, then lines, then sentences, then words, then anywhere, until every part fits."""
+    if len(piece) <= limit:
+        yield piece
+        return
+    for separator in _SEPARATORS:
+        parts = [part for part in separator.split(piece.strip()) if part]
+        if len(parts) > 1:
+            glue = " " if separator is _SEPARATORS[-1] else "\n"
+            for group in _pack(parts, limit, glue):
+                yield from _shorten(group, limit)
+            return
+    for start in range(0, len(piece), limit):
+        yield piece[start : start + limit]
+
+
+def _pack(parts: Sequence[str], limit: int, glue: str) -> Iterator[str]:
+    """Join neighbours as long as they fit."""
+    group: list[str] = []
+    size = 0
+    for part in parts:
+        if group and size + len(glue) + len(part) > limit:
+            yield glue.join(group)
+            group, size = [], 0
+        size += len(part) + (len(glue) if group else 0)
+        group.append(part)
+    if group:
+        yield glue.join(group)

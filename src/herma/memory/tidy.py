@@ -1,4 +1,9 @@
-"""Merge, supersede, expire, move: plan and run."""
+"""Tidy MEMORY.md and USER.md: plan what could go, propose it, carry out what a person approved.
+
+Tidying changes nothing by itself. It puts proposals into the inbox, each with the entries that go and the entry that
+stays, when a write of an agent does not fit, or when `h.tidy()` is called. `herma memory tidy` shows them and asks.
+The one automatic step, exact duplicates of an agent's own entries, is part of the write (`store.Writer`).
+"""
 
 from __future__ import annotations
 
@@ -6,37 +11,33 @@ import datetime
 import json
 import os
 import re
-import threading
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from herma.compression.summary import landmarks
-from herma.errors import ModelError, StoreBusy
-from herma.facts.extract import USER, Statement, folded, statements
-from herma.memory.archive import TidyRows
-from herma.memory.entries import Place, apply, join, parse, unfit, unique, used
-from herma.memory.store import MemoryStore
-from herma.models.client import ChatModel
+from herma.errors import ModelError, checked
+from herma.facts.extract import USER, Statement, key_of, statements
+from herma.memory.entries import PINNED, Place, apply, duplicates, least_valuable, parse, unfit, unique, used
+from herma.models.models import record_unusable, record_usable
 from herma.prompt.fence import sanitize
-from herma.review.gate import Gist, check_loss, coverage, gist, likeness
-from herma.review.spending import was_of_no_use, was_of_use
 from herma.safety.scan import scan
-from herma.store.database import file_system, is_unsuited, unsuited_mount
-from herma.text import stem
+from herma.store.files import file_system, is_unsuited, unsuited_mount
+from herma.text import STOP_WORDS, Late, folded, stem
 from herma.types import (
     DELIMITER,
     TARGETS,
     Applied,
     Author,
     Entry,
+    Kept,
     MemoryOp,
     MemoryOutcome,
     Origin,
+    OverBudget,
     Remove,
     Replace,
     Scope,
@@ -45,308 +46,54 @@ from herma.types import (
     Who,
 )
 
-# ---------- reflect.tidy_merge
-#
-# Two entries that say the same, said once: the one, and whatever only the other says. Pure.
-#
-# Nothing is lost: a clause goes only where a single clause of the other entry has all its telling words in the same
-# order, every number, path and name of it, and denies what it denies.
+if TYPE_CHECKING:
+    from herma.app import Herma
+    from herma.models.client import ChatModel
 
-LEAST = 12
-"""Characters that a merge must save to be worth a change."""
-_CLAUSES = re.compile(r"(?<=[.;!?])[ \t]+(?=\S)|(?<=[。；！？])[ \t]*(?=\S)|\n+")
-_ENDS = (".", ";", "!", "?", ":", "。", "；", "！", "？")
-_KEPT = 0.6
-"""Part of the telling words of the originals that a model's wording must have."""
+BY_ITSELF = Author(Who.TIDY, Origin.AGENT_CONCLUDED)
+PREFIX = "tidy: "
+"""Prefix of the reason of every change by tidying."""
+_NEWEST = 50
+"""Newest changes in which undone tidying is looked for."""
+_COMPARED = 150
+"""Entries that are compared with each other: the work grows with the square."""
+_PROPOSED, _TOO_MANY = 12, 1_000
+"""Proposals that one write may make; a file with more entries is left to `herma memory tidy`."""
+_TRIES = 4
+"""Attempts to make room in another way, if a person rejected the first ones."""
 
-
-def clauses(text: str) -> list[str]:
-    """The sentences and lines of an entry."""
-    return [clause for part in _CLAUSES.split(text) if (clause := part.strip())]
-
-
-def merged(one: str, other: str) -> str | None:
-    """Both in one entry, if that is shorter and loses nothing; None if they do not say the same."""
-    found = [text for pair in ((one, other), (other, one)) if (text := _absorbed(*pair)) is not None]
-    best = min(found, key=len, default=None)
-    if best is None or saved((one, other), best) < LEAST:
-        return None
-    marks = (*landmarks(one), *landmarks(other))  # one that goes over the end of a sentence is in none of its clauses
-    return best if all(mark.text in best for mark in marks) else None
-
-
-def saved(entries: Sequence[str], result: str) -> int:
-    """Characters that one entry takes less than these, delimiters included."""
-    return sum(map(len, entries)) + len(DELIMITER) * (len(entries) - 1) - len(result)
-
-
-def _absorbed(kept: str, other: str) -> str | None:
-    """`kept` with what only `other` says behind it; None where nothing of `other` is said by `kept`."""
-    said = [(clause, gist(clause)) for clause in clauses(kept)]
-    parts = clauses(other)
-    rest = [part for part in parts if not any(_says(clause, known, part) for clause, known in said)]
-    if len(rest) == len(parts):
-        return None
-    text = kept
-    for part in rest:
-        joint = "\n" if "\n" in kept else " " if text.endswith(_ENDS) else "; "
-        text = f"{text}{joint}{part}"
-    return text
-
-
-def _says(clause: str, known: Gist, part: str) -> bool:
-    """Whether a clause says everything that a part says."""
-    wanted = gist(part)
-    if not wanted.words or wanted.negated != known.negated or not wanted.values <= known.values:
-        return False
-    if not all(mark.text in clause for mark in landmarks(part)):
-        return False
-    return _in_order(wanted.words, known.words)
-
-
-def _in_order(words: Sequence[str], among: Sequence[str]) -> bool:
-    rest = iter(among)
-    return all(word in rest for word in words)
-
-
-# ── wordings of a model ──
-
-
-def unfaithful(text: str, originals: Sequence[str]) -> str:
-    """Why a model's wording cannot stand for these entries; nothing where it can."""
-    problem = unfit(text)
-    if problem:
-        return problem
-    if saved(originals, text) < LEAST:
-        return "it saves nothing"
-    whole = "\n".join(originals)
-    marks, values = landmarks(whole), gist(whole).values
-    if lost := next((mark.text for mark in marks if mark.text not in text), ""):
-        return f"it leaves out {lost}"
-    new = gist(text)
-    if values - new.values:
-        return f"it leaves out {min(values - new.values)}"
-    if added := new.values - values:
-        return f"it adds {min(added)}"
-    if added_mark := next((mark.text for mark in landmarks(text) if mark.text not in whole), ""):
-        return f"it adds {added_mark}"
-    if new.negated != any(gist(original).negated for original in originals):
-        return "it denies what they say, or says what they deny"
-    if min(coverage(set(gist(original).words), new.words) for original in originals) < _KEPT:
-        return "it leaves out too much"
-    return "the scanner objects to it" if scan(text) else ""
-
-
-# ---------- reflect.tidy_stale
-#
-# Which entries have been overtaken by time: dates that passed, paths that are gone, versions that changed. Pure.
-#
-# What is known outside is asked through `Checks`, which only looks: it opens no connection and runs nothing. A failed
-# check marks an entry and takes nothing away: the path may be on another machine.
-
-MARK = re.compile(r"[ \n]\[tidy: [^\]\n]{1,200}\]$")
-"""What a failed check adds to an entry."""
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905  read more easily so
-_MONTH = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
-_DATES = (
-    re.compile(r"(?<![\d-])(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?![\d-])"),
-    re.compile(r"(?<!\d)(?P<y>\d{4})年(?P<m>\d{1,2})月(?P<d>\d{1,2})日"),
-    re.compile(rf"(?<!\d)(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)? {_MONTH},? (?P<y>\d{{4}})(?!\d)", re.IGNORECASE),
-    re.compile(rf"\b{_MONTH} (?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<y>\d{{4}})(?!\d)", re.IGNORECASE),
-)
-_LIMITED = re.compile(
-    r"\b(?:until|till|through|expires?|expiring|deadline|due|ends|valid (?:to|until|through)"
-    r"|(?:scheduled|planned) (?:for|on)|upcoming|will (?:be|end|start|happen|launch|ship|take)"
-    r"|on (?:vacation|leave|holiday)|out of office"
-    r"|bis|frist|gültig|fällig)\b|截止|有效期|到期|まで|期限|마감|까지",
-    re.IGNORECASE,
-)
-_LASTING = re.compile(
-    r"\b(?:every|each|yearly|annual|annually|monthly|weekly|recurring|birthday|born|since|was|were|had|did|used to"
-    r"|started|released|founded|joined|created|decided|moved|migrated|learnt|learned|happened|jährlich|seit)\b"
-    r"|每年|每月|毎年|生日|誕生日",
-    re.IGNORECASE,
-)
-_VERSION = re.compile(
-    r"\b(?P<tool>python|node(?:\.?js)?|go|ruby|java|rust|php|elixir|terraform|deno|bun)[ /@-]?v?"
-    r"(?P<version>\d+(?:\.\d+){0,2})(?![\w.]*\w*/)",
-    re.IGNORECASE,
-)
-_TOLD = re.compile(r"[<>{}*$%|?]")
-"""In a path that only stands for others."""
-
-
-class Checks(Protocol):
-    """What can be looked up without doing anything. None: it cannot be told."""
-
-    def exists(self, path: str) -> bool | None: ...
-
-    def version(self, tool: str) -> tuple[str, str] | None:
-        """The version that the project's own files name, and the file that does."""
-        ...
-
-
-class NoChecks:
-    """Nothing can be told."""
-
-    def exists(self, path: str) -> bool | None:  # noqa: ARG002
-        return None
-
-    def version(self, tool: str) -> tuple[str, str] | None:  # noqa: ARG002
-        return None
+ProposalKind: TypeAlias = Literal["duplicate", "merge", "superseded", "expired", "move"]
+_DONE: dict[ProposalKind, str] = {
+    "duplicate": "exact duplicate",
+    "merge": "merged",
+    "superseded": "replaced by newer ones",
+    "expired": "expired",
+    "move": "moved to the archive",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
-    """What is the matter with an entry. `whole`: with all of it, so that it can leave the file."""
-
-    what: Literal["date", "path", "version"]
-    why: str
-    note: str
-    whole: bool = False
-
-
-def bare(text: str) -> str:
-    """An entry without the mark of an earlier check."""
-    return MARK.sub("", text)
-
-
-def marked(text: str, note: str, today: datetime.date) -> str:
-    return f"{bare(text)} [tidy: {note}, {today.isoformat()}]"
-
-
-def overtaken(text: str, today: datetime.date, checks: Checks) -> Stale | None:
-    """What has become of what an entry says; None where nothing is known to have changed."""
-    plain = bare(text)
-    parts = clauses(plain)
-    for part in parts:
-        if (day := passed(part, today)) is not None:
-            why = f"{day.isoformat()} has passed"
-            return Stale("date", why, f"past since {day.isoformat()}", whole=len(parts) == 1)
-    for path in _paths(plain):
-        if checks.exists(path) is False:
-            return Stale("path", f"{path} is not there", f"{_short(path)} not found")
-    for found in _VERSION.finditer(plain):
-        tool, said = _tool(found["tool"]), found["version"]
-        declared = checks.version(tool)
-        if declared is not None and not _agrees(said, declared[0]):
-            version, file = declared
-            return Stale("version", f"{file} says {tool} {version}", f"{tool} is {version} in {file}")
-    return None
-
-
-def confirmed(text: str, today: datetime.date, checks: Checks) -> bool:
-    """Whether what a mark says is known to hold no longer: not where that cannot be told, as on another machine."""
-    plain = bare(text)
-    note = text[len(plain) :]
-    if overtaken(plain, today, checks) is not None:
-        return False
-    if "not found" in note:
-        return any(checks.exists(path) is True for path in _paths(plain))
-    if " is " in note:
-        return any(checks.version(_tool(found["tool"])) is not None for found in _VERSION.finditer(plain))
-    return True
-
-
-def passed(clause: str, today: datetime.date) -> datetime.date | None:
-    """The last date of a clause that is about a limited time, if it is over. What recurs or is a record never is."""
-    if not _LIMITED.search(clause) or _LASTING.search(clause):
-        return None
-    days = list(_days(clause))
-    last = max(days, default=None)
-    return last if last is not None and last < today - datetime.timedelta(days=1) else None
-
-
-def _days(clause: str) -> Iterator[datetime.date]:
-    for pattern in _DATES:
-        for match in pattern.finditer(clause):
-            fields = match.groupdict()
-            month = fields.get("m") or 1 + _MONTHS.index(fields["month"].lower())
-            try:
-                yield datetime.date(int(fields["y"]), int(month), int(fields["d"]))
-            except ValueError:
-                continue
-
-
-def _paths(text: str) -> list[str]:
-    marks = [mark.text for mark in landmarks(text) if mark.kind == "path"]
-    return [path for path in marks if "://" not in path and not _TOLD.search(path) and re.search(r"[\\/]", path)][:5]
-
-
-def _short(path: str) -> str:
-    return re.split(r"[\\/]", path.rstrip("\\/"))[-1][:60] or path[:60]
-
-
-def _tool(name: str) -> str:
-    folded = name.lower().replace(".", "")
-    return "node" if folded.startswith("node") else folded
-
-
-def _agrees(said: str, declared: str) -> bool:
-    """As far as both go: 3.12 agrees with 3.12.4."""
-    return all(one == other for one, other in zip(said.split("."), declared.split("."), strict=False))
-
-
-# ---------- reflect.tidy_value
-#
-# What an entry is worth to the prompt, compared with the others of its file. Pure.
-
-FULL = 0.8
-"""Part of its limit above which a file is too full."""
-SURE = 0.8
-"""Confidence from which a proposal is carried out without asking, where the settings say so."""
-_KINDS = {"identity": 3.0, "preference": 2.0, "lesson": 1.5, "convention": 1.5, "environment": 1.0}
-_HALF_LIFE = 120.0
-_TIDY_VALUE_DAY = 86_400.0
-
-
-def value(entry: Entry, now: float) -> float:
-    """Who somebody is counts most, what they want next; what a person said more than what an agent concluded; and half
-    of it fades with the time since it was last written or confirmed.
-    """
-    kind = _KINDS.get(entry.category or "", 1.0)
-    source = 1.0 if entry.origin is Origin.AGENT_CONCLUDED else 1.4
-    days = max(0.0, now - touched(entry)) / _TIDY_VALUE_DAY
-    return float(kind * source * (0.5 + 0.5 * 0.5 ** (days / _HALF_LIFE)))
-
-
-def touched(entry: Entry) -> float:
-    """When it was last written or confirmed; an entry of which nobody knows is as old as can be."""
-    return max(entry.changed or 0.0, entry.confirmed or 0.0, entry.created or 0.0)
-
-
-def least_valuable(entries: Sequence[Entry], now: float) -> list[Entry]:
-    """The least valuable first; among equals the older, then the longer, which frees more."""
-    return sorted(entries, key=lambda one: (value(one, now), touched(one), -len(one.text), one.text))
-
-
-# ---------- types.tidy
-#
-# What tidying curated memory proposes, and what came of it.
-
-ProposalKind: TypeAlias = Literal["merge", "superseded", "expired", "mark", "unmark", "move"]
-"""Say it once; a newer entry says otherwise; its date has passed; a check failed, or does no longer; make room."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """One thing to put in order: the entries it is about, what stands in their place, and why."""
+class TidyProposal:
+    """One proposal: the entries it is about, the one that stays or replaces them, and why."""
 
     kind: ProposalKind
     entries: tuple[str, ...]
     result: str
-    """The entry that stands in their place; nothing where they leave the file."""
+    """The entry that stays, or that a model worded; "" if they leave the file."""
     reason: str
-    frees: int
-    """Characters that it saves; less than nothing where it adds some."""
-    confidence: float
     operations: tuple[MemoryOp, ...]
     by_model: bool = False
+
+    @property
+    def frees(self) -> int:
+        """Characters that it saves."""
+        kept = len(self.result) + len(DELIMITER) if self.result else 0
+        return sum(len(text) + len(DELIMITER) for text in self.entries) - kept
 
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """One file: as it is, as it would be, and by which steps. `held`: left for another pass, each with the reason."""
+    """One file: as it is, as it would be, and by which proposals."""
 
     target: Target
     scope: Scope
@@ -356,12 +103,11 @@ class Tidied:
     """Characters before."""
     used_after: int
     limit: int
-    proposals: tuple[Proposal, ...] = ()
-    held: tuple[tuple[Proposal, str], ...] = ()
+    proposals: tuple[TidyProposal, ...] = ()
     outcome: MemoryOutcome | None = None
-    """What came of it; None where nothing was done."""
+    """The outcome; None if nothing was done."""
     staged: tuple[int, ...] = ()
-    """Numbers in the inbox of what waits for a person."""
+    """Numbers of its proposals in the inbox."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -371,54 +117,142 @@ class Tidied:
 
 @dataclass(frozen=True, slots=True)
 class TidyReport:
-    """What tidying came to, file by file."""
+    """The result of tidying, file by file."""
 
     files: tuple[Tidied, ...] = ()
     dry_run: bool = False
 
     @property
     def changed(self) -> bool:
-        return any(one.outcome is not None and one.outcome.ok for one in self.files)
+        return any(isinstance(one.outcome, Applied) for one in self.files)
 
 
-# ---------- reflect.tidy
-#
-# What could be put in order in a curated file: entries with what is known of them in, proposals out. Pure.
-#
-# In this order: say once what is said twice, let newer facts stand for older ones, let go of what is over, mark what a
-# check cannot confirm, and, above four fifths of the limit, move the least valuable to the long tail. Entries that are
-# pinned, or that a person vouched for, are never touched. At most a quarter of the text changes in one pass.
+@checked()
+class Tidying:
+    """`h.tidy`: propose how to tidy the files of a scope, and carry out what was approved."""
 
-PINNED = "pinned"
-"""A tag that keeps an entry where and as it is."""
-_TIDY_COMPARED = 150
-"""So many entries are compared with each other: the work grows with the square."""
-_ROUNDS = 8
-_TRIED = 3
-_MANY_VALUED = frozenset(
-    (
-        *("language", "allergy", "diet", "email", "phone", "programming language", "team", "nickname", "tool", "hobby"),
-        *("database", "test framework", "deployment", "framework", "server", "host", "repository", "repo", "user"),
-    )
-)
-"""Attributes of which somebody may have several at once: the newer does not replace the older."""
-_ONE_VALUED = frozenset(
-    ("time zone", "location", "employer", "job", "birthday", "age", "editor", "shell", "package manager", "deadline")
-)
+    def __init__(self, app: Herma) -> None:
+        self._app = app
+
+    def __call__(
+        self, target: Target | None = None, *, scope: Scope | None = None, dry_run: bool = False, model: bool = True
+    ) -> TidyReport:
+        """Propose in the inbox what could be done to both files of a scope, or to one.
+
+        With `dry_run`, only return it: `apply` does exactly that. `model`: let a model word merges.
+        """
+        wanted = [one for one in TARGETS if target in (None, one) and (target or self._app.memory.is_enabled(one))]
+        files = [self._planned(one, scope, model=model) for one in wanted]
+        return TidyReport(tuple(files if dry_run else map(self._proposed, files)), dry_run)
+
+    def apply(self, report: TidyReport, *, author: Author | None = None) -> TidyReport:
+        """Do what a report proposes, which a person saw and approved: one change per file. A file whose entries changed
+        since is left as it is."""
+        done = []
+        for file in report.files:
+            ops = [op for proposal in file.proposals for op in proposal.operations]
+            if not ops:
+                done.append(file)
+                continue
+            outcome = self._app.memory.apply(
+                file.target, ops, scope=file.scope, author=author or Author(), reason=summary(file.proposals)
+            )
+            staged = (outcome.pending,) if isinstance(outcome, Staged) else ()
+            done.append(replace(file, outcome=outcome, staged=staged))
+        return TidyReport(tuple(done))
+
+    def propose_room(self, scope: Scope, over: OverBudget) -> tuple[int, ...]:
+        """Propose what would make room for a write that did not fit, and no more than that. → numbers in the inbox."""
+        excess = over.needed - over.limit
+        cannot_fit = over.needed - over.used > over.limit
+        if self._app.settings.memory.tidy == "off" or cannot_fit or len(over.entries) > _TOO_MANY:
+            return ()
+        place = Place.of(over.target, scope)
+        alone = self._taken_back(place)
+        for _ in range(_TRIES):
+            found = self._plan(place, over.limit, alone, size=over.used - excess)
+            done = self._proposed(replace(found, proposals=found.proposals[:_PROPOSED]))
+            refused = {text for one in done.proposals for text in one.entries}
+            if not refused:
+                return done.staged
+            alone |= refused
+        return done.staged
+
+    # ── steps ──
+
+    def _planned(self, target: Target, scope: Scope | None, *, model: bool) -> Tidied:
+        where, limit, trouble = self._app.memory.room(target, scope=scope)
+        place = Place.of(target, where)
+        alone = self._taken_back(place)
+        wordings: list[TidyProposal] = []
+        notes: list[str] = []
+        shown = candidates(self._app.memory.describe(target, scope=where), alone) if model else []
+        asked = self._app.models.get("auxiliary", purpose="tidy") if len(shown) > 1 else None
+        if asked is not None:
+            wordings, notes = ask(asked, shown)
+        if trouble:
+            notes.append(f"{trouble}.")
+        return replace(self._plan(place, limit, alone, wordings), notes=tuple(dict.fromkeys(notes)))
+
+    def _plan(
+        self,
+        place: Place,
+        limit: int,
+        alone: Collection[str],
+        wordings: Sequence[TidyProposal] = (),
+        *,
+        size: int | None = None,
+    ) -> Tidied:
+        entries = self._app.memory.describe(place.target, scope=place.scope)
+        proposals, after = plan(
+            entries,
+            limit=limit,
+            now=self._app.clock(),
+            target=place.target,
+            subject=USER if place.target == "user" else "project" if place.project else "home",
+            checks=LocalChecks(place.project),
+            alone=alone,
+            wordings=wordings,
+            size=size,
+        )
+        before = tuple(one.text for one in entries)
+        return Tidied(place.target, place.scope, before, after, used(before), used(after), limit, proposals)
+
+    def _proposed(self, file: Tidied) -> Tidied:
+        """Put each proposal into the inbox. → the file with their numbers, and only with the proposals that cannot wait
+        there, because a person rejected them before."""
+        numbers: list[int] = []
+        refused: list[TidyProposal] = []
+        for one in file.proposals:
+            outcome = self._app.memory.propose(
+                file.target, one.operations, scope=file.scope, author=BY_ITSELF, reason=summary([one])
+            )
+            if isinstance(outcome, Staged):
+                numbers.append(outcome.pending)
+            else:
+                refused.append(one)
+        return replace(file, staged=tuple(numbers), proposals=tuple(refused))
+
+    def _taken_back(self, place: Place) -> set[str]:
+        """Return the entries that a person put back after tidying had removed them."""
+        changes = self._app.memory.history(place.target, scope=place.scope, limit=_NEWEST)
+        return {
+            text
+            for change in changes
+            if change.undone_by is not None and PREFIX in change.reason
+            for text in unique(parse(change.before))
+            if text not in set(unique(parse(change.after)))
+        }
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to do, in order; what was left for another pass, and why; and the entries before and after."""
+def summary(proposals: Sequence[TidyProposal]) -> str:
+    """Describe proposals for the history: `tidy: 2 merged, 1 moved to the archive`; a single one with its reason."""
+    counts = {kind: sum(one.kind == kind for one in proposals) for kind in _DONE}
+    said = ", ".join(f"{count} {_DONE[kind]}" for kind, count in counts.items() if count)
+    return f"{PREFIX}{said}" + (f" ({proposals[0].reason})" if len(proposals) == 1 else "")
 
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    proposals: tuple[Proposal, ...] = ()
-    held: tuple[tuple[Proposal, str], ...] = ()
 
-    @property
-    def operations(self) -> tuple[MemoryOp, ...]:
-        return tuple(op for proposal in self.proposals for op in proposal.operations)
+# ── what could be done to a file: entries in, proposals out (pure) ───────────────────────────────────────────────────
 
 
 def plan(
@@ -428,192 +262,157 @@ def plan(
     now: float,
     target: Target = "memory",
     subject: str = USER,
-    checks: Checks | None = None,
+    checks: LocalChecks | None = None,
     alone: Collection[str] = (),
-    wordings: Sequence[Proposal] = (),
-    least: float = 0.0,
-) -> Plan:
-    """Everything worth doing to a file. `alone`: texts that a person wants left as they are, because they took a change
-    of them back. `wordings`: merges that a model put better; they are taken where they apply. `least`: the confidence
-    that a proposal must have.
+    wordings: Sequence[TidyProposal] = (),
+    size: int | None = None,
+) -> tuple[tuple[TidyProposal, ...], tuple[str, ...]]:
+    """Return everything worth proposing for a file, no entry in two proposals, and the entries that would be left.
+
+    `alone`: texts that a person wants left as they are. `wordings`: merges in a model's words. `size`: propose only as
+    much as brings the file down to so many characters; else entries move only until the file is within its limit.
     """
-    work = _Work(tuple(entry.text for entry in entries), list(entries), limit, target, least)
+    texts = tuple(one.text for one in entries)
+    free = [one for one in entries if is_free(one) and one.text not in alone]
     today = datetime.datetime.fromtimestamp(now).date()  # noqa: DTZ006  the user's own day
-    checks = checks or NoChecks()
-    for _ in range(_ROUNDS):
-        free = [one for one in work.entries if is_free(one) and one.text not in alone]
-        steps = (_wordings(wordings, free), _merges(free), _superseded(free, subject), _stale(free, today, checks))
-        taken = sum(work.take(proposal) for found in steps for proposal in found)
-        if not taken + _make_room(work, now, alone):
+    found = chain(wordings, _duplicates(free), _merges(free), _superseded(free, subject), _expired(free, today, checks))
+    taken: list[TidyProposal] = []
+    spoken_for: set[str] = set()
+    for one in chain(found, map(_move, least_valuable(free))):
+        if used(texts) <= (limit if size is None else size) and (size is not None or one.kind == "move"):
             break
-    return Plan(work.before, tuple(one.text for one in work.entries), tuple(work.taken), tuple(work.held))
+        if not spoken_for.isdisjoint(one.entries):
+            continue
+        result = apply(texts, one.operations, limit, target)
+        if isinstance(result.outcome, Applied):
+            texts = result.entries
+            spoken_for.update(one.entries)
+            taken.append(one)
+    return tuple(taken), texts
 
 
 def is_free(entry: Entry) -> bool:
-    """Whether tidying may touch it: not what is pinned or vouched for, and not what the scanner objects to."""
-    return not entry.vouched and PINNED not in entry.tags and not entry.findings
+    """Return whether tidying may propose anything for an entry: it is not pinned, trusted or blocked."""
+    return PINNED not in entry.tags and not entry.findings and not entry.vouched
 
 
-@dataclass(slots=True)
-class _Work:
-    """A file while it is put in order."""
-
-    before: tuple[str, ...]
-    entries: list[Entry]
-    limit: int
-    target: Target
-    least: float = 0.0
-    taken: list[Proposal] = field(default_factory=list)
-    held: list[tuple[Proposal, str]] = field(default_factory=list)
-    heirs: dict[str, str] = field(default_factory=dict)
-    """Entry before → what stands in its place; nothing where it left the file."""
-
-    @property
-    def used(self) -> int:
-        return used([one.text for one in self.entries])
-
-    def take(self, proposal: Proposal) -> bool:
-        """Do it if its entries are still there, it fits, and not too much changes; else hold it back. → whether."""
-        texts = [one.text for one in self.entries]
-        there = set(texts)
-        known_too_much = any(one == proposal for one, _ in self.held)
-        if proposal.confidence < self.least or known_too_much or not all(text in there for text in proposal.entries):
-            return False
-        result = apply(texts, proposal.operations, self.limit, self.target)
-        if not isinstance(result.outcome, Applied) or (
-            proposal.frees < 0 and used(result.entries) > FULL * self.limit  # a mark must not push others out
-        ):
-            return False
-        gone = [text for text in proposal.entries if text not in result.entries]
-        heirs = {old: proposal.result if new in gone else new for old, new in self.heirs.items()}
-        heirs |= dict.fromkeys(gone, proposal.result)
-        too_much = check_loss(self.before, result.entries, {old: new for old, new in heirs.items() if new})
-        if too_much is not None:
-            self.held.append((proposal, too_much.sentence))
-            return False
-        known = {one.text: one for one in self.entries}
-        source = max((known[text] for text in proposal.entries), key=lambda one: len(one.text))
-        self.entries = [known.get(text) or replace(source, text=text) for text in result.entries]
-        self.heirs = heirs
-        self.taken.append(proposal)
-        return True
+def _duplicates(free: Sequence[Entry]) -> Iterator[TidyProposal]:
+    for one, kept in duplicates(free):
+        yield _kept_one("duplicate", one.text, kept.text, "another entry says the same, word for word")
 
 
-# ── each kind ──
-
-
-def _wordings(wordings: Sequence[Proposal], free: Sequence[Entry]) -> Iterator[Proposal]:
-    there = {one.text for one in free}
-    yield from (one for one in wordings if all(text in there for text in one.entries))
-
-
-def merge_of(one: str, other: str, result: str, reason: str, confidence: float, *, by_model: bool = False) -> Proposal:
-    """Two entries as one: it takes the place of the longer, whose dates and category it keeps."""
-    kept, gone = (one, other) if len(one) >= len(other) else (other, one)
-    replaced: tuple[MemoryOp, ...] = () if result == kept else (Replace(kept, result, reworded=True),)
-    if result == gone:
-        replaced, gone = (), kept
-    operations = (Remove(gone, kept="merged"), *replaced)
-    return Proposal(
-        "merge", (one, other), result, reason, saved((one, other), result), confidence, operations, by_model
-    )
-
-
-def _merges(free: Sequence[Entry]) -> Iterator[Proposal]:
-    texts = [one.text for one in free][:_TIDY_COMPARED]
+def _merges(free: Sequence[Entry]) -> Iterator[TidyProposal]:
+    texts = [one.text for one in free][:_COMPARED]
     for at, one in enumerate(texts):
         for other in texts[at + 1 :]:
-            result = merged(bare(one), bare(other))
-            if result is not None:
-                whole = result in (bare(one), bare(other))
-                why = (
-                    "one of them says all that the other says" if whole else "they say the same, and each a little more"
-                )
-                yield merge_of(one, other, result, why, 0.95 if whole else 0.85)
+            if (result := merged(one, other)) is not None:
+                gone = other if result == one else one
+                yield _kept_one("merge", gone, result, "another entry says all that it says")
 
 
-def _superseded(free: Sequence[Entry], subject: str) -> Iterator[Proposal]:
-    """The same attribute of the same subject with another value: the older entry goes, where nothing else is in it."""
+def _kept_one(kind: ProposalKind, gone: str, kept: str, why: str) -> TidyProposal:
+    """`kept` stays word for word; the operation names it, so that the person who approves it sees both."""
+    return TidyProposal(kind, (gone, kept), kept, why, (Replace(gone, kept, reworded=True),))
+
+
+def _superseded(free: Sequence[Entry], subject: str) -> Iterator[TidyProposal]:
+    """Find entries that state the same attribute with another value, and nothing else: the older one goes."""
     newest: dict[tuple[str, str], tuple[Entry, Statement]] = {}
     for entry in sorted(free, key=lambda one: one.changed or 0.0):
-        said = _only_statement(bare(entry.text), subject)
+        said = _only_statement(entry.text, subject)
         if said is None or entry.changed is None or said.attribute in _MANY_VALUED:
             continue
-        key = (said.subject, said.attribute)
+        key = (said.subject, key_of(said.attribute))
         if key in newest:
             older, before = newest[key]
             touched = max(older.changed or 0.0, older.confirmed or 0.0)
             if touched < entry.changed and _contradicts(before.value, said.value):
                 why = f"a newer entry says that the {said.attribute} is {said.value}"
-                yield _leave("superseded", older.text, why, 0.85 if said.attribute in _ONE_VALUED else 0.75)
+                yield _leave("superseded", older.text, why, "superseded")
         newest[key] = (entry, said)
 
 
 def _only_statement(text: str, subject: str) -> Statement | None:
-    """What an entry states, if it states that and nothing else."""
-    found = statements(text, subject, stem) if len(clauses(text)) == 1 else ()
+    """Return what an entry states, if it states one thing and nothing else."""
+    found = statements(text, subject) if len(clauses(text)) == 1 else ()
     return found[0] if len(found) == 1 else None
 
 
+def overtakes(new: str, older: str, subject: str = USER) -> bool:
+    """Return whether both state the same thing and nothing else, the new one with another value."""
+    said, before = _only_statement(new, subject), _only_statement(older, subject)
+    if said is None or before is None or said.attribute in _MANY_VALUED:
+        return False
+    same = (said.subject, key_of(said.attribute)) == (before.subject, key_of(before.attribute))
+    return same and _contradicts(before.value, said.value)
+
+
 def _contradicts(one: str, other: str) -> bool:
-    """Two values of which neither is the other said more exactly."""
+    """Return whether neither value is the other in more detail."""
     first, second = set(folded(one).split()), set(folded(other).split())
     return not first <= second and not second <= first
 
 
-def _stale(free: Sequence[Entry], today: datetime.date, checks: Checks) -> Iterator[Proposal]:
+def _expired(free: Sequence[Entry], today: datetime.date, checks: LocalChecks | None) -> Iterator[TidyProposal]:
     for entry in free:
-        found = overtaken(entry.text, today, checks)
-        plain = bare(entry.text)
-        if found is None:
-            if plain != entry.text and confirmed(entry.text, today, checks):
-                yield _reword("unmark", entry.text, plain, "the check no longer fails", 0.9)
-        elif found.whole:
-            yield _leave("expired", entry.text, found.why, 0.9)
-        elif plain == entry.text:
-            sure = {"date": 0.85, "path": 0.8, "version": 0.75}[found.what]
-            yield _reword("mark", entry.text, marked(entry.text, found.note, today), found.why, sure)
+        if why := expired(entry.text, today, checks):
+            yield _leave("expired", entry.text, why, "expired")
 
 
-def _make_room(work: _Work, now: float, alone: Collection[str]) -> int:
-    """Move the least valuable until the file is no fuller than it should be. → how many."""
-    moved = 0
-    for entry in least_valuable([one for one in work.entries if is_free(one) and one.text not in alone], now):
-        if work.used <= FULL * work.limit:
-            break
-        share = round(100 * work.used / work.limit)
-        why = f"the file is {share} % full, and nothing in it is worth less"
-        moved += work.take(_leave("move", entry.text, why, 0.9))
-        if sum(one.kind == "move" for one, _ in work.held) > _TRIED:
-            break  # what is left is too large as well
-    return moved
+def _move(entry: Entry) -> TidyProposal:
+    return _leave("move", entry.text, "room is needed, and nothing in the file is worth less", "room")
 
 
-def _leave(kind: str, text: str, why: str, confidence: float) -> Proposal:
-    frees = len(text) + len(DELIMITER)
-    match kind:
-        case "expired":
-            return Proposal("expired", (text,), "", why, frees, confidence, (Remove(text, kept="expired"),))
-        case "superseded":
-            return Proposal("superseded", (text,), "", why, frees, confidence, (Remove(text, kept="superseded"),))
-        case _:
-            return Proposal("move", (text,), "", why, frees, confidence, (Remove(text, kept="room"),))
+def _leave(kind: ProposalKind, text: str, why: str, kept: Kept) -> TidyProposal:
+    return TidyProposal(kind, (text,), "", why, (Remove(text, kept=kept),))
 
 
-def _reword(kind: str, old: str, new: str, why: str, confidence: float) -> Proposal:
-    operations = (Replace(old, new, reworded=True),)
-    frees = len(old) - len(new)
-    if kind == "mark":
-        return Proposal("mark", (old,), new, why, frees, confidence, operations)
-    return Proposal("unmark", (old,), new, why, frees, confidence, operations)
-
-
-# ---------- reflect.tidy_ask
+# ── entries that another entry repeats ───────────────────────────────────────────────────────────────────────────────
 #
-# Merges in a model's words: it is shown entries that are much alike, and says which of them are one. In our own words.
+# An entry goes only if a single clause of another has all its content words in the same order, every number, path and
+# name of it, and denies what it denies. The other stays word for word: sentences are never put together.
+
+_MANY_VALUED = frozenset(
+    (
+        *("language", "allergy", "diet", "email", "phone", "programming language", "team", "nickname", "tool", "hobby"),
+        *("database", "test framework", "deployment", "framework", "server", "host", "repository", "repo", "user"),
+    )
+)
+"""Attributes that may have several values at once: a newer one does not replace an older one."""
+_CLAUSES = re.compile(r"(?<=[.;!?])[ \t]+(?=\S)|(?<=[。；！？])[ \t]*(?=\S)|\n+")
+
+
+def clauses(text: str) -> list[str]:
+    """Return the sentences and lines of an entry."""
+    return [clause for part in _CLAUSES.split(text) if (clause := part.strip())]
+
+
+def merged(one: str, other: str) -> str | None:
+    """Return the one of two entries that says all that the other says; None if neither does."""
+    for kept, gone in sorted([(one, other), (other, one)], key=lambda pair: -len(pair[0])):
+        known = [(clause, content_of(clause)) for clause in clauses(kept)]
+        if all(any(_says(clause, said, part) for clause, said in known) for part in clauses(gone)) and all(
+            mark.text in kept for mark in landmarks(gone)
+        ):
+            return kept
+    return None
+
+
+def _says(clause: str, known: Content, part: str) -> bool:
+    """Return whether a clause says everything that a part says."""
+    wanted = content_of(part)
+    if not wanted.words or wanted.negated != known.negated or not wanted.values <= known.values:
+        return False
+    if not all(mark.text in clause for mark in landmarks(part)):
+        return False
+    rest = iter(known.words)
+    return all(word in rest for word in wanted.words)  # in the same order
+
+
+# ── merges worded by a model ─────────────────────────────────────────────────────────────────────────────────────────
 #
-# What it answers is only wording. Every merge must keep each number, name and path of its entries (`unfaithful`), else
-# the one by rules stands.
+# A model is shown entries that are much alike, and may word two of them as one: a proposal like any other, made only if
+# a person asked for tidying. Every number, name and path must be in it.
 
 RULES = """\
 You keep the notes of an agent in order. Below are numbered notes, as JSON. Some say the same thing in other words.
@@ -645,68 +444,92 @@ SCHEMA = {
 }
 _SHOWN = 40
 _ALIKE = 0.34
-"""Part of the words of the shorter that two notes must share to be shown."""
+"""Share of the words of the shorter of two notes that both must have to be shown."""
 _TOKENS = 2_000
-_TIDY_ASK_COMPARED = 150
+_DEADLINE = 60.0
+"""Seconds that the model may take."""
+_LEAST = 12
+"""Characters that another wording must save to be worth a change."""
+_KEPT = 0.6
+"""Share of the content words of the originals that a model's wording must have."""
 
 
-def candidates(entries: Sequence[Entry], alone: Sequence[str] = ()) -> list[str]:
-    """Entries that have much in common with another, and contradict none of those."""
-    texts = [one.text for one in entries if is_free(one) and one.text not in alone][:_TIDY_ASK_COMPARED]
-    gists = {text: set(gist(bare(text)).words) for text in texts}
+def unfaithful(text: str, originals: Sequence[str]) -> str:
+    """Return why a model's wording cannot replace these entries; "" if it can."""
+    problem = unfit(text)
+    if problem:
+        return problem
+    if used(originals) - len(text) < _LEAST:
+        return "it saves nothing"
+    whole = "\n".join(originals)
+    marks, values = landmarks(whole), content_of(whole).values
+    if lost := next((mark.text for mark in marks if mark.text not in text), ""):
+        return f"it leaves out {lost}"
+    new = content_of(text)
+    if values - new.values:
+        return f"it leaves out {min(values - new.values)}"
+    if added := new.values - values:
+        return f"it adds {min(added)}"
+    if added_mark := next((mark.text for mark in landmarks(text) if mark.text not in whole), ""):
+        return f"it adds {added_mark}"
+    if new.negated != any(content_of(original).negated for original in originals):
+        return "it denies what they say, or says what they deny"
+    if min(coverage(set(content_of(original).words), new.words) for original in originals) < _KEPT:
+        return "it leaves out too much"
+    return "the scanner objects to it" if scan(text) else ""
+
+
+def candidates(entries: Sequence[Entry], alone: Collection[str] = ()) -> list[str]:
+    """Return entries that have much in common with another one and do not contradict it."""
+    texts = [one.text for one in entries if is_free(one) and one.text not in alone][:_COMPARED]
+    contents = {text: set(content_of(text).words) for text in texts}
     found: dict[str, None] = {}
     for at, one in enumerate(texts):
         for other in texts[at + 1 :]:
-            fewer = min(len(gists[one]), len(gists[other]))
-            if not fewer or len(gists[one] & gists[other]) < _ALIKE * fewer:
+            fewer = min(len(contents[one]), len(contents[other]))
+            if not fewer or len(contents[one] & contents[other]) < _ALIKE * fewer:
                 continue
-            if merged(bare(one), bare(other)) or likeness(bare(one), bare(other)) != "changed":
+            if likeness(one, other) != "changed" and not merged(one, other):
                 found |= {one: None, other: None}
     return list(found)[:_SHOWN]
 
 
-def ask(
-    model: ChatModel, texts: Sequence[str], *, deadline: float, cancel: threading.Event | None = None
-) -> tuple[list[Proposal], list[str]]:
-    """What the model makes of these entries, as far as it can be used; and what went wrong, in words."""
-    notes = json.dumps(
-        [{"note": n, "text": sanitize(bare(text))} for n, text in enumerate(texts, 1)], ensure_ascii=False
-    )
+def ask(model: ChatModel, texts: Sequence[str]) -> tuple[list[TidyProposal], list[str]]:
+    """Return the merges that a model words, as far as they can be used; and sentences on what went wrong."""
+    notes = json.dumps([{"note": n, "text": sanitize(text)} for n, text in enumerate(texts, 1)], ensure_ascii=False)
     messages = [{"role": "system", "content": RULES}, {"role": "user", "content": notes}]
     try:
-        reply = model.reply(
-            messages, temperature=0.1, max_tokens=_TOKENS, deadline=deadline, cancel=cancel, json_schema=SCHEMA
-        )
+        reply = model.reply(messages, temperature=0.1, max_tokens=_TOKENS, deadline=_DEADLINE, json_schema=SCHEMA)
     except ModelError as exc:
         return [], [f"Without a model's wording: {exc}"]
-    proposals: list[Proposal] = []
+    proposals: list[TidyProposal] = []
     refused: list[str] = []
     spoken_for: set[str] = set()
-    read = _tidy_ask_read(reply.text, texts)
+    read = _read_merges(reply.text, texts)
     if read is None:
-        rests = was_of_no_use(model, "there is no list of merges in its answer")
-        return [], [f"Without a model's wording: {model.name} did not answer in the form asked for. {rests}".strip()]
-    was_of_use(model)
+        rests = record_unusable(model, "there is no list of merges in its answer")
+        return [], [f"Without a model's wording: {model.name} did not return the JSON asked for. {rests}".strip()]
+    record_usable(model)
     for pair, text in read:
         if spoken_for & set(pair):
             continue
-        plain = [bare(one) for one in pair]
-        why = unfaithful(text, plain)
-        if why:
+        if why := unfaithful(text, pair) or ("the entries contradict each other" if _contrary(*pair) else ""):
             refused.append(f"A model's wording was not used: {why}.")
             continue
         spoken_for |= set(pair)
-        by_rules = merged(*plain)
-        if by_rules is None and likeness(*plain) == "changed":
-            refused.append("A model's wording was not used: the entries contradict each other.")
-        elif by_rules is None or len(text) < len(by_rules):
-            sure = 0.85 if by_rules is not None else 0.75
-            proposals.append(merge_of(*pair, text, "they say the same, put together by a model", sure, by_model=True))
+        gone, kept = sorted(pair, key=len)  # it takes the place of the longer, whose dates and category it keeps
+        operations = (Remove(gone, kept="merged"), Replace(kept, text, reworded=True))
+        why = "they say the same, put together by a model"
+        proposals.append(TidyProposal("merge", pair, text, why, operations, by_model=True))
     return proposals, refused
 
 
-def _tidy_ask_read(answer: str, texts: Sequence[str]) -> list[tuple[tuple[str, str], str]] | None:
-    """Pairs of entries and their wording; None where the answer is none. What makes no sense is passed over."""
+def _contrary(one: str, other: str) -> bool:
+    return merged(one, other) is None and likeness(one, other) == "changed"
+
+
+def _read_merges(answer: str, texts: Sequence[str]) -> list[tuple[tuple[str, str], str]] | None:
+    """Return pairs of entries and their wording, without those that make no sense; None if it is not an answer."""
     start, end = answer.find("{"), answer.rfind("}")
     try:
         value: Any = json.loads(answer[start : end + 1])
@@ -725,277 +548,92 @@ def _pairs(found: Sequence[Any], texts: Sequence[str]) -> Iterator[tuple[tuple[s
             yield (texts[numbers[0] - 1], texts[numbers[1] - 1]), " ".join(sanitize(text).split())
 
 
-# ---------- reflect.tidying
-#
-# Curated memory kept in order: `h.tidy()`, and by itself after a reply when it is due.
-#
-# Due means: a file is fuller than four fifths of its limit and has changed since it was last tidied, or the interval is
-# over. One process tidies at a time. What is done is one change per file, which `undo` takes back; what a person took
-# back is not done again.
+# ── entries that have expired: a date that passed, a path that is gone, a version that changed ───────────────────────
 
-Policy: TypeAlias = Literal["off", "propose", "apply"]
-BY_ITSELF = Author(Who.TIDY, Origin.AGENT_CONCLUDED)
-PREFIX = "tidy: "
-"""How the reason of every change by tidying begins."""
-_TIDYING_DAY = 86_400.0
-_LOOKED_BACK = 50
-"""Changes that are looked at for what a person took back."""
-_DONE = {
-    "merge": "merged",
-    "superseded": "overtaken by newer ones",
-    "expired": "over",
-    "mark": "marked",
-    "unmark": "no longer marked",
-    "move": "moved to the long tail",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class TidyNeeds:
-    """What tidying works with; `app` puts it together."""
-
-    memory: MemoryStore
-    rows: TidyRows
-    checks: Callable[[Scope], Checks] = lambda _: _no_checks()
-    model: Callable[[], ChatModel | None] = lambda: None
-    alone: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Held while a file is tidied; `StoreBusy` when another process does."""
-    policy: Policy = "apply"
-    days: float = 7.0
-    deadline: float = 60.0
-    clock: Callable[[], float] = time.time
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905  read more easily so
+_MONTH = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_DATES = (
+    re.compile(r"(?<![\d-])(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?![\d-])"),
+    re.compile(r"(?<!\d)(?P<y>\d{4})年(?P<m>\d{1,2})月(?P<d>\d{1,2})日"),
+    re.compile(rf"(?<!\d)(?P<d>\d{{1,2}})(?:st|nd|rd|th|\.)? {_MONTH},? (?P<y>\d{{4}})(?!\d)", re.IGNORECASE),
+    re.compile(rf"\b{_MONTH} (?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<y>\d{{4}})(?!\d)", re.IGNORECASE),
+)
+_LIMITED = re.compile(
+    r"\b(?:until|till|through|expires?|expiring|deadline|due|ends|valid (?:to|until|through)"
+    r"|(?:scheduled|planned) (?:for|on)|upcoming|will (?:be|end|start|happen|launch|ship|take)"
+    r"|on (?:vacation|leave|holiday)|out of office)\b|截止|有效期|到期|期限",
+    re.IGNORECASE,
+)
+_LASTING = re.compile(
+    r"\b(?:every|each|yearly|annual|annually|monthly|weekly|recurring|birthday|born|since|was|were|had|did|used to"
+    r"|started|released|founded|joined|created|decided|moved|migrated|learnt|learned|happened)\b"
+    r"|每年|每月|生日",
+    re.IGNORECASE,
+)
+_VERSION = re.compile(
+    r"\b(?P<tool>python|node(?:\.?js)?|go|ruby|java|rust|php|elixir|terraform|deno|bun)[ /@-]?v?"
+    r"(?P<version>\d+(?:\.\d+){0,2})(?![\w.]*\w*/)",
+    re.IGNORECASE,
+)
+_PATTERN_MARKS = re.compile(r"[<>{}*$%|?]")
+"""Characters of a path that stands for others."""
 
 
-class Tidying:
-    """Puts the files of a scope in order: called by a person, or by itself."""
+def expired(text: str, today: datetime.date, checks: LocalChecks | None = None) -> str:
+    """Return why an entry no longer holds; "" if that is not known, or it says more than one thing."""
+    if len(clauses(text)) != 1:
+        return ""
+    if (day := passed(text, today)) is not None:
+        return f"{day.isoformat()} has passed"
+    for path in _paths(text) if checks else ():
+        if checks and checks.exists(path) is False:
+            return f"{path} is not there"
+    for found in _VERSION.finditer(text) if checks else ():
+        tool = _tool(found["tool"])
+        declared = checks.version(tool) if checks else None
+        if declared is not None and not _agrees(found["version"], declared[0]):
+            return f"{declared[1]} says {tool} {declared[0]}"
+    return ""
 
-    def __init__(self, needs: TidyNeeds) -> None:
-        self._needs = needs
-        self._memory = needs.memory
-        self.policy = needs.policy
 
-    def __call__(
-        self,
-        target: Target | None = None,
-        *,
-        scope: Scope | None = None,
-        dry_run: bool = False,
-        author: Author | None = None,
-        model: bool = True,
-    ) -> TidyReport:
-        """Put both files of a scope in order, or one; each becomes one change that can be undone.
+def passed(clause: str, today: datetime.date) -> datetime.date | None:
+    """Return the last date of a clause about a limited time, if it has passed; not of recurring events and records."""
+    if not _LIMITED.search(clause) or _LASTING.search(clause):
+        return None
+    days = list(_days(clause))
+    last = max(days, default=None)
+    return last if last is not None and last < today - datetime.timedelta(days=1) else None
 
-        With `dry_run`, only say what would be done: `apply` then does exactly that. `model`: let it word merges.
-        """
-        files = [self._planned(status, model=model) for status in self._files(target, scope)]
-        report = TidyReport(tuple(files), dry_run)
-        return report if dry_run else self.apply(report, author=author)
 
-    def apply(self, report: TidyReport, *, author: Author | None = None) -> TidyReport:
-        """Do what a report proposes, one change per file. A file that changed since is left as it is."""
-        with self._needs.alone():
-            done = [self._written(one, author or Author()) for one in report.files]
-        return TidyReport(tuple(done))
-
-    # ── by itself ──
-
-    def is_due(self, target: Target, scope: Scope) -> bool:
-        """Whether a file should be tidied now. The interval begins when it is first looked at."""
-        entries = self._memory.entries(target, scope=scope)
-        where, limit, _ = self._memory.room(target, scope=scope)
-        place = Place.of(target, where)
-        last = self._needs.rows.tidied(place)
-        now = self._needs.clock()
-        if used(entries) > FULL * limit and (last is None or last.version != _version(entries)):
-            return True
-        if last is None and entries:
-            self._needs.rows.note_tidied(place, now, "")
-        over = last is not None and self._needs.days > 0 and now - last.at >= self._needs.days * _TIDYING_DAY
-        return bool(entries) and over
-
-    def by_itself(self, scope: Scope, cancel: threading.Event | None = None) -> TidyReport:
-        """Tidy what is due of the files that a session of this scope sees, as the settings allow.
-
-        `cancel`: a turn begins. Nothing is changed any more then, and it is due again after the reply.
-        """
-        done: list[Tidied] = []
-        if self.policy == "off":
-            return TidyReport()
-        for target, where in self._seen_by(scope):
-            if (cancel is not None and cancel.is_set()) or not self.is_due(target, where):
-                continue
+def _days(clause: str) -> Iterator[datetime.date]:
+    for pattern in _DATES:
+        for match in pattern.finditer(clause):
+            fields = match.groupdict()
+            month = fields.get("m") or 1 + _MONTHS.index(fields["month"].lower())
             try:
-                with self._needs.alone():
-                    if self.is_due(target, where):  # another process may have done it while we waited
-                        done += self._quietly(target, where, cancel)
-            except StoreBusy:
-                break  # another process is at it
-        return TidyReport(tuple(done))
-
-    def _quietly(self, target: Target, scope: Scope, cancel: threading.Event | None) -> list[Tidied]:
-        status = self._files(target, scope)[0]
-        last = self._needs.rows.tidied(status.place)
-        asks = last is None or last.version != _version([one.text for one in status.entries])
-        proposed = self._planned(status, model=asks, least=SURE if self.policy == "apply" else 0.0, cancel=cancel)
-        if cancel is not None and cancel.is_set():
-            return []
-        if self.policy == "propose":
-            return [self._kept_for_a_person(proposed)]
-        done = self._written(proposed, BY_ITSELF)
-        rest = self._planned(self._files(target, scope)[0], model=False)
-        return [done, *([self._kept_for_a_person(rest)] if rest.proposals else [])]
-
-    # ── inside ──
-
-    def _seen_by(self, scope: Scope) -> list[tuple[Target, Scope]]:
-        """The home's notes, the project's, and one profile of the user; those that are switched off are left out."""
-        home = Scope(scope.profile)
-        seen: list[tuple[Target, Scope]] = [("memory", home)]
-        if scope.project:
-            seen.append(("memory", Scope(scope.profile, scope.project)))
-        seen.append(("user", Scope(scope.profile, user=scope.user)))
-        return [one for one in seen if self._memory.is_enabled(one[0])]
-
-    def _files(self, target: Target | None, scope: Scope | None) -> list[_File]:
-        wanted = [one for one in TARGETS if target in (None, one) and (target or self._memory.is_enabled(one))]
-        files = []
-        for one in wanted:
-            where, limit, trouble = self._memory.room(one, scope=scope)
-            files.append(_File(Place.of(one, where), tuple(self._memory.describe(one, scope=scope)), limit, trouble))
-        return files
-
-    def _planned(
-        self, file: _File, *, model: bool, least: float = 0.0, cancel: threading.Event | None = None
-    ) -> Tidied:
-
-        place, now = file.place, self._needs.clock()
-        alone = self._taken_back(place)
-        notes: list[str] = []
-        wordings: list[Proposal] = []
-        shown = candidates(file.entries, alone) if model else []
-        asked = self._needs.model() if len(shown) > 1 else None
-        if asked is not None:
-            wordings, notes = ask(asked, shown, deadline=self._needs.deadline, cancel=cancel)
-        found: Plan = plan(
-            file.entries,
-            limit=file.limit,
-            now=now,
-            target=place.target,
-            subject=_subject(place),
-            checks=self._needs.checks(place.scope),
-            alone=alone,
-            wordings=wordings,
-            least=least,
-        )
-        if file.trouble:
-            notes = [*notes, f"{file.trouble}."]
-        return Tidied(
-            place.target,
-            place.scope,
-            found.before,
-            found.after,
-            used(found.before),
-            used(found.after),
-            file.limit,
-            found.proposals,
-            found.held,
-            notes=tuple(dict.fromkeys(notes)),
-        )
-
-    def _written(self, file: Tidied, author: Author) -> Tidied:
-        """Carry out one file's proposals as one change, and remember that it is tidy."""
-        place = Place.of(file.target, file.scope)
-        outcome: MemoryOutcome | None = None
-        if file.proposals:
-            operations = [op for proposal in file.proposals for op in proposal.operations]
-            outcome = self._memory.apply(
-                file.target, operations, scope=file.scope, author=author, reason=summary(file.proposals)
-            )
-        if outcome is None or outcome.ok:
-            self._note(place)
-        staged = (outcome.pending,) if isinstance(outcome, Staged) else ()
-        return replace(file, outcome=outcome, staged=staged)
-
-    def _kept_for_a_person(self, file: Tidied) -> Tidied:
-        """Into the inbox: each proposal for itself, unless one builds on another."""
-        numbers: list[int] = []
-        for group in _groups(file.proposals):
-            operations = [op for proposal in group for op in proposal.operations]
-            outcome = self._memory.propose(
-                file.target, operations, scope=file.scope, author=BY_ITSELF, reason=summary(group)
-            )
-            if isinstance(outcome, Staged):
-                numbers.append(outcome.pending)
-        self._note(Place.of(file.target, file.scope))
-        return replace(file, staged=tuple(numbers))
-
-    def _note(self, place: Place) -> None:
-        entries = self._memory.entries(place.target, scope=place.scope)
-        self._needs.rows.note_tidied(place, self._needs.clock(), _version(entries))
-
-    def _taken_back(self, place: Place) -> list[str]:
-        """Entries that a person put back after tidying had taken them away."""
-        changes = self._memory.history(place.target, scope=place.scope, limit=_LOOKED_BACK)
-        return [
-            text
-            for change in changes
-            if change.undone_by is not None and PREFIX in change.reason
-            for text in unique(parse(change.before))
-            if text not in set(unique(parse(change.after)))
-        ]
+                yield datetime.date(int(fields["y"]), int(month), int(fields["d"]))
+            except ValueError:
+                continue
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """One file as it is now."""
-
-    place: Place
-    entries: tuple[Entry, ...]
-    limit: int
-    trouble: str = ""
+def _paths(text: str) -> list[str]:
+    marks = [mark.text for mark in landmarks(text) if mark.kind == "path"]
+    return [
+        path for path in marks if "://" not in path and not _PATTERN_MARKS.search(path) and re.search(r"[\\/]", path)
+    ][:5]
 
 
-def summary(proposals: Sequence[Proposal]) -> str:
-    """What was done, for the history: `tidy: 2 merged, 1 moved to the long tail`; one alone with its reason."""
-    counts = {kind: sum(one.kind == kind for one in proposals) for kind in _DONE}
-    said = ", ".join(f"{count} {_DONE[kind]}" for kind, count in counts.items() if count)
-    return f"{PREFIX}{said}" + (f" ({proposals[0].reason})" if len(proposals) == 1 else "")
+def _tool(name: str) -> str:
+    folded = name.lower().replace(".", "")
+    return "node" if folded.startswith("node") else folded
 
 
-def _groups(proposals: Sequence[Proposal]) -> list[list[Proposal]]:
-    """Proposals that have to be decided together: one is about what another one writes."""
-    groups: list[tuple[set[str], list[Proposal]]] = []
-    for one in proposals:
-        texts = {*one.entries, one.result} - {""}
-        mine = [group for group in groups if group[0] & texts]
-        others = [group for group in groups if not group[0] & texts]
-        joined = set().union(texts, *(known for known, _ in mine))
-        groups = [*others, (joined, [*(each for _, some in mine for each in some), one])]
-    return [some for _, some in groups]
+def _agrees(said: str, declared: str) -> bool:
+    """Compare as far as both go: 3.12 agrees with 3.12.4."""
+    return all(one == other for one, other in zip(said.split("."), declared.split("."), strict=False))
 
 
-def _subject(place: Place) -> str:
-    """What a bare label in this file is about, as facts have it."""
-    from herma.facts.extract import USER
-
-    if place.target == "user":
-        return USER
-    return "project" if place.project else "home"
-
-
-def _no_checks() -> Checks:
-
-    return NoChecks()
-
-
-def _version(entries: Sequence[str]) -> str:
-    return sha256(join(entries).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-# ---------- store.local_checks
-#
-# What can be looked up on this machine without doing anything: whether a path is there, and which version of a tool a
-# project's own files name. Nothing is run, no connection is made, and what cannot be told for certain is not told.
+# ── what this machine shows: nothing is run, no connection is made, what is not certain is not said ──────────────────
 
 _MOST = 65_536
 _FILES: dict[str, tuple[str, ...]] = {
@@ -1012,14 +650,14 @@ _ASDF = {"nodejs": "node", "golang": "go"}
 
 
 class LocalChecks:
-    """Looks on this machine, and in the folder of a project if there is one."""
+    """Check paths and versions on this machine, and in the folder of a project if there is one."""
 
     def __init__(self, folder: str = "") -> None:
-        """A project that is only a name has no folder, whatever lies in the current one."""
+        """A project that is only a name has no folder."""
         self._folder = Path(folder) if os.path.isabs(folder) and Path(folder).is_dir() else None  # noqa: PTH117
 
     def exists(self, path: str) -> bool | None:
-        """Whether it is there. False only where one would expect it: the folders above it are here, and it is not."""
+        """Return whether a path exists; False only if the folders above it do, None if that is not certain."""
         place = self._place(path)
         if place is None or _is_elsewhere(place):
             return None
@@ -1032,15 +670,15 @@ class LocalChecks:
         return True
 
     def version(self, tool: str) -> tuple[str, str] | None:
-        """The version that the project's files name, and which file; None where none does."""
+        """Return the version that the project's files name, and the file; None if none does."""
         if self._folder is None:
             return None
         for name in _FILES.get(tool, ()):
-            text = _local_checks_read(self._folder / name)
+            text = _read_start(self._folder / name)
             found = _GO.search(text) if name == "go.mod" else _NUMBER.match(text.strip())
             if found:
                 return found[1], name
-        for line in _local_checks_read(self._folder / ".tool-versions").splitlines():
+        for line in _read_start(self._folder / ".tool-versions").splitlines():
             named, _, version = line.strip().partition(" ")
             found = _NUMBER.match(version.strip())
             if found and _ASDF.get(named, named) == tool:
@@ -1048,7 +686,7 @@ class LocalChecks:
         return None
 
     def _place(self, path: str) -> Path | None:
-        """Where it would be here. Network shares are never looked at, and another system's path means nothing."""
+        """Return where a path would be here; None for network shares and paths of another system."""
         if len(path) > 1_000 or "\0" in path or path.startswith(("//", "\\\\")):
             return None
         if os.name != "nt" and "\\" in path:
@@ -1064,14 +702,14 @@ class LocalChecks:
         return self._folder / path if first.is_dir() else None
 
     def _is_known_ground(self, ancestor: Path) -> bool:
-        """Whether the nearest folder that is there belongs to the project, or lies deep enough to be the one meant."""
+        """Return whether an existing folder belongs to the project, or lies deep enough to be the one meant."""
         if self._folder is not None and ancestor.is_relative_to(self._folder):
             return True
         return len(ancestor.parts) > 2
 
 
 def _is_elsewhere(place: Path) -> bool:
-    """Whether looking would go over a network: decided by the list of mounts, before anything is touched."""
+    """Return whether looking would use a network, by the list of mounts, before anything is touched."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -1081,7 +719,7 @@ def _is_elsewhere(place: Path) -> bool:
 
 
 def _there(path: Path) -> Path:
-    """The nearest folder above that exists."""
+    """Return the nearest folder above that exists."""
     for place in (path, *path.parents):
         try:
             if place.is_dir():
@@ -1091,9 +729,112 @@ def _there(path: Path) -> Path:
     return Path(path.anchor or ".")
 
 
-def _local_checks_read(path: Path) -> str:
+def _read_start(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return file.read(_MOST).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+# ── comparing two short texts: one says the same as the other, something else about the same thing, or neither ───────
+#
+# Numbers, names with digits in them and negations carry the meaning of a fact: texts that differ in one of them are
+# never the same, however alike they are otherwise.
+
+Likeness: TypeAlias = Literal["same", "changed", "other"]
+COVERED = 0.8
+"""The share of a text's words that another text must have to say it already."""
+_SAME, _ABOUT = 86.0, 70.0
+"""Least similarity (0 to 100) of the content words of two texts to say the same, or to be about the same thing."""
+_LONGEST, _ENTRY, _FEW = 4_000, 800, 3
+_WORD = re.compile(r"[^\W_]+(?:[._/:@-][^\W_]+)*", re.UNICODE)
+_SPACELESS = Late("[぀-ヿ㐀-䶿一-鿿가-힯]")
+_NEGATIONS = frozenset(("no", "not", "never", "none", "nor", "without", "cannot", "nicht", "kein", "keine", "nie"))
+_NEGATION_PARTS = re.compile(r"n't\b|不|没|沒|别|ない|ません|않|지 마")
+_FILLING = frozenset(
+    (
+        *("user", "users", "user's", "agent", "assistant", "project", "fact", "note", "preference"),
+        *("prefer", "prefers", "preferred", "wish", "wishes", "asked", "remember", "currently"),
+    )
+)
+"""Words that most entries begin with: two entries that share them need not be alike."""
+_MEANINGFUL = frozenset(("like", "need", "needed", "want", "wants", "use", "used", "using", "find", "show", "help"))
+"""Stop words of a question that mean something in a fact."""
+_EMPTY = (STOP_WORDS - _MEANINGFUL) | _FILLING
+
+
+class Content(NamedTuple):
+    """Hold what a text is compared by."""
+
+    words: tuple[str, ...]
+    """Stems of its content words, in order."""
+    values: frozenset[str]
+    """Its words with a digit in them."""
+    negated: bool
+    stated: Mapping[tuple[str, str], str]
+    """The facts that it states: subject and attribute → value."""
+
+
+@lru_cache(maxsize=2048)
+def content_of(text: str) -> Content:
+    """Return the content words of a text; scripts without spaces are read character by character."""
+    folded = text[:_LONGEST].casefold().replace("’", "'")
+    found = [word for word in _WORD.findall(folded) if word not in _EMPTY]
+    values = frozenset(word for word in found if any(mark.isdigit() for mark in word))
+    negated = not _NEGATIONS.isdisjoint(re.findall(r"[\w']+", folded)) or bool(_NEGATION_PARTS.search(folded))
+    stated = statements(text, USER) if len(text) <= _ENTRY else ()
+    return Content(_stems(found), values, negated, {(one.subject, key_of(one.attribute)): one.value for one in stated})
+
+
+def likeness(new: str, known: str) -> Likeness:
+    """Return how a new text stands to a known one."""
+    return _compared_with(content_of(new), content_of(known))
+
+
+def nearest(new: str, known: Iterable[str]) -> tuple[Likeness, str]:
+    """Return the known text that says the same or, failing that, something else about the same."""
+    wanted = content_of(new)
+    changed = ""
+    for text in known:
+        found = _compared_with(wanted, content_of(text))
+        if found == "same":
+            return "same", text
+        if found == "changed" and not changed:
+            changed = text
+    return ("changed", changed) if changed else ("other", "")
+
+
+def coverage(words: Collection[str], among: Collection[str]) -> float:
+    """Return the share of these words that are among others; 1 if there are none."""
+    there = set(among)
+    return sum(word in there for word in words) / len(words) if words else 1.0
+
+
+def _compared_with(new: Content, known: Content) -> Likeness:
+    from rapidfuzz import fuzz
+
+    if any(_is_other_value(value, known.stated.get(name)) for name, value in new.stated.items()):
+        return "changed"
+    if not new.words or not known.words:
+        return "same" if new == known else "other"
+    alike = fuzz.token_sort_ratio(" ".join(new.words), " ".join(known.words))
+    if new.negated != known.negated or not new.values <= known.values:
+        bare = [word for word in new.words if not any(mark.isdigit() for mark in word)]
+        about = max(alike, 100 * coverage(bare, known.words) if len(bare) > 1 else 0.0)
+        return "changed" if about >= _ABOUT and (new.values or new.negated != known.negated) else "other"
+    covered = coverage(new.words, known.words) >= COVERED and (len(new.words) > 1 or len(known.words) <= _FEW)
+    return "same" if alike >= _SAME or covered else "other"
+
+
+def _is_other_value(new: str, known: str | None) -> bool:
+    """Return whether both texts state the same attribute with different values: "my size is 43", "my size is 44"."""
+    return known is not None and not set(_words_of(new)) <= set(_words_of(known))
+
+
+def _words_of(text: str) -> tuple[str, ...]:
+    return _stems(_WORD.findall(text[:_LONGEST].casefold()))
+
+
+def _stems(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(stem(part) for word in words for part in (word if _SPACELESS.search(word) else (word,)))
