@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from herma.cli.frame import HermaGroup, yes_option
+from herma.cli.context import CommandContext, HermaGroup, with_home, yes_option
+from herma.cli.encode import encode
 from herma.cli.output import count, size
-from herma.index.sync import SEARCH_INDEXES, IndexStatus, silent
-from herma.index.types import VectorState
+from herma.errors import UsageError
+from herma.index.sync import MOST_INDEXED, SEARCH_INDEXES, IndexStatus
+from herma.index.vectors import silent
 from herma.search.candidates import SCANS
-from herma.transcript.cli import Desk, with_sessions
+from herma.transcript.cli import MANY, complete_session, find_sessions
+
+if TYPE_CHECKING:
+    from herma.index import VectorState
 
 _MANY = 50
 """Messages from which on embedding takes a while."""
@@ -28,59 +33,68 @@ def index() -> None:
 
     \b
     Examples:
-      herma index status
-      herma index verify
+      herma index status --verify
       herma index rebuild
       herma index embed
     """
 
 
 @index.command()
-@with_sessions
-def status(desk: Desk) -> None:
+@click.option("--verify", is_flag=True, help="Compare the index with the transcripts; rebuild it if they differ.")
+@with_home
+def status(context: CommandContext, verify: bool) -> None:
     """Show how far the index is, and how large.
+
+    The first 4,000,000 characters of each message are indexed; it says how many messages are longer.
 
     \b
     Examples:
       herma index status
-      herma index status --json
+      herma index status --verify --json
     """
-    found = desk.h.index.status()
-    stored = _stored(desk)
-    if desk.context.json:
-        desk.context.print_json(
+    if verify:
+        _verify(context)
+        return
+    found = context.h.index.status()
+    stored = _stored(context)
+    if context.json:
+        context.print_json(
             {
                 "ok": not found.trouble,
-                "file": _file(desk),
-                "there": _file(desk).exists(),
+                "file": _file(context),
+                "there": _file(context).exists(),
                 "messages": found.messages,
                 "stored_messages": stored,
                 "lag": found.lag,
                 "size": found.size,
                 "rebuilding": found.rebuilding,
                 "built": found.built,
+                "cut": found.cut,
                 "trouble": found.trouble or None,
                 "vectors": _vectors(found.vectors),
             }
         )
         return
-    desk.context.line(_described(found, stored))
+    context.line(_described(found, stored))
     if found.built:
-        desk.context.line(f"One is being built: {found.built:,} of {count(stored, 'message')} so far.")
+        context.line(f"One is being built: {found.built:,} of {count(stored, 'message')} so far.")
+    if found.cut:
+        line = f"{count(found.cut, 'message')} longer than {MOST_INDEXED:,} characters: the rest is not found by words."
+        context.line(line)
     if found.rebuilding and found.messages:
-        desk.context.line("It belongs to other transcripts, or is damaged: the next search begins to build it anew.")
+        context.line("It belongs to other transcripts, or is damaged: the next search starts to rebuild it.")
     if found.trouble:
-        desk.context.line(f"! {found.trouble}")
-        desk.context.line(f"To build it anew: {desk.command('index', 'rebuild')}")
-    elif found.lag and not os.access(desk.h.home, os.W_OK):
+        context.line(f"! {found.trouble}")
+        context.line(f"To rebuild it: {context.command('index', 'rebuild')}")
+    elif found.lag and not os.access(context.h.home, os.W_OK):
         read = f"searches read the newest {SCANS:,} of them one by one instead"
-        desk.context.line(f"This home cannot be written, so they stay without an index: {read}.")
+        context.line(f"This home cannot be written, so they stay without an index: {read}.")
     elif found.lag:
-        now = desk.command("index", "rebuild")
+        now = context.command("index", "rebuild")
         many = found.lag > SEARCH_INDEXES
-        desk.context.line(f"{'To index them now' if many else 'The next search indexes them, or do it now'}: {now}")
+        context.line(f"{'To index them now' if many else 'The next search indexes them, or do it now'}: {now}")
     if stored:
-        _tell_vectors(desk, found.vectors)
+        _tell_vectors(context, found.vectors)
 
 
 def _vectors(found: VectorState) -> dict[str, Any] | None:
@@ -100,25 +114,25 @@ def _vectors(found: VectorState) -> dict[str, Any] | None:
     }
 
 
-def _tell_vectors(desk: Desk, found: VectorState) -> None:
+def _tell_vectors(context: CommandContext, found: VectorState) -> None:
     if found.wanted:
         done = f"{count(found.left, 'message')} to be embedded" if found.left else "up to date"
-        desk.context.line(f"Vectors by {found.model}: {found.vectors:,}, {done}, {size(found.size)}.")
+        context.line(f"Vectors by {found.model}: {found.vectors:,}, {done}, {size(found.size)}.")
     for name, vectors in found.others:
-        desk.context.line(f"Vectors by {name}: {vectors:,}, of no use to the model in use; they go by themselves.")
+        context.line(f"Vectors by {name}: {vectors:,} of another model; they will be removed.")
     if found.trouble:
-        desk.context.line(f"! Embedding: {found.trouble}")
+        context.line(f"! Embedding: {found.trouble}")
     if found.wanted and (found.left or found.trouble):
-        desk.context.line(f"Searches go on with words. To embed the rest now: {desk.command('index', 'embed')}")
+        context.line(f"Searches go on with words. To embed the rest now: {context.command('index', 'embed')}")
 
 
-def _stored(desk: Desk) -> int:
-    total = desk.transcripts.stats()
+def _stored(context: CommandContext) -> int:
+    total = context.h.transcripts.stats()
     return total.messages + total.hidden_messages
 
 
-def _file(desk: Desk) -> Path:
-    return desk.h.home / "index.db"
+def _file(context: CommandContext) -> Path:
+    return context.h.home / "index.db"
 
 
 def _described(found: IndexStatus, stored: int) -> str:
@@ -130,34 +144,60 @@ def _described(found: IndexStatus, stored: int) -> str:
     return f"{count(found.messages, 'message')} indexed{behind}, {size(found.size)}."
 
 
-@index.command()
-@with_sessions
-def rebuild(desk: Desk) -> None:
-    """Build the index anew from the transcripts. Searches go on with the old one meanwhile.
+@index.command(short_help="Rebuild the index, the episodes or the facts")
+@click.argument("session", metavar="[SESSION]…", nargs=-1, shell_complete=complete_session)
+@click.option("--episodes", is_flag=True, help="Store missing episodes instead, of all sessions or of SESSION.")
+@click.option("--all", "everything", is_flag=True, help="With --episodes: store those of all sessions again.")
+@click.option("--facts", is_flag=True, help="Rebuild the facts instead, from the history of memory.")
+@click.option("--drop", is_flag=True, help="Only delete the index: the next search builds a new one.")
+@yes_option
+@with_home
+def rebuild(
+    context: CommandContext, session: tuple[str, ...], episodes: bool, everything: bool, facts: bool, drop: bool
+) -> None:
+    """Rebuild the index from the transcripts. Searches go on with the old one meanwhile.
+
+    Episodes are missing after an import or a crash, or if a session was continued since.
 
     \b
     Examples:
       herma index rebuild
+      herma index rebuild --drop --yes
+      herma index rebuild --episodes
     """
-    stored = _stored(desk)
-    if stored or _file(desk).exists():
-        with desk.progress("Indexing messages", stored) as report:
-            desk.h.index.rebuild(report, embedding=None)
-    whole = _embed(desk, anew=True)
-    found = desk.h.index.status()
-    if desk.context.json:
+    if (session or everything) and not episodes:
+        raise UsageError("SESSION and --all need --episodes.", hint="Nothing was changed.")
+    if episodes:
+        _rebuild_episodes(context, session, everything=everything)
+        return
+    if drop:
+        _drop(context)
+        return
+    if facts:
+        held = context.h.facts.rebuild()
+        if context.json:
+            context.print_json({"ok": True, "facts": held})
+        context.line(f"{count(held, 'fact')}. Forgotten facts stay forgotten.")
+        return
+    stored = _stored(context)
+    if stored or _file(context).exists():
+        with context.progress("Indexing messages", stored, least=MANY) as report:
+            context.h.index.rebuild(report, embedding=None)
+    whole = _embed(context, anew=True)
+    found = context.h.index.status()
+    if context.json:
         built = {"messages": found.messages, "lag": found.lag, "size": found.size}
-        desk.context.print_json({"ok": whole, **built, "vectors": _vectors(found.vectors)})
-    desk.context.line(f"Built anew: {_described(found, stored)}" if stored else _described(found, stored))
+        context.print_json({"ok": whole, **built, "vectors": _vectors(found.vectors)})
+    context.line(f"Rebuilt: {_described(found, stored)}" if stored else _described(found, stored))
     if stored:
-        _tell_vectors(desk, found.vectors)
+        _tell_vectors(context, found.vectors)
     if not whole:
-        desk.context.exit(1)
+        context.exit(1)
 
 
 @index.command()
-@with_sessions
-def embed(desk: Desk) -> None:
+@with_home
+def embed(context: CommandContext) -> None:
     """Embed everything that is not embedded yet, for searching by meaning. It can be stopped and run again.
 
     Programs that stay open do this by themselves, a little at a time; commands that end at once never do.
@@ -167,79 +207,69 @@ def embed(desk: Desk) -> None:
       herma index embed
       herma index embed --json
     """
-    whole = _embed(desk, anew=False)
-    found = desk.h.index.status().vectors
+    whole = _embed(context, anew=False)
+    found = context.h.index.status().vectors
     whole = whole and not found.trouble
-    if desk.context.json:
-        desk.context.print_json({"ok": whole, "vectors": _vectors(found)})
+    if context.json:
+        context.print_json({"ok": whole, "vectors": _vectors(found)})
     elif not found.wanted:
-        desk.context.line("There is no embedder, so there is nothing to do: searches go by words.")
+        context.line("There is no embedder, so there is nothing to do: searches go by words.")
         if found.trouble:
-            desk.context.line(f"! {found.trouble}")
+            context.line(f"! {found.trouble}")
         else:
-            desk.context.line(f"To have one: {desk.command('models', 'install', 'e5-small')}")
+            context.line(f"To have one: {context.command('models', 'install', 'e5-small')}")
     else:
-        _tell_vectors(desk, found)
+        _tell_vectors(context, found)
     if not whole:
-        desk.context.exit(1)
+        context.exit(1)
 
 
-def _embed(desk: Desk, *, anew: bool) -> bool:
+def _embed(context: CommandContext, *, anew: bool) -> bool:
     """With a progress bar, where there is anything to do. → whether all of it is done."""
-    vectors = desk.h.index.vectors
-    if vectors is None or not (state := vectors.state()).wanted:
+    vectors = context.h.index.vectors
+    if not (state := vectors.state()).wanted:
         return True
-    many = _stored(desk) if anew else state.left
-    shown = desk.context.progress("Embedding messages", many) if many > _MANY else nullcontext(silent)
+    many = _stored(context) if anew else state.left
+    shown = context.progress("Embedding messages", many) if many > _MANY else nullcontext(silent)
     with shown as report:
         return vectors.rebuild(report) if anew else vectors.wait(progress=report)
 
 
-@index.command()
-@with_sessions
-def verify(desk: Desk) -> None:
-    """Compare the index with the transcripts; build it anew if they differ.
-
-    \b
-    Examples:
-      herma index verify
-      herma index verify --json
-    """
-    stored = _stored(desk)
-    if not stored and not _file(desk).exists():
-        if desk.context.json:
-            desk.context.print_json({"ok": True, "trouble": None, "rebuilt": False})
-        desk.context.line("There are no messages yet, so there is nothing to compare.")
+def _verify(context: CommandContext) -> None:
+    stored = _stored(context)
+    if not stored and not _file(context).exists():
+        if context.json:
+            context.print_json({"ok": True, "trouble": None, "rebuilt": False})
+        context.line("There are no messages yet, so there is nothing to compare.")
         return
-    desk.context.line(f"Comparing {count(stored, 'message')} with the index …")
-    found = desk.h.index.verify()
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "trouble": found.trouble or None, "rebuilt": found.rebuilt})
+    context.line(f"Comparing {count(stored, 'message')} with the index …")
+    found = context.h.index.verify()
+    if context.json:
+        context.print_json({"ok": True, "trouble": found.trouble or None, "rebuilt": found.rebuilt})
         return
     if found.trouble:
-        desk.context.line(f"They differed ({found.trouble}), so it was built anew.")
+        context.line(f"They differed ({found.trouble}), so it was rebuilt.")
     else:
-        desk.context.line("The index is what the transcripts say.")
+        context.line("The index is what the transcripts say.")
 
 
-@index.command()
-@yes_option
-@with_sessions
-def drop(desk: Desk) -> None:
-    """Delete the index. Nothing is lost: the next search builds a new one.
-
-    \b
-    Examples:
-      herma index drop --yes
-    """
-    there = _file(desk).exists()
-    if there and not desk.context.confirm("Delete the index? The next search builds it again, which may take a while."):
-        if desk.context.json:
-            desk.context.print_json({"ok": False, "outcome": "Declined", "message": "Nothing was deleted."})
-        desk.context.line("Nothing was deleted.")
-        desk.context.exit(1)
+def _drop(context: CommandContext) -> None:
+    there = _file(context).exists()
+    if there and not context.confirm("Delete the index? The next search builds it again, which may take a while."):
+        context.declined("Nothing was deleted.")
     if there:
-        desk.h.index.drop()
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "dropped": there})
-    desk.context.line("The index is deleted." if there else "There is no index.")
+        context.h.index.drop()
+    if context.json:
+        context.print_json({"ok": True, "dropped": there})
+    context.line("The index is deleted." if there else "There is no index.")
+
+
+def _rebuild_episodes(context: CommandContext, session: tuple[str, ...], *, everything: bool) -> None:
+    wanted = [one.conversation for one in find_sessions(context, session)] if session else None
+    with context.progress("Reading sessions") as report:
+        done = context.h.episodes.rebuild(wanted, everything=everything, progress=report)
+    if context.json:
+        context.print_json({"ok": True, **encode(done)})
+        return
+    read = count(done.looked_at, "conversation")
+    context.line(f"Read {read}: {count(done.made, 'episode')}; {done.empty:,} without content.")

@@ -1,4 +1,4 @@
-"""Index.db: files, tables, checks."""
+"""Keep `index.db`: its tables, their checks, and which file is in use or being built."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
 from herma.errors import StoreError
+from herma.index import IndexAnswer, IndexMissing, IndexUnusable
 from herma.index.postings import (
     BUCKET_BITS,
     LAST,
@@ -25,7 +27,9 @@ from herma.index.postings import (
     WEIGHED,
     WEIGHING,
     Connections,
+    PreparedQuery,
     Weigher,
+    Words,
     create,
     fetch,
     identity,
@@ -37,14 +41,29 @@ from herma.index.postings import (
     search,
     tokenizer,
 )
-from herma.index.types import Found, IndexMissing, IndexRow, IndexState, IndexUnusable, Sieve
 from herma.store.database import queries
 from herma.store.files import exclusive
 from herma.transcript.rows import Position
 
-# ---------- store.sqlite.index_check
-#
-# Whether an index holds what the transcript gives: structure, every shard's words, every message's digest.
+
+class IndexRow(NamedTuple):
+    """One message, prepared, with a digest of its original text."""
+
+    id: int
+    text: str
+    names: str
+    digest: int
+
+
+class IndexState(NamedTuple):
+    """The position and size of an index. No position: nothing was ever indexed."""
+
+    position: Position | None = None
+    messages: int = 0
+    size: int = 0
+
+
+# ── does an index hold what the transcript has? ──
 
 Rows = Callable[[Sequence[int]], Sequence[IndexRow]]
 _BATCH = 256
@@ -54,7 +73,7 @@ _LISTS = 4
 
 
 def compare(connections: Connections, rows: Rows) -> str:
-    """What is wrong, in a few words; empty when nothing is."""
+    """Compare everything: structure, words of every shard, digest of every message. → what is wrong, or ""."""
     with connections.reading(afresh=True) as connection:
         meta(connection)
         if fetch(connection, "PRAGMA quick_check(1)") != [("ok",)]:
@@ -73,7 +92,7 @@ def compare(connections: Connections, rows: Rows) -> str:
 
 
 def _compare_shard(connections: Connections, shard: int, checksum: int | None, rows: Rows) -> str:
-    """Digests of all messages; words by the checksum taken when it was full, or else by indexing it again in memory."""
+    """Compare digests of all messages, and words: with the checksum of a full shard, else by indexing it in memory."""
     again = None if checksum is not None else _empty_shard()
     low, high = shard << SHARD_BITS, (shard + 1) << SHARD_BITS
     while True:
@@ -88,16 +107,14 @@ def _compare_shard(connections: Connections, shard: int, checksum: int | None, r
             return "messages differ"
         if again is not None:
             values = [(row.id & LAST, row.text, row.names) for row in given]
-            again.executemany(queries("index")["insert"].format(shard=0), values)
+            again.executemany(queries("index.postings")["insert"].format(shard=0), values)
     expected = words_checksum(again, 0) if again is not None else checksum
     with connections.reading(afresh=True) as connection:
         return "" if words_checksum(connection, shard) == expected else "words differ"
 
 
 def _compare_lists(connections: Connections) -> str:
-    """The lists of every shard that is weighed, by the checksum taken when they were written; of others, there may be
-    what is about to be deleted.
-    """
+    """Compare the lists of every weighed shard with their checksum. Lists of other shards are about to be deleted."""
     with connections.reading(afresh=True) as connection:
         expected = dict(fetch(connection, "SELECT id, lists_checksum FROM shards WHERE stage = ?", (WEIGHED,)))
         found = dict.fromkeys(expected, 0)
@@ -110,12 +127,12 @@ def _compare_lists(connections: Connections) -> str:
 
 
 def sample(connections: Connections, rows: Rows) -> str:
-    """A few messages anywhere, found by their own words, and one full shard."""
+    """Compare a few messages, which must be found by their own words, and one full shard. → what is wrong, or ""."""
     with connections.reading(afresh=True) as connection:
         meta(connection)
         shards = fetch(connection, "SELECT id, stage, checksum FROM shards WHERE messages > 0")
         ids = {message for shard, _, _ in shards for message in _some(connection, shard, 1 + _SAMPLE // len(shards))}
-        stored = dict(fetch(connection, queries("index")["known"], (json.dumps(sorted(ids)),)))
+        stored = dict(fetch(connection, queries("index.postings")["known"], (json.dumps(sorted(ids)),)))
         given = rows(sorted(ids))
         if {row.id: row.digest for row in given} != stored:
             return "messages differ"
@@ -139,7 +156,7 @@ def _some(connection: apsw.Connection, shard: int, count: int) -> list[int]:
 
 
 def _finds(connection: apsw.Connection, row: IndexRow) -> bool:
-    """Whether a message is found by its first words."""
+    """Return whether a message is found by its first words."""
     tokens = tokenizer(connection)
     words = [word.replace('"', " ") for word in row.text.split()[:_WORDS]]
     phrases = [f'"{word}"' for word in words if tokens(word)]
@@ -151,12 +168,12 @@ def _finds(connection: apsw.Connection, row: IndexRow) -> bool:
 
 
 def _lists(connection: apsw.Connection, row: IndexRow) -> bool:
-    """Whether the lists of a few of its words have a message."""
+    """Return whether the lists of a few of its words contain a message."""
     shard, age = row.id >> SHARD_BITS, LAST - (row.id & LAST)
     for term in filter(None, dict.fromkeys(tokenizer(connection)(row.text)[:_LISTS])):  # an accent alone has no list
-        stored = fetch(connection, queries("index")["whole_list"], (shard, term))
+        stored = fetch(connection, queries("index.postings")["whole_list"], (shard, term))
         bucket, name = place(term)
-        rare = fetch(connection, queries("index")["rare_row"], (shard, bucket)) if not stored else []
+        rare = fetch(connection, queries("index.postings")["rare_row"], (shard, bucket)) if not stored else []
         ages = listed(*stored[0]) if stored else {one for (words,) in rare for _, one in look_up(words, name)}
         if age not in ages:
             return False
@@ -165,45 +182,45 @@ def _lists(connection: apsw.Connection, row: IndexRow) -> bool:
 
 def words_checksum(connection: apsw.Connection, shard: int) -> int:
     checksum = 0
-    for term, places in connection.execute(queries("index")["places"].format(shard=shard), ("",)):
+    for term, places in connection.execute(queries("index.postings")["places"].format(shard=shard), ("",)):
         checksum = zlib.crc32(f"{term}\t{places}\n".encode(), checksum)
     return checksum
 
 
 def _empty_shard() -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    connection.execute(queries("index")["schema"])
-    connection.execute(queries("index")["create_shard"].format(shard=0))
+    connection.execute(queries("index.postings")["schema"])
+    connection.execute(queries("index.postings")["create_shard"].format(shard=0))
     return connection
 
 
-# ---------- store.sqlite.index_tables
+# ── one index file ──
 #
-# One index file: messages in FTS5 tables of 32,768 ids each (shards), so that no merge and no count grows with the
-# transcript. A shard that is full is merged into one segment and weighed (`index_weights`), a few milliseconds at a
-# time.
+# Messages are in FTS5 tables of 32,768 ids each (shards), so that no merge and no count grows with the transcript. A
+# full shard is merged into one segment and weighed (`Weigher`), a few milliseconds at a time.
 
 PAGES = 16
-"""How many pages one step of merging writes: a few milliseconds."""
+"""Pages that one step of merging writes, in a few milliseconds."""
 MOST_TERMS = 100_000
 VOCABULARY_MESSAGES = 30_000
-"""How many words of a shard, and of how many messages, newest first, `vocabulary` looks through: reading the words of
-a full shard takes some 50 ms.
+"""Words of a shard, and messages (newest first), that `vocabulary` reads: the words of a full shard take about 50 ms.
 """
 _SETTLED = 3_000_000_000
-"""Nanoseconds after which a file that is written again has another time: no file system counts in longer steps."""
+"""Nanoseconds after which another write changes the time of a file on every file system."""
 FILLING, MERGING = 0, 1
 """Stages of a shard before it is weighed."""
 
+COMMON_CAP = 20_000
+"""Matches of very common words that are ranked."""
 
-class SqliteIndexTables:
-    """Implements `IndexTables`. Writers hold the lock of the home's index."""
 
-    def __init__(self, path: Path, *, common_cap: int = 20_000) -> None:
+class IndexTables:
+    """The tables of one index file. Writers hold the lock of the home's index."""
+
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._common_cap = common_cap
         self._connections = Connections(path)
-        self._sql = queries("index")
+        self._sql = queries("index.postings")
         self._weigher: Weigher | None = None
         self._reached: tuple[object, Position | None] | None = None
 
@@ -214,7 +231,7 @@ class SqliteIndexTables:
         return IndexState(position, messages, self.path.stat().st_size if self.path.exists() else 0)
 
     def position(self) -> Position | None:
-        """Read again only after a change: every search asks for it."""
+        """Return the position; it is read again only after a change."""
         stamp, settled = _stamp(self.path)
         known = self._reached
         if known is not None and known[0] == stamp:
@@ -225,6 +242,7 @@ class SqliteIndexTables:
         return position
 
     def put(self, rows: Sequence[IndexRow], gone: Sequence[int], position: Position) -> None:
+        """Add or replace rows, remove others, and set the position: all or nothing."""
         with self._connections.writing() as connection:
             self._forget(connection, [*gone, *(row.id for row in rows)])
             by_shard: dict[int, list[IndexRow]] = defaultdict(list)
@@ -236,6 +254,7 @@ class SqliteIndexTables:
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
 
     def tidy(self) -> bool:
+        """Do a few milliseconds of upkeep. → whether there is more to do."""
         try:
             with self._connections.writing() as connection:
                 return self._tidy(connection)
@@ -243,9 +262,9 @@ class SqliteIndexTables:
             self._weigher = None  # it is ahead of what was written
             raise
 
-    def find(self, sieve: Sieve, limit: int) -> Found:
+    def find(self, query: PreparedQuery, limit: int) -> IndexAnswer:
         with self._connections.reading() as connection:
-            return search(connection, sieve, limit, self._common_cap)
+            return search(Words(connection), query, limit, COMMON_CAP)
 
     def vocabulary(self, parts: Sequence[str], beginnings: Sequence[str], limit: int) -> Sequence[str]:
         inside, first = ["instr(term, ?)"] * len(parts), ["instr(term, ?) = 1"] * len(beginnings)
@@ -266,7 +285,8 @@ class SqliteIndexTables:
         with self._connections.reading() as connection:
             return dict(fetch(connection, self._sql["known"], (json.dumps([*message_ids]),)))
 
-    def check(self, rows: Callable[[Sequence[int]], Sequence[IndexRow]], *, thorough: bool) -> str:
+    def check(self, rows: Rows, *, thorough: bool) -> str:
+        """Compare what is stored with these rows: everything, or a sample. → what is wrong, or ""."""
         return compare(self._connections, rows) if thorough else sample(self._connections, rows)
 
     def close(self) -> None:
@@ -307,7 +327,7 @@ class SqliteIndexTables:
         return False
 
     def _finish(self, connection: apsw.Connection, shard: int, stage: int, version: int) -> None:
-        """One step of the work on a shard that is full, or that has changed since it was."""
+        """Do one step of the work on a shard that is full."""
         if stage < WEIGHING:
             self._merge_full(connection, shard, stage)
             return
@@ -325,16 +345,14 @@ class SqliteIndexTables:
         connection.execute("UPDATE shards SET stage = ? WHERE id = ?", (following, shard))
 
     def _merged(self, connection: apsw.Connection, shard: int, pages: int) -> bool:
-        """FTS5 tells by the number of its changes whether there was anything to merge."""
+        """Merge pages. → whether there were any, by the number of changes."""
         before = connection.total_changes()
         connection.execute(self._sql["merge"].format(shard=shard), (pages,))
         return connection.total_changes() - before >= 2
 
 
 def _stamp(path: Path) -> tuple[object, bool]:
-    """What changes whenever a file is written, and whether that can be relied on: two writes within a moment may have
-    happened at the same time as far as a file system can tell.
-    """
+    """Return what changes when a file is written, and whether it is old enough that the next write has another time."""
     try:
         status = os.stat(path)  # noqa: PTH116  a microsecond less, at every search
     except OSError:
@@ -346,29 +364,27 @@ def _position(facts: Mapping[str, str]) -> Position | None:
     return Position(facts["store_id"], facts["epoch"], int(facts["seq"])) if "seq" in facts else None
 
 
-# ---------- store.sqlite.index_files
-#
-# `index.db` and `index.db.new` in a home: which one is used, who may write, and how one takes the other's place.
+# ── `index.db` and `index.db.new` in a home ──
 
 _ASK_AGAIN = 0.001
 _BESIDE = ("-journal", "-wal", "-shm")
 
 
-class SqliteIndexFiles:
-    """Implements `IndexFiles`."""
+class IndexFiles:
+    """The index in use, and the one that is being built and takes its place."""
 
-    def __init__(self, home: Path, *, common_cap: int = 20_000) -> None:
+    def __init__(self, home: Path) -> None:
         self._path = home / "index.db"
         self._new = home / "index.db.new"
         self._lock = home / "index.db.lock"
-        self._common_cap = common_cap
         self._mutex = threading.Lock()
-        self._current: SqliteIndexTables | None = None
-        self._building: SqliteIndexTables | None = None
+        self._current: IndexTables | None = None
+        self._building: IndexTables | None = None
         self._identity: tuple[int, int] | None = None
         self._new_identity: tuple[int, int] | None = None
 
-    def current(self) -> SqliteIndexTables:
+    def current(self) -> IndexTables:
+        """Return the index in use; `IndexUnusable` if there is none."""
         with self._mutex:
             found = identity(self._path)
             if found is None:
@@ -376,15 +392,16 @@ class SqliteIndexFiles:
             if self._current is None or found != self._identity:
                 if self._current is not None:
                     self._current.close()
-                self._current = SqliteIndexTables(self._path, common_cap=self._common_cap)
+                self._current = IndexTables(self._path)
                 self._identity = found
             return self._current
 
     def hold(self, timeout: float) -> AbstractContextManager[bool]:
-        """Asks often: whoever builds an index lets go of it for two milliseconds now and then."""
+        """Take the lock. It is tried often: a process that builds an index frees it for two milliseconds at a time."""
         return exclusive(self._lock, timeout, longest_pause=_ASK_AGAIN)
 
-    def building(self, *, anew: bool) -> SqliteIndexTables:
+    def building(self, *, anew: bool) -> IndexTables:
+        """Return the index that is being built: a new one, or (not `anew`) what an interrupted attempt left."""
         with self._mutex:
             if anew or identity(self._new) is None:
                 _remove(self._new)
@@ -393,22 +410,24 @@ class SqliteIndexFiles:
             if self._building is None or found != self._new_identity:
                 if self._building is not None:
                     self._building.close()
-                self._building = SqliteIndexTables(self._new, common_cap=self._common_cap)
+                self._building = IndexTables(self._new)
                 self._new_identity = found
             return self._building
 
     def built(self) -> int:
+        """Return how many messages the index has that is being built, by any process; 0 if there is none."""
         if identity(self._new) is None:
             return 0
-        tables = SqliteIndexTables(self._new)
+        tables = IndexTables(self._new)
         try:
             return tables.state().messages
-        except (IndexUnusable, StoreError):  # it is begun, or put in its place, at this moment
+        except (IndexUnusable, StoreError):  # it is created or moved at this moment
             return 0
         finally:
             tables.close()
 
     def publish(self) -> None:
+        """Replace the index in use with the one that was built."""
         with self._mutex:
             if self._building is not None:
                 self._building.close()
@@ -424,18 +443,21 @@ class SqliteIndexFiles:
                 raise StoreError(f"{self._path} cannot be replaced: {exc.strerror}.") from exc
 
     def obstacle(self) -> str:
+        """Return what is in the place of an index and is not ours, as a sentence with the remedy; mostly ""."""
         for path in (self._path, self._new):
             if path.is_dir() and any(path.iterdir()):
                 return _in_the_way(path)
         return ""
 
     def drop(self, *, building: bool = True) -> None:
+        """Delete both; without `building`, only the index in use."""
         self.close(building=building)
         if building:
             _remove(self._new)
         _remove(self._path)
 
     def close(self, *, building: bool = True) -> None:
+        """Close both; without `building`, only the index in use."""
         with self._mutex:
             if self._current is not None:
                 self._current.close()
@@ -446,11 +468,11 @@ class SqliteIndexFiles:
 
 
 def _in_the_way(path: Path) -> str:
-    return f"{path} is a folder with something in it: move it away, and the index is built by itself."
+    return f"{path} is a folder that is not empty: move it away, and the next search builds the index."
 
 
 def _remove_folder(path: Path) -> None:
-    """An empty folder is in nobody's way; what is in another is not ours to delete."""
+    """Remove an empty folder; one with something in it is not ours to delete."""
     try:
         path.rmdir()
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Shards and weighted posting lists; find."""
+"""Find messages by their words in one index file: connections, shards, weighted posting lists, ranking by BM25."""
 
 from __future__ import annotations
 
@@ -24,41 +24,50 @@ from typing import Any, NamedTuple
 import apsw
 
 from herma.errors import StoreBusy, StoreError
-from herma.index.types import Found, IndexUnusable, Scored, Sieve, Sought
-from herma.store.database import keep_plans, queries
+from herma.index import IndexAnswer, IndexUnusable, ScoredMessage
+from herma.store.database import queries
+from herma.store.files import special_beside
+from herma.store.sqlite import keep_plans
 
-# ---------- store.sqlite.index_bm25
-#
-# The weight of a phrase in one message, as a function of FTS5.
-#
-# FTS5's own `bm25` also says how rare the phrase is in its table. To know that, it looks for the phrase in all of the
-# table once more; here it is known from all tables together.
+
+class PreparedTerm(NamedTuple):
+    """One alternative: the words of `text` side by side (of the last perhaps only the beginning), or the name."""
+
+    text: str
+    name: str = ""
+    prefix: bool = False
+
+
+class PreparedQuery(NamedTuple):
+    """`IndexQuery`, prepared as messages are."""
+
+    any_of: tuple[PreparedTerm, ...]
+    all_of: tuple[tuple[PreparedTerm, ...], ...]
+    none_of: tuple[PreparedTerm, ...]
+
 
 K1, B = 1.2, 0.75
-"""How soon it no longer matters how often a word occurs, and how much the length of a message does: as in `bm25`."""
-
-
-def provide(connection: apsw.Connection) -> None:
-    """Make `weight(table)` known to a connection."""
-    connection.register_fts5_function("weight", _weight)
+"""Saturation of repeated words, and weight of a message's length: as in FTS5's `bm25`.
+"""
 
 
 def _weight(found: apsw.FTS5ExtensionApi, *_: object) -> float:
+    """Weigh a phrase in one message, as a function of FTS5. Its own `bm25` also looks for the phrase in the whole
+    table, to know how rare it is; here that is known from all tables together.
+    """
     times = found.inst_count
     average = found.column_total_size(-1) / found.row_count
     return times * (K1 + 1) / (times + K1 * (1 - B + B * found.column_size(-1) / average))
 
 
-# ---------- store.sqlite.index_connection
+# ── connections to an index file ──
 #
-# Connections to an index file. What SQLite objects to there means "build it anew", unless it is the disk's fault.
-#
-# No WAL: a rebuilt index takes the place of the old one by its name, and a WAL of the old file would then be taken for
+# No WAL: a rebuilt index takes the place of the old one by its name, and SQLite would take a WAL of the old file for
 # one of the new. Readers and the one writer exclude each other for a few milliseconds at a time instead.
 
 APPLICATION_ID = 0x48524D49  # "HRMI"
 FORMAT = 2
-"""Changes whenever the same messages would be stored differently: an index of another format is built anew."""
+"""Changes when the same messages would be stored differently: an index of another format is built again."""
 _BUSY_MS = 5_000
 _CACHE_KB = 8_192
 _STATEMENTS = 512
@@ -66,7 +75,7 @@ _STATEMENTS = 512
 
 @contextmanager
 def guarded(path: Path) -> Iterator[None]:
-    """Run the block; a busy file, a full disk or a file that cannot be written are errors, all else is damage."""
+    """Translate errors: a busy file, a full disk and a read-only file are errors, all else is damage."""
     try:
         yield
     except (apsw.Error, ValueError, TypeError) as exc:
@@ -86,7 +95,7 @@ def _translation(path: Path, exc: Exception) -> Exception:
 
 
 class Connections:
-    """One connection for writing, and as many for reading as there are readers at a time."""
+    """One connection for writing, and one for reading for each reader at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -98,14 +107,14 @@ class Connections:
 
     @contextmanager
     def reading(self, *, afresh: bool = False) -> Iterator[apsw.Connection]:
-        """One consistent view of the index. FTS5 checks its structure rightly only on a connection made `afresh`."""
+        """Give one consistent view of the index. FTS5 checks its structure only on a connection made `afresh`."""
         with self.glancing(afresh=afresh) as connection:
             connection.execute("BEGIN")
             yield connection
 
     @contextmanager
     def glancing(self, *, afresh: bool = False) -> Iterator[apsw.Connection]:
-        """For one statement."""
+        """Give a connection for one statement."""
         try:
             with self._mutex:
                 connection = self._idle.pop() if self._idle and not afresh else None
@@ -119,7 +128,7 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """One transaction. The caller holds the lock of the home's index."""
+        """Run one transaction. The caller holds the lock of the home's index."""
         with self._writing, guarded(self.path):
             if self._writer is None:
                 self._writer = _connect(self.path, apsw.SQLITE_OPEN_READWRITE)
@@ -139,7 +148,7 @@ class Connections:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close(True)
-        with self._writing:  # a slice may be at work in another thread
+        with self._writing:  # another thread may be writing
             if self._writer is not None:
                 self._writer.close(True)
             self._writer = None
@@ -155,12 +164,12 @@ class Connections:
 
 
 def create(path: Path) -> None:
-    """An empty index."""
+    """Create an empty index."""
     with guarded(path):
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute(queries("index")["schema"])
+            connection.execute(queries("index.postings")["schema"])
             connection.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("COMMIT")
@@ -172,12 +181,12 @@ def create(path: Path) -> None:
 def fetch(
     connection: apsw.Connection, sql: str, bindings: Sequence[Any] | Mapping[str, Any] = ()
 ) -> list[tuple[Any, ...]]:
-    """All rows of a query."""
+    """Return all rows of a query."""
     return connection.execute(sql, bindings).fetchall()
 
 
 def meta(connection: apsw.Connection, wanted: int = FORMAT) -> dict[str, str]:
-    """Facts about this index. Raises when it is of another format."""
+    """Return the facts about this index; raise if it has another format."""
     facts = {str(key): str(value) for key, value in fetch(connection, "SELECT key, value FROM meta")}
     if facts.get("format") != str(wanted):
         raise ValueError(f"format {facts.get('format')} instead of {wanted}")
@@ -185,7 +194,7 @@ def meta(connection: apsw.Connection, wanted: int = FORMAT) -> dict[str, str]:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file stands at `path` now: another one, once a new index took its place."""
+    """Return what identifies the file that is at `path` now: a new index replaces the old one under the same name."""
     try:
         status = path.stat()
     except OSError:
@@ -194,40 +203,40 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def _connect(path: Path, flags: int) -> apsw.Connection:
+    if found := special_beside(path):
+        raise ValueError(f"{found[0].name} is not a file")
     connection = apsw.Connection(str(path), flags=flags, statementcachesize=_STATEMENTS)
     connection.set_busy_timeout(_BUSY_MS)
     keep_plans(connection)
-    fetch(connection, "SELECT 1 FROM sqlite_schema LIMIT 1")  # waits for a writer; a function that is provided does not
-    provide(connection)
+    fetch(connection, "SELECT 1 FROM sqlite_schema LIMIT 1")  # waits for a writer; registering a function does not
+    connection.register_fts5_function("weight", _weight)
     connection.execute(f"PRAGMA synchronous = OFF; PRAGMA journal_mode = TRUNCATE; PRAGMA cache_size = -{_CACHE_KB}")
     return connection
 
 
-# ---------- store.sqlite.index_rare
+# ── the rare words of a full shard: most of all words, a few bytes each ──
 #
-# The words of a full shard that are in few of its messages: most of all words, a few bytes each.
-#
-# A word goes by a digest of 45 bits; a few of a hundred million words that are not there are taken for one that is, and
-# ranking, which reads the text, leaves out what they find. The upper bits name the row. A row has: how many words (two
-# bytes), the other 32 bits of each in order, in how many messages each is (a byte), and for all of these in turn two
-# 16-bit numbers: the weight, in steps of 1/29,000, and the message. Heaviest first.
+# A word is stored as a digest of 45 bits: of a hundred million words that are not there, a few are taken for one that
+# is, and ranking, which reads the text, leaves out what they find. The upper bits name the row. A row has the number of
+# words (two bytes), the other 32 bits of each in order, the number of messages of each (a byte), and for all of these
+# in turn two 16-bit numbers: the weight, in steps of 1/29,000, and the message. Heaviest first.
 
 FINE = 29_000
-"""Steps per unit of weight, which is below 2.2: what fits into 16 bits."""
+"""Steps per unit of weight, which is below 2.2: this fits into 16 bits."""
 BUCKET_BITS = 13
-"""A shard has so many rows: short enough to be read whole, long enough to be worth a row."""
+"""Bits of a row's number. The rows of a shard are short enough to be read whole, and long enough to be few."""
 _PAIR = struct.Struct("<HH")
 _NAME = 4
 
 
 class RareWords:
-    """Collects the words of a shard, and gives rows of them."""
+    """Collect the rare words of a shard in rows."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, bytearray] = defaultdict(bytearray)  # name, count, pairs; name, count, pairs; …
 
     def add(self, term: str, weighed: Sequence[tuple[int, int]]) -> None:
-        """A word, with weights and messages."""
+        """Add a word with weights and messages."""
         bucket, name = place(term)
         entries = self._buckets[bucket]
         entries += name
@@ -236,19 +245,19 @@ class RareWords:
             entries += _PAIR.pack(weight, age)
 
     def rows(self) -> Iterator[tuple[int, bytes]]:
-        """Rows that were not given yet."""
+        """Yield the rows that were not given yet."""
         for bucket in sorted(self._buckets):
             yield bucket, _row(self._buckets.pop(bucket))
 
 
 def place(term: str) -> tuple[int, bytes]:
-    """The row of a word, and its name in it."""
+    """Return the row of a word, and its name in it."""
     digest = blake2b(term.encode(), digest_size=6).digest()
     return (digest[0] << 8 | digest[1]) >> 16 - BUCKET_BITS, digest[2:]
 
 
 def look_up(row: bytes, name: bytes) -> list[tuple[float, int]]:
-    """Weights and messages of a word; none when it is not in this row."""
+    """Return weights and messages of a word; none if it is not in this row."""
     count = int.from_bytes(row[:2], "little")
     names, counts = row[2 : 2 + _NAME * count], row[2 + _NAME * count : 2 + (_NAME + 1) * count]
     at = names.find(name)
@@ -275,18 +284,15 @@ def _row(entries: bytearray) -> bytes:
     return len(found).to_bytes(2, "little") + b"".join(names) + bytes(counts) + b"".join(pairs_of)
 
 
-# ---------- store.sqlite.index_weights
-#
-# How much a word weighs in each message of a full shard, strongest first: what makes words cheap, common and rare.
+# ── the weights of the frequent words of a full shard ──
 #
 # FTS5 scores a word by visiting every message that has it, twenty times as slowly as it counts them. Here the messages
 # are put in order once. The weight of a word in a message is BM25's without the rarity of the word: `tf · 2.2 / (tf +
-# 1.2 · (0.25 + 0.75 · length / average length))`. A message is kept as its distance from the last id of the shard, so
-# that newer ones come first among equals.
+# 1.2 · (0.25 + 0.75 · length / average length))`. A message is stored as its distance from the last id of the shard
+# (its age), so that newer ones come first among equals.
 #
-# A word in many messages has a list of its own, a sequence of 16-bit numbers: step, count, that many messages, next
-# lower step, and so on, with 20 steps to the unit. The beginning of it is kept apart from the rest, so that it can be
-# read alone. Words in few messages share rows (`index_rare`).
+# A frequent word has a list of its own, a sequence of 16-bit numbers: step, count, that many messages, next lower step,
+# and so on, with 20 steps to the unit. The beginning of a list is stored apart from the rest and can be read alone.
 
 SHARD_BITS = 15
 LAST = (1 << SHARD_BITS) - 1
@@ -294,34 +300,31 @@ LAST = (1 << SHARD_BITS) - 1
 STEPS = 20
 """Steps per unit of weight."""
 FREQUENT = 32
-"""Words in fewer messages of a shard are rare there."""
+"""A word in fewer messages of a shard is rare there."""
 LIST_BITS = 20
-"""A shard has at most so many lists."""
+"""Bits of the number of a list in its shard."""
 BEGINNING = 384
 """Bytes of a list that can be read alone."""
 WEIGHING, WEIGHED = 2, 3
-"""Stages of a shard: see index.sql."""
+"""Stages of a shard: see postings.sql."""
 MOST_CHECKSUM = (1 << 62) - 1
 _TOP = 44  # weights are below 2.2
 _SLICE = 0.003
-_INDEX_WEIGHTS_K1, _B = 1.2, 0.75
 
 
 class Weigher:
-    """Weighs one shard, word after word in alphabetical order. Whoever weighs it writes the same, so nothing goes wrong
-    when two processes do.
-    """
+    """Weigh one shard, word after word in alphabetical order. Two processes that weigh it write the same."""
 
     def __init__(self, connection: apsw.Connection, shard: int, version: int) -> None:
         self.shard, self.version = shard, version
-        self._sql = queries("index")
+        self._sql = queries("index.postings")
         sizes = fetch(connection, self._sql["lengths"].format(shard=shard))
         lengths = {str(row): _length(size) for row, size in sizes}
         average = max(1.0, sum(lengths.values()) / max(1, len(lengths)))
-        norm = {length: _INDEX_WEIGHTS_K1 * (1 - _B + _B * length / average) for length in set(lengths.values())}
+        norm = {length: K1 * (1 - B + B * length / average) for length in set(lengths.values())}
         self._norms = {row: norm[length] for row, length in lengths.items()}
-        rank = {value: _rank(1, value) for value in norm.values()}
-        self._once = {row: rank[value] | LAST - int(row) for row, value in self._norms.items()}
+        once = {value: rank(1, value) for value in norm.values()}
+        self._once = {row: once[value] | LAST - int(row) for row, value in self._norms.items()}
         self._rare = RareWords()
         self._reached, self._all_words, self._next_list = "", False, shard << LIST_BITS
         self._checksum = self._lists_checksum = 0
@@ -371,7 +374,7 @@ class Weigher:
         self._rare.add(term, sorted(weighed, key=lambda one: (-one[0], one[1])))
 
     def _write_rare(self, connection: apsw.Connection, deadline: float) -> bool:
-        """→ whether there was anything to write."""
+        """Write some rows. → whether there were any."""
         rows: list[tuple[int, bytes]] = []
         for bucket, words in self._rare.rows():
             rows.append((self.shard << BUCKET_BITS | bucket, words))
@@ -381,28 +384,28 @@ class Weigher:
         return bool(rows)
 
     def _weight(self, count: int, row: str) -> int:
-        return round(count * (_INDEX_WEIGHTS_K1 + 1) * FINE / (count + self._norms[row]))
+        return round(count * (K1 + 1) * FINE / (count + self._norms[row]))
 
     def _ranked(self, counts: Counter[str]) -> list[int]:
-        """The messages in order: steps below the highest in the upper bits, distance from the last id in the lower."""
+        """Return the messages in order, as numbers: steps below the highest in the upper bits, age in the lower."""
         once, norms = self._once, self._norms
         ranked = [
-            once[row] if count == 1 else _rank(count, norms[row]) | LAST - int(row) for row, count in counts.items()
+            once[row] if count == 1 else rank(count, norms[row]) | LAST - int(row) for row, count in counts.items()
         ]
         ranked.sort()
         return ranked
 
 
 def row_checksum(row: Sequence[Any]) -> int:
-    """Those of all rows of a shard are added up: the order in which they are written does not matter."""
+    """Return the checksum of a row. Those of a shard are added up, in whatever order they are written."""
     checksum = 0
     for value in row:
         checksum = zlib.crc32(value if isinstance(value, bytes) else f"{value}\t".encode(), checksum)
     return checksum
 
 
-def _rank(count: int, norm: float) -> int:
-    return _TOP - int(count * (_INDEX_WEIGHTS_K1 + 1) * STEPS / (count + norm)) << SHARD_BITS
+def rank(count: int, norm: float) -> int:
+    return _TOP - int(count * (K1 + 1) * STEPS / (count + norm)) << SHARD_BITS
 
 
 def encode(ranked: Sequence[int]) -> bytes:
@@ -417,7 +420,7 @@ def encode(ranked: Sequence[int]) -> bytes:
 
 
 def decode(blob: bytes) -> Iterator[tuple[float, Sequence[int]]]:
-    """Weight and messages, heaviest first. What was cut off at the end of the blob is missing at the end."""
+    """Yield weight and messages, heaviest first, as far as the blob goes."""
     numbers, at = _numbers(blob[: len(blob) & ~1]), 0
     while at + 2 < len(numbers):
         step, count = numbers[at], numbers[at + 1]
@@ -426,7 +429,7 @@ def decode(blob: bytes) -> Iterator[tuple[float, Sequence[int]]]:
 
 
 def listed(strong: bytes, rest: bytes | None = None) -> set[int]:
-    """The messages of a list."""
+    """Return the messages of a list."""
     return {age for _, ages in decode(strong + (rest or b"")) for age in ages}
 
 
@@ -446,7 +449,7 @@ def _little_endian(numbers: array[int]) -> array[int]:
 
 @lru_cache(maxsize=4_096)
 def _length(size: bytes) -> int:
-    """The words of a message: FTS5 keeps one variable-length number per column."""
+    """Return the number of words of a message: FTS5 stores one variable-length number per column."""
     total = value = 0
     for byte in size:
         value = value << 7 | byte & 0x7F
@@ -456,57 +459,50 @@ def _length(size: bytes) -> int:
     return total
 
 
-# ---------- store.sqlite.index_words
+# ── one word, phrase or prefix: in which messages it is, how often, and how much it weighs there ──
 #
-# One word, phrase or beginning of a word in the stored index: where it is, how often, how much it weighs there.
-#
-# Full shards have lists of the messages with each word (`index_weights`). FTS5 is asked for everything else: phrases
-# and beginnings, where the lists do not rule them out, and the shards that are still filling.
+# Full shards have lists of the messages with each word (`Weigher`). FTS5 answers everything else: phrases and prefixes,
+# where the lists do not rule them out, and the shards that are still filling.
 
 FILLING_MOST = 4_000
 """Matches of one word that are scored in a shard without lists, newest first."""
 ALONE_MOST = 1_000
-"""The same when the query is this word alone: only its strongest matches are wanted, and there are many as strong."""
+"""The same if the query is this word alone: many matches are as strong as the strongest."""
 VISIT_MOST = 4_000
-"""Matches of a phrase or a beginning of a word that are scored in all; shards are visited from the newest on."""
+"""Matches of a phrase or a prefix that are scored in all; shards are visited from the newest on."""
 PHRASE_WORK, LONE_PHRASE_WORK = 100_000, 400_000
-"""Messages in which the words of a phrase are compared, about; then older shards are left out. Where the phrase is not
-all that is asked for, FTS5 goes through these for what must occur.
+"""About the messages in which the words of a phrase are compared; then older shards are left out. The second number
+holds if the query is this phrase alone.
 """
 PHRASE_READ, SHARD_READ, PLENTY = 40_000, 2_500, 4
-"""Entries of lists that are read for a phrase that is found often enough; a shard takes as long as so many, however
-few. With so many times as many matches as are enough, no more are looked for at all.
+"""Entries of lists that are read for a phrase that is found often enough; a shard takes as long as `SHARD_READ` of
+them. With `PLENTY` times as many matches as are enough, no more are looked for.
 """
 FEW_MATCHES, MANY_COMPARED = 400, 8_000
-"""A phrase is mostly in few of the messages that have its words. So many are weighed by `weight`, one by one. FTS5's
-own `bm25` is faster where there are more, but looks for the phrase in the whole shard once more. Of a phrase that is
-alone, so many of a shard are enough.
+"""Matches of a phrase in a shard that are weighed one by one with `weight`. For more, FTS5's `bm25` is faster, although
+it looks for the phrase in the whole shard once more. Of a phrase that is the whole query, so many are enough.
 """
 _CHEAP = 500
 _STEPS = 180
 """Room for the steps between the messages of a list."""
-_INDEX_WORDS_K1, _PAIR_K1 = 1.2, 0.6
-"""How soon it no longer matters how often a word occurs: BM25's own, and for pairs of characters in Japanese. One more
-of a hundred Japanese questions is answered first with 0.4 to 0.7, in both halves of them; Chinese ones lose by it.
+_PAIR_K1 = 0.6
+"""`K1` for pairs of characters in Japanese, which repeat as grammar does. Values from 0.4 to 0.7 answer one more of a
+hundred Japanese questions first, in both halves of the data; Chinese questions lose by it.
 """
 _SENSE = (1.0, 0.7, 0.2)
-"""By how many of two characters are hiragana. Much the same from half to twice of it: a few more of a thousand Japanese
-questions are answered first; nothing else has hiragana.
-"""
+"""Weights of a pair with no, one or two hiragana, which are mostly grammar."""
 _TOKENIZER = ["unicode61", "remove_diacritics", "2", "categories", "L* M* N* Co"]
 _ENDINGS = ("ations", "ions", "ings", "ments", "nesses", "ities", "ables", "ively", "fully", "ously", "izers", "ers")
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     id: int
     messages: int
     stage: int
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """What FTS5 is asked, the words without which there is no match, and whether one of them is all there is to it."""
+class Match(NamedTuple):
+    """An expression for FTS5, the words without which nothing matches, and whether it is a single word."""
 
     expression: str
     needs: tuple[str, ...]
@@ -514,7 +510,7 @@ class Match:
 
 
 class List(NamedTuple):
-    """In how many messages of a shard a word is, and which: the beginning of its list, or all where it is rare."""
+    """In how many messages of a shard a word is, and which: the beginning of its list, or all if it is rare."""
 
     messages: int
     strong: bytes = b""
@@ -530,9 +526,11 @@ class List(NamedTuple):
 
 @dataclass(slots=True)
 class Word:
-    """One alternative and what is known of it so far. `scored`: message → weight, from FTS5 and from short lists.
-    `lists`: shard → long list. `unvisited`: shard without lists → matches there, too many to be scored before it is
-    known whether that is needed. `whole`: nothing was left out.
+    """One alternative and what is known of it so far.
+
+    `scored`: message → weight, from FTS5 and from short lists. `lists`: shard → long list. `unvisited`: shard without
+    lists → number of matches there, too many to score before it is known whether that is needed. `whole`: nothing was
+    left out.
     """
 
     matches: tuple[Match, ...]
@@ -544,15 +542,15 @@ class Word:
     unvisited: dict[int, int] = field(default_factory=dict)
     whole: bool = True
     damped: bool = False
-    """Whether occurring more often adds less than it would."""
+    """True if more occurrences count less, as for pairs of characters in Japanese."""
 
 
 class Words:
-    """Looks words up on one connection, within one view of the index."""
+    """Look words up within one view of the index."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._sql = queries("index")
+        self._sql = queries("index.postings")
         self._tokens = tokenizer(connection)
         rows = fetch(connection, self._sql["shards"])
         self.shards = [Shard(number, messages, stage) for number, messages, stage in rows if messages]
@@ -560,31 +558,37 @@ class Words:
         self._found: dict[str, dict[int, List]] = {}
         self._weighed = {shard.id for shard in self.shards if shard.stage == WEIGHED}
 
-    def read(self, one: Sought) -> Word | None:
-        """What FTS5 is asked for it; None when nothing of it is a word."""
+    def read(self, one: PreparedTerm) -> Word | None:
+        """Return what FTS5 is asked for a term; None if it has no word."""
         tokens = self._tokens(one.text)
         named = self._tokens(one.name) if one.name else []
         if not tokens and not named:
             return None
         matches = [
-            _match(text, words, one.prefix) for text, words in ((one.text, tokens), (one.name, named)) if text.strip()
+            self._match(text, words, one.prefix)
+            for text, words in ((one.text, tokens), (one.name, named))
+            if text.strip()
         ]
         if one.prefix and len(tokens) == 1:
-            matches += [_match(word, [stem], begun=False) for stem, word in self._endings(one.text.strip()).items()]
+            endings = self._endings(one.text.strip())
+            matches += [self._match(word, [stem], begun=False) for stem, word in endings.items()]
         single = len(matches) == 1 and matches[0].word
         return Word(tuple(matches), tokens[0] if single else "")
 
     def prepare(self, words: Iterable[Word]) -> None:
-        """Read where all of these are among the weighed shards."""
+        """Read in which weighed shards all of these are."""
         words = list(words)
         japanese = is_japanese(words)
         for word in words:
             word.damped = japanese and len(word.term) == 2 and not word.term.isascii()
         needed = dict.fromkeys(token for word in words for match in word.matches for token in match.needs)
         self._found = found = {token: dict[int, List]() for token in needed}
-        if not found or not self._weighed:
-            return
-        for term, shard, messages, strong in fetch(self._connection, self._sql["lists"], (_json(found),)):
+        if found and self._weighed:
+            self._read_lists(found)
+
+    def _read_lists(self, found: dict[str, dict[int, List]]) -> None:
+        """Find each of these words in the weighed shards."""
+        for term, shard, messages, strong in fetch(self._connection, self._sql["lists"], (json.dumps(list(found)),)):
             found[term][shard] = List(messages, strong)
         places: dict[int, list[tuple[bytes, dict[int, List]]]] = defaultdict(list)
         for term, lists in found.items():
@@ -598,8 +602,9 @@ class Words:
                     lists[shard] = List(len(rare), rare=rare)
 
     def look_up(self, word: Word, within: Collection[int] | None, enough: int = 0) -> None:
-        """Find its lists, and score it in the other shards where that is cheap. `within`: only these shards count.
-        `enough`: with so many matches of a phrase, older shards are left out.
+        """Find the lists of a word, and score it in the other shards if that is cheap.
+
+        `within`: only these shards count. `enough`: with so many matches of a phrase, older shards are left out.
         """
         shards = [shard for shard in self.shards if within is None or shard.id in within]
         if word.term:
@@ -616,7 +621,9 @@ class Words:
         word.rarity = rarity * _sense(word.term)
 
     def visit_rest(self, word: Word, most: int, best: int = 0) -> None:
-        """Score what `look_up` only counted, newest first, until there is enough; of each shard all, or the best."""
+        """Score what `look_up` only counted, newest shards first, until there is enough; of each shard all, or the
+        best.
+        """
         for shard in self.shards:
             if shard.id in word.unvisited:
                 if len(word.scored) >= most:
@@ -625,14 +632,14 @@ class Words:
                 self._visit(word, shard, word.matches, word.unvisited[shard.id], best)
 
     def visit_few(self, word: Word, shards: Collection[int], selecting: Sequence[Word]) -> None:
-        """In which of the messages with `selecting` words it occurs, where it was only counted. Not: how often."""
+        """Mark the messages with `selecting` words that also have this one, if it was only counted."""
         any_of = " OR ".join(match.expression for other in selecting for match in other.matches)
         for shard in word.unvisited.keys() & shards:
             rows = self.matching(shard, f"({word.matches[0].expression}) AND ({any_of})", FILLING_MOST)
             word.scored.update((shard << SHARD_BITS | row, 1.0) for row in rows)
 
     def may_be_in(self, shard: Shard, word: Word) -> bool:
-        """Whether a shard can have a message with it, as far as the lists tell."""
+        """Return whether a shard can have a message with a word, as far as the lists tell."""
         return shard.id not in self._weighed or any(self._may_match(shard, match) for match in word.matches)
 
     def _may_match(self, shard: Shard, match: Match) -> bool:
@@ -645,26 +652,43 @@ class Words:
         return [row[0] for row in rows]
 
     def strongest(self, word: Word, shard: int, most: int = 0) -> Iterable[tuple[float, Sequence[int]]]:
-        """Weights and messages from the top of a list: at least `most` messages, or all."""
+        """Return weights and messages from the top of a list: at least `most` messages, or all."""
         found = word.lists[shard]
         if found.whole or (most and 2 * most + _STEPS <= BEGINNING):
             return _as_counted(word, decode(found.strong))
-        rows = fetch(self._connection, self._sql["whole_list"], (shard, word.term))
-        return _as_counted(word, decode(rows[0][0] + (rows[0][1] or b""))) if rows else ()
+        return _as_counted(word, decode(self._whole_list(shard, word.term)))
+
+    def weights(
+        self, words: Iterable[Word], by_shard: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[Word, int, float]]:
+        """Yield which of these messages are in the lists of these words, with their weights."""
+        for word in words:
+            for shard in word.lists.keys() & by_shard.keys():
+                for message, weight in _weights(self.strongest(word, shard), by_shard[shard]):
+                    yield word, message, weight
+
+    def _whole_list(self, shard: int, term: str) -> bytes:
+        rows = fetch(self._connection, self._sql["whole_list"], (shard, term))
+        return rows[0][0] + (rows[0][1] or b"") if rows else b""
+
+    def _match(self, text: str, tokens: Sequence[str], begun: bool) -> Match:
+        """Return what is asked for a word or phrase. FTS5 divides and stems the text itself."""
+        needs = tuple(filter(None, tokens[:-1] if begun else tokens))
+        return Match(_quoted(text, begun), needs, word=len(tokens) == len(needs) == 1)
 
     def _endings(self, begun: str) -> dict[str, str]:
-        """Words whose stem is shorter than the beginning that was typed, by stem: for `compressio`, `compressions`."""
+        """Return words whose stem is shorter than the prefix, by stem: for `compressio`, `compressions`."""
         whole = {begun + ending[i:] for ending in _ENDINGS for i in range(1, len(ending)) if begun.endswith(ending[:i])}
         stems = {(self._tokens(word) or [word])[0]: word for word in sorted(whole)}
         return {stem: word for stem, word in stems.items() if len(stem) < len(begun) and len(stem) > 2}
 
     def _take(self, word: Word, shard: int, found: List) -> None:
-        """Short lists are read at once."""
+        """Score the messages of a short list, and keep a long one."""
         if not found.rare:
             word.lists[shard] = found
             return
         last = shard << SHARD_BITS | LAST
-        word.scored.update((last - age, weight) for weight, (age,) in _as_counted(word, _singly(found.rare)))
+        word.scored.update((last - age, saturated(weight) if word.damped else weight) for weight, age in found.rare)
 
     def _count(self, shard: Shard, match: str) -> int:
         return int(fetch(self._connection, self._sql["count"].format(shard=shard.id), (match,))[0][0])
@@ -696,7 +720,7 @@ class Words:
                 word.messages += self._visit(word, shard, word.matches)
 
     def _visit_weighed(self, word: Word, shard: Shard, *, alone: bool) -> tuple[int, int]:
-        """As far as the lists do not tell. → about how many messages FTS5 had to compare, and entries to read."""
+        """Score matches that the lists do not rule out. → about how many messages were compared, and entries read."""
         before, compared, read = len(word.scored), 0, 0
         last = shard.id << SHARD_BITS | LAST
         for match in word.matches:
@@ -714,27 +738,27 @@ class Words:
         return compared, read
 
     def _any(self, shard: Shard, matches: Sequence[Match]) -> bool:
-        """Whether any of several occurs: most rare words do not."""
+        """Return whether any of several occurs: most rare words do not."""
         return bool(self.matching(shard.id, " OR ".join(match.expression for match in matches), 1))
 
     def _weigh(self, word: Word, shard: Shard, match: Match) -> bool:
-        """Score all that match, if they are few. → whether they were."""
+        """Score all matches, if they are few. → whether they were."""
         rows = fetch(self._connection, _statement("weighted", shard.id), (match.expression, FEW_MATCHES + 1))
         if len(rows) > FEW_MATCHES:
             return False
-        _take_in(word, shard, rows)
+        take_in(word, shard, rows)
         return True
 
     def _weigh_newest(self, word: Word, shard: Shard, match: Match) -> int:
-        """Score the newest that match. → how many they are."""
+        """Score the newest matches. → how many they are."""
         before, sql = len(word.scored), _statement("newest_weighted", shard.id)
         rows = fetch(self._connection, sql, (match.expression, FEW_MATCHES + 1))
         word.whole = word.whole and len(rows) <= FEW_MATCHES
-        _take_in(word, shard, rows[:FEW_MATCHES])
+        take_in(word, shard, rows[:FEW_MATCHES])
         return len(word.scored) - before
 
     def _visit(self, word: Word, shard: Shard, matches: Sequence[Match], count: int = 0, best: int = 0) -> int:
-        """Score with FTS5, and take its rarity out again, which it knows for this shard only. → how many matched."""
+        """Score with FTS5, and divide by its rarity, which holds for this shard only. → how many matched."""
         base, scored, before = shard.id << SHARD_BITS, word.scored, len(word.scored)
         sql = self._sql["best" if best else "scored"].format(shard=shard.id)
         for match in matches:
@@ -754,11 +778,11 @@ class Words:
 
 @lru_cache(maxsize=1_024)
 def _statement(name: str, shard: int) -> str:
-    return queries("index")[name].format(shard=shard)
+    return queries("index.postings")[name].format(shard=shard)
 
 
-def _take_in(word: Word, shard: Shard, rows: Iterable[tuple[int, float]]) -> None:
-    """What was weighed in a shard; of several ways to match, the one that weighs most counts."""
+def take_in(word: Word, shard: Shard, rows: Iterable[tuple[int, float]]) -> None:
+    """Add the weights of a shard; of several ways to match, the one that weighs most counts."""
     base, scored = shard.id << SHARD_BITS, word.scored
     for row, weight in rows:
         counted = saturated(weight) if word.damped else weight
@@ -766,17 +790,14 @@ def _take_in(word: Word, shard: Shard, rows: Iterable[tuple[int, float]]) -> Non
 
 
 def is_japanese(words: Iterable[Word]) -> bool:
-    """Whether kana occur in any of these."""
+    """Return whether any of these contains kana."""
     asked = [match.expression for word in words for match in word.matches if not match.expression.isascii()]
     return any("\u3041" <= sign <= "\u30fe" for expression in asked for sign in expression)
 
 
 def saturated(weight: float) -> float:
-    """What a pair of characters weighs in Japanese: repeating it says less than repeating a word, as grammar repeats.
-
-    The weight that BM25 gives with k1 = 1.2, turned into the one it would give with `_PAIR_K1`.
-    """
-    times = _INDEX_WORDS_K1 * weight / max(_INDEX_WORDS_K1 + 1 - weight, 1e-6)  # over the length of the text
+    """Turn a weight of BM25 with `K1` into the one with `_PAIR_K1`."""
+    times = K1 * weight / max(K1 + 1 - weight, 1e-6)  # over the length of the text
     return (_PAIR_K1 + 1) * times / (times + _PAIR_K1)
 
 
@@ -784,67 +805,52 @@ def _as_counted(word: Word, steps: Iterable[tuple[float, Sequence[int]]]) -> Ite
     return ((saturated(weight), ages) for weight, ages in steps) if word.damped else steps
 
 
-def _singly(rare: Iterable[tuple[float, int]]) -> Iterable[tuple[float, Sequence[int]]]:
-    return ((weight, (age,)) for weight, age in rare)
-
-
 def _sense(term: str) -> float:
-    """How much of its rarity a pair of Japanese characters is worth: hiragana is grammar for the most part."""
+    """Return how much of its rarity a pair of Japanese characters counts."""
     return _SENSE[sum("\u3041" <= letter <= "\u309f" for letter in term)] if len(term) == 2 else 1.0
 
 
 def _share(lists: Sequence[List]) -> bool:
-    """Whether all of these words can be in one message, as far as that is quickly seen."""
+    """Return whether all of these words can be in one message, as far as their short lists tell."""
     short = [found for found in lists if len(found.strong) < BEGINNING]
     return len(short) < 2 or bool(set.intersection(*(found.ages() for found in short)))
 
 
-def _match(text: str, tokens: Sequence[str], begun: bool) -> Match:
-    needs = tuple(filter(None, tokens[:-1] if begun else tokens))
-    return Match(_quoted(text, begun), needs, word=len(tokens) == len(needs) == 1)
-
-
 def tokenizer(connection: apsw.Connection) -> Callable[[str], list[str]]:
-    """How FTS5 divides and stems text."""
+    """Return a function that divides and stems text as FTS5 does."""
     divide = connection.fts5_tokenizer("porter", _TOKENIZER)
     flags = {"include_offsets": False, "include_colocated": False}
     return lambda text: [str(token) for token in divide(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags)]
-
-
-def _json(names: Iterable[object]) -> str:
-    return json.dumps(list(names))
 
 
 def _quoted(text: str, begun: bool) -> str:
     return '"' + text.replace('"', " ") + '"' + (" *" if begun else "")
 
 
-# ---------- store.sqlite.index_search
-#
-# Ranking by BM25 over all shards, at a cost that does not grow with the transcript.
+# ── ranking by BM25 over all shards, at a cost that does not grow with the transcript ──
 #
 # The score of a message is the sum over words of rarity (from all shards together) times weight. Lists are read from
-# the top, only as far as the budget goes; what a cut list left out is added for the best candidates afterwards, so that
-# the order at the top is that of the whole sum.
+# the top, only as far as the budget goes; for the best candidates, what a cut list left out is added afterwards, so
+# that the order at the top is that of the whole sum.
 
 COMMON_SHARE = 0.05
 COMMON_LEAST = 1_000
-"""A word in so few messages is never common: visiting them all takes a millisecond."""
+"""A word in fewer messages is never common: visiting them all takes a millisecond."""
 READ_MOST = 6_000
 """Entries of lists that are read to find candidates."""
 LEAST_READ = 32
-"""Entries that are read of every list."""
+"""Entries that are read of every list at least."""
 MUST_MOST = 5_000
-"""Messages with everything that must occur that are ranked, newest first."""
+"""Messages with all that must occur that are ranked, newest first."""
 COMPLETED = 200
 """Candidates whose scores are completed."""
 
 Scores = dict[int, float]
 
 
-def search(connection: apsw.Connection, sieve: Sieve, limit: int, cap: int) -> Found:
-    """The best messages. Of common words alone, at most `cap` matches are scored where there are no lists."""
-    return _Search(Words(connection), limit, cap).run(sieve)
+def search(words: Words, query: PreparedQuery, limit: int, cap: int) -> IndexAnswer:
+    """Return the best messages. In shards without lists, at most `cap` matches of common words are scored."""
+    return _Search(words, limit, cap).run(query)
 
 
 class _Search:
@@ -856,51 +862,50 @@ class _Search:
         self._stopped = False
         self._notes: list[str] = []
 
-    def run(self, sieve: Sieve) -> Found:
-        alternatives = dict.fromkeys([*sieve.any_of, *(one for group in sieve.all_of for one in group)])
+    def run(self, query: PreparedQuery) -> IndexAnswer:
+        alternatives = dict.fromkeys([*query.any_of, *(one for group in query.all_of for one in group)])
         known = {one: word for one in alternatives if (word := self._words.read(one))}
         words = list(known.values())
         if not words:
-            return Found((), 0, exhausted=True)
+            return IndexAnswer((), 0)
         self._words.prepare(words)
-        if sieve.all_of or sieve.none_of:
-            phrase = self._phrase(sieve, known, alone=len(words) == 1)
-            messages = self._among(sieve) if phrase is None else sorted(phrase.scored, reverse=True)
+        if query.all_of or query.none_of:
+            phrase = self._phrase(query, known, alone=len(words) == 1)
+            messages = self._among(query) if phrase is None else sorted(phrase.scored, reverse=True)
             scores = self._rank_among([word for word in words if word is not phrase], messages, phrase)
             matches = len(scores)
         else:
             scores = self._rank(words)
             matches = max(len(scores), *(word.messages for word in words))
         best = sorted(((scores[message], message) for message in _best(scores, self._limit)), reverse=True)
-        found = tuple(Scored(message, round(score, 6)) for score, message in best)
+        found = tuple(ScoredMessage(message, round(score, 6)) for score, message in best)
         more = self._stopped and len(found) >= self._enough
-        return Found(found, matches, exhausted=len(found) >= matches and not more, notes=tuple(self._notes), more=more)
+        return IndexAnswer(found, matches, tuple(self._notes), more)
 
-    # ── what must and must not occur ──
+    def _phrase(self, query: PreparedQuery, known: Mapping[PreparedTerm, Word], *, alone: bool) -> Word | None:
+        """If one phrase is all that must occur, score it: that finds the messages, and FTS5 is asked once.
 
-    def _phrase(self, sieve: Sieve, known: Mapping[Sought, Word], *, alone: bool) -> Word | None:
-        """Where one phrase is all that must occur, scoring it finds where it does: FTS5 need not be asked twice. Where
-        nothing else is asked for, messages with it differ in their length and age only, and as many as are wanted do.
+        Messages that match a phrase `alone` differ only in length and age, so the wanted number of them is enough.
         """
-        if sieve.none_of or len(sieve.all_of) != 1 or len(sieve.all_of[0]) != 1:
+        if query.none_of or len(query.all_of) != 1 or len(query.all_of[0]) != 1:
             return None
-        phrase = known.get(sieve.all_of[0][0])
+        phrase = known.get(query.all_of[0][0])
         if phrase is None or phrase.term:
             return None
         self._words.look_up(phrase, None, enough=self._enough if alone else 0)
         if alone and not phrase.whole:
             self._stopped = True
-            self._notes.append("Not every match was ranked: the words of the phrase are common. The newest were.")
+            self._notes.append("The words of the phrase are common: only the newest matches were ranked.")
             return phrase
         return phrase if phrase.whole and len(phrase.scored) <= MUST_MOST else None
 
-    def _among(self, sieve: Sieve) -> list[int]:
-        """The newest messages that contain what they must and nothing they must not."""
-        groups = [self._read(group) for group in sieve.all_of or (sieve.any_of,)]
+    def _among(self, query: PreparedQuery) -> list[int]:
+        """Return the newest messages that contain what must occur and nothing that must not."""
+        groups = [self._read(group) for group in query.all_of or (query.any_of,)]
         if not all(groups):
             return []
         expression = " AND ".join(f"({_either(group)})" for group in groups)
-        if unwanted := self._read(sieve.none_of):
+        if unwanted := self._read(query.none_of):
             expression = f"({expression}) NOT ({_either(unwanted)})"
         found: list[int] = []
         for shard in self._words.shards:
@@ -913,7 +918,7 @@ class _Search:
                 break
         return found
 
-    def _read(self, alternatives: Iterable[Sought]) -> list[Word]:
+    def _read(self, alternatives: Iterable[PreparedTerm]) -> list[Word]:
         return [word for one in alternatives if (word := self._words.read(one))]
 
     def _rank_among(self, words: Sequence[Word], messages: Sequence[int], scored: Word | None = None) -> Scores:
@@ -922,8 +927,6 @@ class _Search:
             self._words.look_up(word, shards)
             self._words.visit_rest(word, self._cap)
         return self._complete(messages, [*words, scored] if scored else words)
-
-    # ── any of the words ──
 
     def _rank(self, words: Sequence[Word]) -> Scores:
         for word in words:
@@ -934,10 +937,10 @@ class _Search:
         alone = len(words) == 1
         for word in selecting:
             self._words.visit_rest(word, self._cap, best=2 * self._limit if alone else 0)
-        scores, cut = self._strongest(words[0]) if alone else self._select(selecting)
+        scores, cut = (self._strongest(words[0]), []) if alone else self._select(selecting)
         only_common = not alone and min(word.messages for word in words) > common
         if not all(word.whole for word in selecting) or (cut and only_common):
-            self._notes.append("Not every match was ranked: the words are common. The strongest and the newest were.")
+            self._notes.append("The words are common: only the strongest and the newest matches were ranked.")
         if alone or not (cut or ranking):
             return scores
         few = _best(scores, max(COMPLETED, 2 * self._limit))
@@ -946,8 +949,8 @@ class _Search:
             self._words.visit_few(word, shards, selecting)
         return self._complete(few, words)
 
-    def _strongest(self, word: Word) -> tuple[Scores, list[Word]]:
-        """Of a word that is alone, the top of each list is all there is to know."""
+    def _strongest(self, word: Word) -> Scores:
+        """Score a word that is the whole query: the top of each list is enough."""
         scores = {message: word.rarity * weight for message, weight in word.scored.items()}
         tops: list[tuple[float, int, Sequence[int]]] = []
         for shard in word.lists:
@@ -965,12 +968,12 @@ class _Search:
             left -= len(ages)
             if left <= 0:
                 break
-        return scores, []
+        return scores
 
     def _select(self, words: Sequence[Word]) -> tuple[Scores, list[Word]]:
-        """Messages with at least one of the words, and the words whose lists were too long to be read in full.
+        """Return messages with at least one of the words, and the words whose lists were too long to read in full.
 
-        The rarest words are read first; what they leave of the budget is for the others.
+        The rarest words are read first; the others get the rest of the budget.
         """
         scores: Scores = defaultdict(float)
         cut, budget = [], READ_MOST
@@ -997,7 +1000,7 @@ class _Search:
                 return
 
     def _complete(self, messages: Iterable[int], words: Sequence[Word]) -> Scores:
-        """What all words together are worth in these messages."""
+        """Return the sum over all words for these messages."""
         scores = dict.fromkeys(messages, 0.0)
         by_shard: dict[int, list[int]] = defaultdict(list)
         for message in scores:
@@ -1005,19 +1008,18 @@ class _Search:
         for word in words:
             for message in word.scored.keys() & scores.keys():
                 scores[message] += word.rarity * word.scored[message]
-            for shard in word.lists.keys() & by_shard.keys():
-                for message, weight in _weights(self._words.strongest(word, shard), by_shard[shard]):
-                    scores[message] += word.rarity * weight
+        for word, message, weight in self._words.weights(words, by_shard):
+            scores[message] += word.rarity * weight
         return scores
 
 
 def _either(words: Iterable[Word]) -> str:
-    """The FTS5 expression for any of these."""
+    """Return the FTS5 expression for any of these."""
     return " OR ".join(match.expression for word in words for match in word.matches)
 
 
 def _weights(steps: Iterable[tuple[float, Sequence[int]]], messages: Sequence[int]) -> Iterable[tuple[int, float]]:
-    """Which of these messages of one shard are in a list, and their weights."""
+    """Yield which of these messages of one shard are in a list, with their weights."""
     ages = {LAST - (message & LAST): message for message in messages}
     for weight, step in steps:
         if len(step) < 8 * len(ages):
@@ -1031,7 +1033,7 @@ def _weights(steps: Iterable[tuple[float, Sequence[int]]], messages: Sequence[in
 
 
 def _best(scores: Scores, most: int) -> list[int]:
-    """The messages with the highest scores, newer ones first among equals."""
+    """Return the messages with the highest scores, newer ones first among equals."""
     if len(scores) <= most:
         return list(scores)
     floor = heapq.nlargest(most, scores.values())[-1]

@@ -1,147 +1,46 @@
-"""The text index follows the change feed; rebuild, verify."""
+"""Keep the text index in step with the transcripts: prepare text, follow the change feed, rebuild, answer searches.
+
+Nothing here can lose a message: the stored index is derived from the transcript, and is derived again when needed.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from herma.errors import HermaError, StoreBusy, StoreError
-from herma.index.types import (
-    Found,
-    IndexFiles,
-    IndexMissing,
-    IndexRow,
-    IndexState,
-    IndexTables,
-    IndexUnusable,
-    Sieve,
-    Sought,
-    Terms,
-    VectorState,
-)
+from herma.errors import StoreBusy, StoreError, checked
+from herma.index import IndexAnswer, IndexMissing, IndexQuery, IndexUnusable, VectorState
+from herma.index.file import IndexFiles, IndexRow, IndexState, IndexTables
+from herma.index.postings import PreparedQuery, PreparedTerm
+from herma.index.vectors import IndexWorker, Progress, Stop, Vectors, never, silent
 from herma.text import Late
 from herma.transcript.rows import ChangeFeed, FeedChange, Position, Searchable
 
 if TYPE_CHECKING:
-    from herma.index.vectors import Vectors
+    from herma.app import Herma
+    from herma.index.postgres import ServerIndex, ServerTables
+    from herma.store.postgres import PostgresDatabase
 
 
-# ---------- index.background
+# ── text → words: pure, linear, and the same for messages and for queries ──
 #
-# Indexing in the background of a process that goes on: one thread, started by the first write, woken by later ones.
-
-QUIET = 0.2
-"""Seconds without a write after which indexing begins."""
-MOST_BEHIND = 5_000
-"""Messages behind at which it begins without waiting."""
-_RETRY = 0.1
-
-Work = Callable[[Callable[[], bool]], None]
-
-
-class Background:
-    """Runs `work` after writes, and checks on request. A failure is kept for whoever asks, and ends nothing."""
-
-    def __init__(
-        self, work: Work, check: Work, clock: Callable[[], float] = time.monotonic, *, quiet: float = QUIET
-    ) -> None:
-        self._work, self._check = work, check
-        self._clock = clock
-        self._quiet = quiet
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._due: float | None = None
-        self._behind = 0
-        self._suspicious = False
-        self._stopping = threading.Event()
-        self.trouble = ""
-
-    def written(self, messages: int) -> None:
-        """Messages were written: index them when writing pauses."""
-        with self._changed:
-            self._behind += messages
-            quiet = self._clock() + self._quiet
-            self._due = quiet if self._behind < MOST_BEHIND else min(self._due or quiet, self._clock())
-            self._start()
-
-    def begin(self, *, check: bool = False) -> None:
-        """There is something to do: begin at once."""
-        with self._changed:
-            self._due = self._clock()
-            self._suspicious = self._suspicious or check
-            self._start()
-
-    def close(self, timeout: float) -> None:
-        """Stop after the slice at hand."""
-        self._stopping.set()
-        with self._changed:
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout)
-
-    def _start(self) -> None:
-        if self._thread is None and not self._stopping.is_set():
-            self._thread = threading.Thread(target=self._run, name="herma-index", daemon=True)
-            self._thread.start()
-        self._changed.notify_all()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            check = self._wait()
-            if self._stopping.is_set():
-                return
-            try:
-                self._work(self._stopping.is_set)
-                if check:
-                    self._check(self._stopping.is_set)
-                self.trouble = ""
-            except StoreBusy:
-                self._stopping.wait(_RETRY)
-                self.begin(check=check)
-            except (HermaError, IndexUnusable) as error:
-                self.trouble = str(error)
-
-    def _wait(self) -> bool:
-        """Until work is due. → whether a check was asked for."""
-        with self._changed:
-            while not self._stopping.is_set():
-                left = None if self._due is None else self._due - self._clock()
-                if left is not None and left <= 0:
-                    break
-                self._changed.wait(left)
-            self._due, self._behind = None, 0
-            check, self._suspicious = self._suspicious, False
-            return check
-
-
-# ---------- index.prepare
+# The index folds case and diacritics and stems (FTS5: `porter unicode61`). The rest is done here:
 #
-# How text becomes words: pure, linear, and the same for messages and for queries, so that the two
-# always meet.
-#
-# The index itself folds case and diacritics and stems (FTS5: `porter unicode61`). What it cannot do
-# is done here,
-# before:
-#
-#     東京都庁             東京 京都 都庁 庁        scripts without spaces: pairs of characters, the last one
-#     on its own
+#     東京都庁             東京 京都 都庁 庁        scripts without spaces: pairs of characters, the last one alone
 #     getCompressionTip    get Compression Tip     identifiers: their parts, in place
-#                          + getcompressiontip     … and as one name, whichever way they were joined
+#                          + getcompressiontip     … and as one name, however they are joined
 #     C#  C++  .NET        c c net + csharp cplusplus dotnet
 #
-# Text and names are kept apart, so that a phrase is found whatever identifiers stand in it.
+# Text and names are kept apart, so that a phrase is found even if it contains identifiers.
 
 LONGEST_WORD = 128
-"""Of a longer run of letters and digits only the beginning is kept: nobody types it, and it is not language."""
+"""A longer run of letters and digits is cut: nobody types it, and it is not language."""
 LONGEST_NAME = 48
 MOST_TURNS = 3
 """A word that changes between letters and digits more often is a hash or a key: it stays whole."""
@@ -169,20 +68,19 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TURN = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _JOINT = re.compile(r"[_-]+")
-_PREPARE_SIGNED = Late(r"(?<![A-Za-z0-9_])(?:([A-Za-z])(#|\+\+)(?![#+])|(\.)net(?![A-Za-z0-9_]))", re.IGNORECASE)
+_SIGNED = Late(r"(?<![A-Za-z0-9_])(?:([A-Za-z])(#|\+\+)(?![#+])|(\.)net(?![A-Za-z0-9_]))", re.IGNORECASE)
 _SIGNS = {"#": "sharp", "++": "plusplus"}
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Text as the index takes it, and the names of what was taken apart in it, each once, in order."""
+class Prepared(NamedTuple):
+    """Text as the index takes it, and the names of the identifiers in it, each once, in order."""
 
     text: str
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...]
 
 
 def prepare(text: str) -> Prepared:
-    """What the index keeps of a message, and what it looks for in place of the words of a query."""
+    """Prepare the text of a message, or of a query."""
     text = clean(text)
     names = dict.fromkeys(_signed(text))
     done, pieces = 0, []
@@ -204,7 +102,7 @@ def prepare(text: str) -> Prepared:
 
 
 def clean(text: str) -> str:
-    """One way of writing for every character, nothing that cannot be stored, no endless words, pairs where needed."""
+    """Normalize characters, drop what cannot be stored, cut endless words, and make pairs in scripts without spaces."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _UNSTORABLE.sub(" ", text))
         text = _RUN.sub(lambda match: _pairs(match[0]), text)
@@ -216,7 +114,7 @@ def clean(text: str) -> str:
 
 
 def sought(text: str) -> tuple[str, bool]:
-    """`text` of a query, to be found also where more follows. → its words, and whether the last is only a beginning."""
+    """Prepare text of a query that may be followed by more. → its words, and whether the last is only a beginning."""
     if text.isascii() and text[-1:].isalnum():
         return prepare(text).text.rstrip(), False
     text = unicodedata.normalize("NFKC", _UNSTORABLE.sub(" ", text))
@@ -233,8 +131,8 @@ def sought(text: str) -> tuple[str, bool]:
 
 
 def loosened(word: str) -> tuple[str, ...]:
-    """What else to look for in place of a word that nothing divides though it may be a sentence: pairs of characters
-    of the scripts without spaces, and what stands between them. Nothing for other words.
+    """Return the parts to look for in a word of a script without spaces, which may be a sentence: its pairs of
+    characters, and what stands between them. () for other words.
     """
     if word.isascii():
         return ()
@@ -256,16 +154,16 @@ def _pairs(run: str) -> str:
 
 
 def _signed(text: str) -> Iterator[str]:
-    """The names of `C#`, `C++` and `.NET`."""
+    """Yield the names of `C#`, `C++` and `.NET`."""
     if "#" in text or "++" in text or ".n" in text or ".N" in text:
-        for match in _PREPARE_SIGNED.finditer(text):
+        for match in _SIGNED.finditer(text):
             letter, sign, dot = match.groups()
             yield "dotnet" if dot else letter.lower() + _SIGNS[sign]
 
 
 @lru_cache(maxsize=16_384)
 def _taken_apart(word: str) -> tuple[str, str]:
-    """The parts of one identifier with spaces between, and its name: the same parts squeezed together."""
+    """Return the parts of an identifier with spaces between them, and its name: the parts joined."""
     parts = [piece for part in _JOINT.split(word) for piece in _pieces(part)]
     name = _JOINT.sub("", word).lower()
     return " ".join(parts), name if len(parts) > 1 and len(name) <= LONGEST_NAME else ""
@@ -276,50 +174,38 @@ def _pieces(part: str) -> list[str]:
     return [piece for turn in turns for piece in _CAMEL.split(turn)] if len(turns) <= MOST_TURNS else [part]
 
 
-# ---------- index.follow
-#
-# Following the change feed into the stored index in slices; and building the index anew beside the old one.
-
-Progress = Callable[[int, int], None]
-"""Called with how many messages are done, and of how many."""
-Stop = Callable[[], bool]
+# ── following the change feed in slices, and building a new index beside the old one ──
 
 SLICE = 0.005
-"""How long anything is held in the background."""
+"""Seconds for which the background holds the lock."""
+MOST_INDEXED = 4_000_000
+"""Characters of one message that are indexed; the rest of a longer one is stored, but not found by its words."""
 BATCH = 256
-"""Messages at a time where somebody waits for them."""
+"""Messages at a time while a caller waits for them."""
 _LOOK_AGAIN = 0.02
 _PAUSE = 0.002
-"""How long everything is let go of between slices, for others who wait."""
-
-
-def never() -> bool:
-    return False
-
-
-def silent(done: int, total: int) -> None:
-    """No progress wanted."""
+"""Seconds for which the lock is free between slices."""
 
 
 class Follower:
-    """The only writer of the stored index in this process. Whoever calls `step` or `advance` holds the files."""
+    """Write the stored index. There is one in a process, and it works while it holds the lock of the files."""
 
-    def __init__(self, files: IndexFiles, feed: ChangeFeed) -> None:
+    def __init__(self, files: IndexFiles | ServerIndex, feed: ChangeFeed) -> None:
         self._files = files
         self._feed = feed
-        self._part: tuple[IndexTables | None, int, int] = (None, 0, 0)
+        self._part: tuple[IndexTables | ServerTables | None, int, int] = (None, 0, 0)
         self.rebuilding = False
         self._built = 0
 
     def state(self) -> IndexState:
-        """The index in use; without a position when there is none that could be continued."""
+        """Return the state of the index in use; without a position if there is none to continue."""
         try:
             return self._files.current().state()
         except IndexUnusable:
             return IndexState()
 
     def position(self, end: Position) -> Position | None:
-        """Where the index in use stands in this feed; None when it has to be built (anew)."""
+        """Return the position of the index in use; None if it has to be built."""
         try:
             reached = self._files.current().position()
         except IndexUnusable:
@@ -328,7 +214,7 @@ class Follower:
         return reached if known and reached is not None and reached.seq <= end.seq else None
 
     def lag(self, at_most: int) -> int:
-        """How many messages came or went since; exact up to `at_most`."""
+        """Return how many messages came or went since; exact up to `at_most`."""
         end = self._feed.position()
         reached = self.position(end)
         if end.seq == 0 or (reached is not None and reached.seq == end.seq):
@@ -343,7 +229,7 @@ class Follower:
         return missing
 
     def newest_missing(self, limit: int) -> Sequence[int]:
-        """The newest messages that are not indexed, newest first."""
+        """Return the newest messages that are not indexed, newest first."""
         end = self._feed.position()
         reached = self.position(end)
         after = max(reached.seq if reached else 0, end.seq - limit)
@@ -355,11 +241,10 @@ class Follower:
                     found[message] = None
         return list(reversed(found))[:limit]
 
-    # ── following ──
-
     def catch_up(self, wait: float, stop: Stop = never) -> None:
-        """Index everything that is new, in the caller's time, or let somebody else do it who is already at it.
-        `StoreBusy` when that takes longer than `wait`.
+        """Index everything that is new in the caller's time, or wait for another process that does it.
+
+        `StoreBusy` if that takes longer than `wait`.
         """
         end, deadline = self._feed.position(), time.monotonic() + wait
         while (reached := self.position(end)) is None or reached.seq < end.seq:
@@ -373,10 +258,7 @@ class Follower:
                     raise
 
     def in_slices(self, stop: Stop) -> None:
-        """Index everything that is new and do the upkeep, holding nothing for longer than a slice.
-
-        The two take turns: upkeep that is put off piles up.
-        """
+        """Index everything that is new and do the upkeep, in turns, holding the lock for one slice at a time."""
         batch, more, upkeep = 16, True, True
         while more and not stop() and self._feed.position().seq:
             upkeep = not upkeep
@@ -388,14 +270,14 @@ class Follower:
                 batch = max(4, batch // 2) if took > SLICE else min(BATCH, batch * 2) if took < SLICE / 2 else batch
             time.sleep(_PAUSE)
 
-    def rebuild(self, wait: float, progress: Progress = silent, stop: Stop = never, *, anew: bool = True) -> None:
-        """Build the index beside the one in use and put it in its place; goes on where a stopped attempt left off."""
+    def rebuild(self, wait: float, progress: Progress = silent) -> None:
+        """Build an index beside the one in use and put it in its place."""
         self.rebuilding = True
         try:
             with self._files.hold(wait):
-                self._files.building(anew=anew)
+                self._files.building(anew=True)
             total, finished = self._feed.message_count(), False
-            while not finished and not stop():
+            while not finished:
                 with self._files.hold(wait):
                     finished = self._build(BATCH)
                 progress(total if finished else min(total, self._built), total)
@@ -404,11 +286,11 @@ class Follower:
             self.rebuilding = False
 
     def rows(self, message_ids: Sequence[int]) -> Sequence[IndexRow]:
-        """These messages as the index keeps them."""
+        """Return these messages as the index stores them."""
         return [_row(message) for message in self._feed.searchable(message_ids)]
 
     def _turn(self, batch: int, *, upkeep: bool) -> bool:
-        """One step towards an index that has everything. → whether there is more to do."""
+        """Do one step. → whether there is more to do."""
         end = self._feed.position()
         reached = self.position(end)
         if reached is None:
@@ -423,8 +305,8 @@ class Follower:
             self._files.drop(building=False)
             return True
 
-    def _step(self, tables: IndexTables, reached: Position, batch: int) -> Position:
-        """Index about `batch` messages. A larger change is indexed in parts, and is passed when its last part is."""
+    def _step(self, tables: IndexTables | ServerTables, reached: Position, batch: int) -> Position:
+        """Index about `batch` messages. A larger change is indexed in parts; the position moves after the last one."""
         wanted: dict[int, bool] = {}
         seq = reached.seq
         for change in self._feed.since(seq, batch):
@@ -441,8 +323,8 @@ class Follower:
         tables.put(rows, gone, reached)
         return reached
 
-    def _begun(self, tables: IndexTables, change: FeedChange) -> int:
-        """How much of a large change is indexed already, by us or by somebody who was interrupted."""
+    def _begun(self, tables: IndexTables | ServerTables, change: FeedChange) -> int:
+        """Return how many messages of a large change are indexed already, here or by a process that was interrupted."""
         if self._part[0] is tables and self._part[1] == change.seq:
             return self._part[2]
         ids, done = change.message_ids, 0
@@ -452,17 +334,15 @@ class Follower:
             done += BATCH
         return done
 
-    def _tidy(self, tables: IndexTables) -> bool:
+    def _tidy(self, tables: IndexTables | ServerTables) -> bool:
         deadline = time.monotonic() + SLICE / 2
         while tables.tidy():
             if time.monotonic() > deadline:
                 return True
         return False
 
-    # ── building ──
-
     def _build(self, batch: int) -> bool:
-        """One step towards the new index. → whether it is in its place."""
+        """Do one step towards a new index. → whether it is in its place."""
         try:
             finished = self._fill(self._files.building(anew=False), batch)
         except IndexUnusable:
@@ -472,8 +352,8 @@ class Follower:
             self._files.publish()
         return finished
 
-    def _fill(self, tables: IndexTables, batch: int) -> bool:
-        """→ whether the new index has everything."""
+    def _fill(self, tables: IndexTables | ServerTables, batch: int) -> bool:
+        """Add messages to the new index. → whether it has all."""
         end, state = self._feed.position(), tables.state()
         reached = state.position or Position(end.store_id, end.epoch, 0)
         if (reached.store_id, reached.epoch) != (end.store_id, end.epoch) or reached.seq > end.seq:
@@ -487,134 +367,142 @@ class Follower:
 
 
 def _row(message: Searchable) -> IndexRow:
-    prepared = prepare(message.text)
+    prepared = prepare(message.text[:MOST_INDEXED])
     digest = blake2b(message.text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return IndexRow(message.id, prepared.text, " ".join(prepared.names), int.from_bytes(digest, "big", signed=True))
 
 
-# ---------- index.sieve
-#
-# `Terms` → what the stored index is asked: every alternative prepared as messages were.
+# ── `IndexQuery` → `PreparedQuery` ──
 
-_SIEVE_SIGNED = re.compile(r"^[A-Za-z](?:#|\+\+)|^\.net", re.IGNORECASE)
+_PARTS, _WHOLE = 32, 128
+"""Parts of a phrase that are compared, and of all runs of Chinese, Japanese or Korean that are looked for as a whole
+beside their pairs: FTS5 compares each part with every place of the part before it.
+"""
+_SIGNED_WORD = re.compile(r"^[A-Za-z](?:#|\+\+)|^\.net", re.IGNORECASE)
 
 
-def sieve(terms: Terms) -> Sieve:
-    """Prepare a query. Alternatives without a letter or digit fall away."""
-    return Sieve(
+def prepare_query(terms: IndexQuery) -> PreparedQuery:
+    """Prepare every alternative as messages are. Those without a letter or digit fall away."""
+    return PreparedQuery(
         any_of=tuple(dict.fromkeys(_loosened(terms.any_of, terms.prefix))),
         all_of=tuple(tuple(_exact(one, terms.prefix) for one in group) for group in terms.all_of),
         none_of=tuple(_exact(one, terms.prefix) for one in terms.none_of),
     )
 
 
-def _loosened(alternatives: Iterable[Sequence[str]], begun: frozenset[str]) -> Iterable[Sought]:
-    """Each alternative, and the parts of a word that nothing divides."""
+def _loosened(alternatives: Iterable[Sequence[str]], begun: frozenset[str]) -> Iterable[PreparedTerm]:
+    """Yield each alternative, and the parts of a word without spaces."""
+    room = _WHOLE
     for words in alternatives:
-        yield _exact(words, begun)
-        if len(words) == 1:
-            for part in loosened(words[0]):
-                yield _exact((part,), begun)
+        parts = loosened(words[0]) if len(words) == 1 else ()
+        room -= min(len(words[0]), _PARTS) if parts else 0
+        if room >= 0 or not parts:
+            yield _exact(words, begun)
+        for part in parts:
+            yield _exact((part,), begun)
 
 
-def _exact(words: Sequence[str], begun: frozenset[str]) -> Sought:
+def _exact(words: Sequence[str], begun: frozenset[str]) -> PreparedTerm:
     text, open_end = sought(" ".join(words))
-    names = prepare(words[0]).names if len(words) == 1 else ()
     prefix = open_end or (bool(words) and words[-1] in begun)
-    if len(names) == 1 and _SIEVE_SIGNED.search(words[0]):
-        return Sought(names[0])  # C# is not every c
-    return Sought(text, names[0] if len(names) == 1 else "", prefix)
+    if len(parts := text.split()) > _PARTS:
+        text, prefix = " ".join(parts[:_PARTS]), False
+    names = prepare(words[0]).names if len(words) == 1 else ()
+    if len(names) == 1 and _SIGNED_WORD.search(words[0]):
+        return PreparedTerm(names[0])  # C# is not every c
+    return PreparedTerm(text, names[0] if len(names) == 1 else "", prefix)
 
 
-# ---------- index.sync
-#
-# The text index over all transcripts: follows the change feed, answers searches, and builds itself anew when it must.
-#
-# Nothing here can lose a message: whatever happens to the stored index, it is derived again from the transcript.
+# ── the text index ──
 
 Answer = TypeVar("Answer")
 
 SEARCH_INDEXES = 2_000
 """Messages that a search indexes itself before it answers."""
 SEARCH_WAITS = 0.4
-"""Seconds after which it answers with what there is, whether it or somebody else is indexing."""
-SUSPICION_PAUSE = 60.0
-_WAIT = 60.0
+"""Seconds after which it answers from what is indexed."""
+CHECK_PAUSE = 60.0
+WAIT = 60.0
 _CLOSE = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class IndexStatus:
-    """The index at a glance. `trouble` is why it cannot be brought up to date, or empty; vectors have their own."""
+class IndexStatus(NamedTuple):
+    """The index: `lag` messages are missing. `trouble` is why it cannot be brought up to date, or ""; `built` is how
+    many messages the index has that is being built; `cut` is how many are longer than what is indexed of them.
+    """
 
     messages: int
     lag: int
     size: int
     position: Position | None
     rebuilding: bool
-    trouble: str = ""
-    vectors: VectorState = field(default_factory=VectorState)
-    built: int = 0
-    """While it is built (anew): how many messages the one that takes its place has."""
+    trouble: str
+    vectors: VectorState
+    built: int
+    cut: int
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What a check found (nothing: empty), and whether the index was built anew because of it."""
+class IndexVerified(NamedTuple):
+    """Hold what a check found wrong, or "", and whether the index was built again because of it."""
 
     trouble: str
     rebuilt: bool
 
 
+def _files_of(app: Herma) -> IndexFiles | ServerIndex:
+    """Return where the index is kept: in the home, or on the server that has the rows."""
+    if not app.settings.store.url:
+        return IndexFiles(app.home)
+    from herma.index.postgres import ServerIndex
+
+    return ServerIndex(cast("PostgresDatabase", app.db))
+
+
+@checked("parts")
 class Index:
-    """Implements `TextIndex`."""
+    """Implement `TextIndex`: follow the change feed, answer searches, rebuild when needed."""
 
     def __init__(
-        self,
-        files: IndexFiles,
-        feed: ChangeFeed,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        alive: Callable[[], None] = lambda: None,
-        vectors: Vectors | None = None,
+        self, app: Herma, *, feed: ChangeFeed | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.vectors = vectors
-        self._files = files
-        self._feed = feed
+        self.vectors = Vectors(app, feed=feed)
+        self._ensure_open = app.ensure_open
+        self._files = _files_of(app)
+        self._feed = feed or ChangeFeed(app.db)
         self._clock = clock
-        self._alive = alive
         self._process = os.getpid()
-        self._follower = Follower(files, feed)
-        self._background = Background(self._follower.in_slices, self._glance)
-        self._suspected: float | None = None
+        self._follower = Follower(self._files, self._feed)
+        self._background = IndexWorker(app.worker.lane("index"), self._follower.in_slices, self._check_quickly)
+        self._checked: float | None = None
         self._trouble = ""
 
     # ── for searches ──
 
-    def find(self, terms: Terms, limit: int) -> Found:
-        """The best `limit` messages for these terms among what is indexed."""
-        self._alive()
-        wanted = sieve(terms)
+    def find(self, terms: IndexQuery, limit: int) -> IndexAnswer:
+        """Return the best `limit` messages for these terms among what is indexed."""
+        self._ensure_open()
+        wanted = prepare_query(terms)
         found = self._asking(lambda: self._files.current().find(wanted, limit))
         if found is None:
             notes = (self._why_none(),) if self._feed.position().seq else ()
-            return Found((), 0, exhausted=not notes, notes=notes)
+            return IndexAnswer((), 0, notes)
         if self._trouble:
-            return replace(found, notes=(*found.notes, f"The index cannot be brought up to date: {self._trouble}"))
+            return found._replace(notes=(*found.notes, f"The index cannot be brought up to date: {self._trouble}"))
         return found
 
     def _why_none(self) -> str:
         if trouble := self._trouble or self._background.trouble:
-            return f"There is no index, and none can be built: {trouble}"
+            return f"There is no index, and it cannot be built: {trouble}"
         built = self._files.built()
         far = f": {built:,} of {self._feed.message_count():,} messages so far" if built else ""
         return f"The index is being built{far}."
 
     def vocabulary(self, parts: Sequence[str], beginnings: Sequence[str] = (), limit: int = 20) -> Sequence[str]:
-        """Words (stems) with one of `parts` in them or one of `beginnings` at the front, commonest first; only the
-        newest part of the index is looked at.
+        """Return words (stems) that contain one of `parts` or begin with one of `beginnings`, commonest first.
+
+        Only the newest part of the index is read.
         """
-        self._alive()
+        self._ensure_open()
         inside, first = (
             [part for raw in given if (part := clean(raw).strip().lower())] for given in (parts, beginnings)
         )
@@ -624,12 +512,11 @@ class Index:
 
     def catch_up(self, at_most: int = SEARCH_INDEXES) -> int:
         """Index what is new if that is at most so many messages. → how many messages are still missing."""
-        self._alive()
+        self._ensure_open()
         lag = self._follower.lag(at_most)
         if lag == 0:
             return 0
-        if self.vectors is not None:
-            self.vectors.catch_up()
+        self.vectors.catch_up()
         if lag <= at_most:
             deadline = self._clock() + SEARCH_WAITS
             self._try_catching_up(SEARCH_WAITS, stop=lambda: self._clock() > deadline)
@@ -639,84 +526,81 @@ class Index:
         return lag
 
     def missing(self, limit: int = 500) -> Sequence[int]:
-        """The newest messages that are not indexed yet, newest first."""
-        self._alive()
+        """Return the newest messages that are not indexed yet, newest first."""
+        self._ensure_open()
         return self._follower.newest_missing(limit)
 
-    def suspect(self) -> None:
-        """Something found does not look right: have the index checked in the background, at most once a minute."""
+    def schedule_check(self) -> None:
+        """Check the index in the background, at most once a minute, because a result did not look right."""
         now = self._clock()
-        if self._suspected is None or now - self._suspected >= SUSPICION_PAUSE:
-            self._suspected = now
+        if self._checked is None or now - self._checked >= CHECK_PAUSE:
+            self._checked = now
             self._background.begin(check=True)
 
     # ── for writers and for people ──
 
     def written(self, messages: int = 1) -> None:
-        """Messages were committed: they are indexed in the background when writing pauses."""
-        self._alive()
+        """Note that messages were committed: they are indexed in the background when writing pauses."""
+        self._ensure_open()
         self._background.written(messages)
-        if self.vectors is not None:
-            self.vectors.written(messages)
+        self.vectors.written(messages)
 
     def wait(self, timeout: float | None = None, progress: Progress = silent, *, embedding: bool = True) -> bool:
-        """Until everything is indexed and (with `embedding`) embedded; `progress` tells of the latter, which is what
-        takes long. → False when time was up first, or the index cannot be written, or the embedder fails.
+        """Wait until everything is indexed and (with `embedding`) embedded; `progress` reports the embedding.
+
+        → False if time was up first, the index cannot be written, or the embedder fails.
         """
-        self._alive()
-        deadline = self._clock() + (_WAIT * 60 if timeout is None else timeout)
+        self._ensure_open()
+        deadline = self._clock() + (WAIT * 60 if timeout is None else timeout)
         while self._follower.lag(SEARCH_INDEXES) and (left := deadline - self._clock()) > 0:
             self._try_catching_up(min(left, 1.0), stop=lambda: self._clock() > deadline)
             if self._trouble:
                 break
         if self._follower.lag(SEARCH_INDEXES):
             return False
-        if self.vectors is None or not embedding:
+        if not embedding:
             return True
         return self.vectors.wait(None if timeout is None else deadline - self._clock(), progress)
 
     def rebuild(self, progress: Progress = silent, embedding: Progress | None = silent) -> None:
-        """Build the index from the transcript, in the caller's time. Searches go on with the old one. Then every
-        vector is compared with its text, and made again where they differ; None: vectors are left as they are.
+        """Build the index again in the caller's time; searches go on with the old one. Then compare every vector with
+        its text, and make those that differ again; None: leave the vectors as they are.
         """
-        self._alive()
-        self._follower.rebuild(_WAIT, progress)
-        if self.vectors is not None and embedding is not None:
+        self._ensure_open()
+        self._follower.rebuild(WAIT, progress)
+        if embedding is not None:
             self.vectors.rebuild(embedding)
 
-    def verify(self) -> Verified:
-        """Compare the index with the transcript, message by message; build it anew if they differ."""
-        self._alive()
+    def verify(self) -> IndexVerified:
+        """Compare the index with the transcript, message by message; build it again if they differ."""
+        self._ensure_open()
         return self._check(thorough=True)
 
     def status(self) -> IndexStatus:
-        self._alive()
+        self._ensure_open()
         state, lag = self._follower.state(), self._follower.lag(SEARCH_INDEXES)
         building = lag > 0 and self._follower.position(self._feed.position()) is None
         trouble = (self._files.obstacle() or self._trouble or self._background.trouble) if lag else ""
         building = building or self._follower.rebuilding
-        vectors = self.vectors.state() if self.vectors is not None else VectorState()
-        built = self._files.built()
-        return IndexStatus(state.messages, lag, state.size, state.position, building, trouble, vectors, built)
+        vectors, built, cut = self.vectors.state(), self._files.built(), self._feed.longer_than(MOST_INDEXED)
+        return IndexStatus(state.messages, lag, state.size, state.position, building, trouble, vectors, built, cut)
 
     def drop(self) -> None:
         """Delete the stored index. The next search builds a new one."""
-        self._alive()
-        with self._files.hold(_WAIT):
+        self._ensure_open()
+        with self._files.hold(WAIT):
             self._files.drop()
-        if self.vectors is not None:
-            self.vectors.drop()
+        self.vectors.drop()
 
     def close(self) -> None:
-        """Stop indexing after the slice at hand, and let go of the files."""
+        """Stop indexing after the slice that is running, and close the files."""
         if self._process == os.getpid():  # a forked child has neither the thread nor the right to the files
             self._background.close(_CLOSE)
-            if self.vectors is not None:
-                self.vectors.close()
+            self.vectors.close()
             self._files.close()
 
     def _asking(self, question: Callable[[], Answer]) -> Answer | None:
-        """Ask the stored index. One that cannot answer is built anew, at once when that is quick."""
+        """Ask the stored index. One that cannot answer is built again, at once if that is quick."""
         for attempt in self._again, self._discard, self._again:
             try:
                 return question()
@@ -726,19 +610,19 @@ class Index:
         return None
 
     def _again(self, _: Callable[[], object], __: Exception) -> bool:
-        """Perhaps the file was replaced at this very moment."""
+        """Try once more: the file may have been replaced at this moment."""
         self._files.close(building=False)
         return True
 
     def _discard(self, question: Callable[[], object], failed: Exception) -> bool:
-        """Delete an index that really cannot answer, and build another. → whether there is one now."""
+        """Delete an index that cannot answer, and build another. → whether there is one now."""
         try:
-            if not isinstance(failed, IndexMissing):  # or whoever builds one would be waited for
+            if not isinstance(failed, IndexMissing):  # a missing one needs no lock, which its builder may hold
                 with self._files.hold(SEARCH_WAITS):
                     try:
                         question()
                     except IndexUnusable:
-                        self._files.drop(building=False)  # or no build would ever end while somebody searches
+                        self._files.drop(building=False)  # not the new one, or no build would end while searches come
         except StoreBusy:
             return False
         except StoreError as error:
@@ -755,18 +639,18 @@ class Index:
         except (IndexUnusable, StoreError) as error:
             self._trouble = str(error)
 
-    def _check(self, *, thorough: bool) -> Verified:
+    def _check(self, *, thorough: bool) -> IndexVerified:
         try:
             trouble = self._difference(thorough=thorough)
-            if trouble and self._follower.lag(0):  # perhaps only the transcript changed meanwhile
-                self._try_catching_up(_WAIT)
-                with self._files.hold(_WAIT):
+            if trouble and self._follower.lag(0):  # the transcript may have changed meanwhile
+                self._try_catching_up(WAIT)
+                with self._files.hold(WAIT):
                     trouble = self._difference(thorough=thorough)
         except IndexUnusable as error:
             trouble = str(error)
         if trouble:
-            self._follower.rebuild(_WAIT)
-        return Verified(trouble, rebuilt=bool(trouble))
+            self._follower.rebuild(WAIT)
+        return IndexVerified(trouble, rebuilt=bool(trouble))
 
     def _difference(self, *, thorough: bool) -> str:
         trouble = self._files.current().check(self._follower.rows, thorough=thorough)
@@ -774,7 +658,7 @@ class Index:
             return "counts differ"
         return trouble
 
-    def _glance(self, stop: Callable[[], bool]) -> None:
-        """A check that is over in a moment, for suspicions: most of them only mean that there was nothing to find."""
+    def _check_quickly(self, stop: Callable[[], bool]) -> None:
+        """Check a sample, which takes a moment: mostly there was nothing to find."""
         if not stop() and self._follower.position(self._feed.position()) is not None:
             self._check(thorough=False)

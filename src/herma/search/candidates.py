@@ -1,89 +1,216 @@
-"""Candidates from index and transcript; filters; widening."""
+"""Collect what may be shown for one query: filters, candidates of index, transcript and vectors, and wider queries."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from herma.index.types import Near, Terms, TextIndex
-from herma.search.dates import Span
-from herma.search.match import SEAM, Spelled, Unit, fold, holds, legible
+from herma.index import IndexQuery, Near, TextIndex
+from herma.search.match import SEAM, Spelled, Unit, fold, holds, legible, units
 from herma.search.query import Dropped, Query, Term
 from herma.search.rank import (
-    CHOSEN,
+    APART,
     HEARD,
     NAMED_DATE,
     NAMED_PERIOD,
     NEAREST,
-    RECENT,
     SPEAKER,
     Candidate,
-    Filters,
-    Sifted,
-    asks_for_the_present,
     lasting,
     look_for,
     shares,
-    sift,
 )
 from herma.text import stem
-from herma.transcript.rows import Head, Standing, TranscriptReader
+from herma.transcript.rows import Admitted, Head, Standing
 
-# ---------- recall.gather
-#
-# Candidates for one search: from the index, from what is not indexed yet, and the turns beside them.
+if TYPE_CHECKING:
+    from herma.search.dates import Span
+    from herma.transcript.rows import TranscriptReader
+    from herma.types import Scope, SessionInfo
+
+# ── filters: which messages may be shown; what each rule leaves out is counted ──
+
+HIDDEN_SOURCES = frozenset(("subagent", "tool", "kanban"))
+"""Sessions without a person: what they say comes back in the session that started them."""
+
+REMEDIES = {
+    "deleted": "herma sessions delete --undo restores a deleted session.",
+    "rewound": "herma sessions show --hidden shows rewound messages.",
+    "archived": "Search with include_archived.",
+    "hidden source": "Name the source, for example source:subagent.",
+    "current conversation": "They are above, in this conversation.",
+    "session": "Remove session: to see them.",
+    "source": "Remove source: to see them.",
+    "project": "Remove project: to see them.",
+    "role": "Remove role: to see them.",
+    "date": "Remove the date, or give a longer period.",
+}
+OTHERS = frozenset(("another user", "another profile"))
+"""Messages of others are not counted: the number would reveal if they ever used a word."""
+CHOSEN = ("date", "role", "source", "project", "session")
+"""Rules that the query chose, in the order in which they are given up if nothing is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Hold what the query chose, and who asks. `live` are the sessions whose messages the model sees anyway."""
+
+    roles: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()
+    """Rules with a value that must not hold."""
+    dates: tuple[Span, ...] = ()
+    scope: Scope | None = None
+    current: str | None = None
+    live: frozenset[str] = frozenset()
+    include_archived: bool = False
+
+    @property
+    def narrow(self) -> bool:
+        """Return whether much of what matches may be left out."""
+        chosen = self.roles or self.sources or self.projects or self.sessions or self.dates or self.excluded
+        return bool(chosen or self.scope or self.current)
+
+    def against(self, head: Head, session: SessionInfo | Standing | None) -> str:
+        """Return the first rule that keeps a message out, or ""."""
+        if session is None:
+            return "deleted"
+        return self._withheld(head, session) or self._unwanted(head, session)
+
+    def _withheld(self, head: Head, session: SessionInfo | Standing) -> str:
+        if self.scope and session.scope.user != self.scope.user:
+            return "another user"
+        if self.scope and self.scope.profile and session.scope.profile not in ("", self.scope.profile):
+            return "another profile"
+        if session.deleted is not None:
+            return "deleted"
+        if head.hidden == "rewound":
+            return "rewound"
+        if session.archived and not self.include_archived:
+            return "archived"
+        if session.source in HIDDEN_SOURCES and not _is_one(session.source, self.sources):
+            return "hidden source"
+        left_the_context = head.hidden == "compacted" or head.session_id not in self.live
+        return "current conversation" if session.conversation == self.current and not left_the_context else ""
+
+    def _unwanted(self, head: Head, session: SessionInfo | Standing) -> str:
+        if self.sessions and session.id not in self.sessions and session.conversation not in self.sessions:
+            return "session"
+        if self.sources and not _is_one(session.source, self.sources):
+            return "source"
+        if self.projects and not any(same_project(project, session.scope.project) for project in self.projects):
+            return "project"
+        if self.roles and head.role not in self.roles:
+            return "role"
+        if not all(span.covers(head.timestamp) for span in self.dates):
+            return "date"
+        return next((rule for rule, value in self.excluded if _has(rule, value, head, session)), "")
+
+    def without(self, *rules: str) -> Filters:
+        """Return the same filters with some rules of the query given up."""
+        return replace(
+            self,
+            dates=() if "date" in rules else self.dates,
+            roles=() if "role" in rules else self.roles,
+            sources=() if "source" in rules else self.sources,
+            projects=() if "project" in rules else self.projects,
+            sessions=() if "session" in rules else self.sessions,
+            excluded=tuple(one for one in self.excluded if one[0] not in rules),
+        )
+
+    def admitted(self) -> Admitted:
+        """Return which messages may pass, as far as that is known without reading them."""
+        elsewhere = self.without("date", "role", "session")
+        spans = [span for span in self.dates if not span.outside]
+
+        def wanted(source: str, scope: Scope, archived: bool) -> bool:
+            head = Head(0, "", "", 0.0, "compacted")
+            return not elsewhere.against(head, Standing("", source, scope, "", archived, None))
+
+        return Admitted(
+            wanted,
+            self.sessions,
+            max((span.since for span in spans if span.since is not None), default=float("-inf")),
+            min((span.before for span in spans if span.before is not None), default=float("inf")),
+            self.roles,
+        )
+
+
+def _is_one(source: str, sources: Sequence[str]) -> bool:
+    return source in sources or any(source.casefold() == one.casefold() for one in sources)
+
+
+def _has(rule: str, value: str, head: Head, session: SessionInfo | Standing) -> bool:
+    match rule:
+        case "source":
+            return _is_one(session.source, (value,))
+        case "project":
+            return same_project(value, session.scope.project)
+        case "role":
+            return head.role == value
+        case _:
+            return value in (session.id, session.conversation)
+
+
+def same_project(wanted: str, project: str) -> bool:
+    """Return whether a project is the wanted one, by its path, its last name, or a folder above it."""
+    wanted, project = wanted.rstrip("/").casefold(), project.rstrip("/").casefold()
+    return project == wanted or project.startswith(wanted + "/") or project.rpartition("/")[2] == wanted
+
+
+def live_sessions(current: str, members: Sequence[SessionInfo]) -> frozenset[str]:
+    """Return the sessions of a conversation whose text the model still sees: back to the last compression.
+
+    Sessions that branch off this line count as live too.
+    """
+    by_id = {member.id: member for member in members}
+    left: set[str] = set()
+    compressed = False
+    seen: set[str] = set()
+    at = by_id.get(current)
+    while at is not None and at.id not in seen:
+        seen.add(at.id)
+        if compressed:
+            left.add(at.id)
+        compressed = compressed or at.reason == "compression"
+        at = by_id.get(at.parent or "")
+    return frozenset({current, *by_id} - left)
+
+
+# ── candidates ──
 
 INDEXES = 2_000
 """Messages that a search indexes itself before it answers."""
 SCANS = 500
-"""Messages that are read one by one when more than that is missing."""
+"""Messages that are read one by one if more than that is missing from the index."""
 FIRST, MOST = 160, 5_000
-"""Candidates that are asked for: at first, and at most, when rules or one long conversation use them up."""
+"""Candidates that are asked for: at first, and at most, if rules or one long conversation use them up."""
 RANKED = 100
-"""Candidates whose text is read, and whose neighbours are. Twice as many find nothing more."""
+"""Candidates that are read with their neighbours. Twice as many find nothing more."""
 FEW = 24
-"""The same for a query that is one thing only: what the index says of it is all there is to know."""
+"""The same for a query of one thing only, which the index ranks well enough."""
 BY_MEANING = 40
-"""The same for what is near in meaning without being among the best by words."""
+"""Candidates that are near in meaning without being among the best by words."""
 READ = 8_000
 """Characters of a message that ranking reads."""
 SCANNED = 64_000
-"""Characters of a message that are looked through where the index cannot be asked."""
+"""Characters of a message that are read where the index cannot be asked."""
 BROWSED = 2_000
 """Newest messages that a query without words looks through."""
 CLOSELY = 2_000
-"""Newest messages that pass the filters and are read one by one, where the best matches do not."""
+"""Newest messages that pass the filters and are read one by one, if the best matches do not pass."""
+
+Neighbours: TypeAlias = tuple[int | None, int | None]
 
 
-@dataclass(slots=True)
-class Gathered:
-    """What may be shown, best first, and what is known about it."""
-
-    heads: dict[int, Head] = field(default_factory=dict)
-    scores: dict[int, float] = field(default_factory=dict)
-    sessions: dict[str, Standing] = field(default_factory=dict)
-    texts: dict[int, str] = field(default_factory=dict)
-    """Of messages that were few enough to be read at once, or that were read ahead."""
-    neighbours: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
-    beside: dict[int, Head] = field(default_factory=dict)
-    """Turns beside candidates, whether or not they may be shown."""
-    made: dict[int, Candidate] = field(default_factory=dict)
-    sifted: Sifted = field(default_factory=Sifted)
-    unindexed: set[int] = field(default_factory=set)
-    """Messages that match and were not in the index when they were read."""
-    notes: list[str] = field(default_factory=list)
-    partly: bool = False
-    """Whether there are messages, or ends of very long ones, that were not looked at and may match."""
-    matched: int = 0
-    near: dict[int, float] = field(default_factory=dict)
-    """How near in meaning the nearest are that may be shown; they need not have any of the words."""
-    cosines: dict[int, float] = field(default_factory=dict)
-
-
-def terms_of(query: Query) -> Terms:
-    """The query as the index takes it."""
+def terms_of(query: Query) -> IndexQuery:
+    """Return the query as the index takes it."""
     every = (*query.any_of, *(term for group in query.all_of for term in group), *query.none_of)
-    return Terms(
+    return IndexQuery(
         any_of=tuple(_words(term) for term in query.any_of),
         all_of=tuple(tuple(_words(term) for term in group) for group in query.all_of),
         none_of=tuple(_words(term) for term in query.none_of),
@@ -94,7 +221,7 @@ def terms_of(query: Query) -> Terms:
 def _words(term: Term) -> tuple[str, ...]:
     if term.kind == "prefix" and SEAM.search(term.text):  # getTi*: as it stands, or its parts would run together
         return (term.text,)
-    if term.kind == "prefix":  # the index holds stems: as much of the beginning as its stem shares
+    if term.kind == "prefix":  # the index has stems: as much of the prefix as its stem shares
         start = term.text.lower()
         while start and not stem(term.text.lower()).startswith(start):
             start = start[:-1]
@@ -102,261 +229,262 @@ def _words(term: Term) -> tuple[str, ...]:
     return tuple(term.text.split()) if term.kind == "phrase" else (term.text,)
 
 
-class Gatherer:
-    """Asks index and transcript."""
+class Candidates:
+    """The messages that may be shown for one query, and what is known of them so far."""
 
-    def __init__(self, reader: TranscriptReader, index: TextIndex) -> None:
+    def __init__(self, reader: TranscriptReader, index: TextIndex, query: Query, filters: Filters, limit: int) -> None:
         self._reader = reader
         self._index = index
+        self._query = query
+        self._filters = filters
+        self._limit = limit
+        self.looked_for = units(query)
+        self.heads: dict[int, Head] = {}
+        self.scores: dict[int, float] = {}
+        self.sessions: dict[str, Standing] = {}
+        self._texts: dict[int, str] = {}
+        self._neighbours: dict[int, Neighbours] = {}
+        self._beside: dict[int, Head] = {}
+        self._made: dict[int, Candidate] = {}
+        self._kept: list[Head] = []
+        self._dropped: Counter[str] = Counter()
+        self.unindexed: set[int] = set()
+        """Matches that were not in the index when they were read."""
+        self.notes: list[str] = []
+        self.partly = False
+        """True if there may be matches among what was not read."""
+        self.matched = 0
+        """Number of matching messages, shown or not."""
+        self.near: dict[int, float] = {}
+        """Similarity of each in meaning, from 0 to 1; these need not have any of the words."""
+        self.cosines: dict[int, float] = {}
+        self.nearer: dict[int, float] = {}
+        """By how many standard deviations each is nearer to the question than to all other messages."""
 
-    def gather(self, query: Query, filters: Filters, looked_for: Sequence[Unit], limit: int, lag: int) -> Gathered:
-        """Everything that matches and may be shown, as far as it can come to the top."""
-        found = Gathered()
-        if not query.any_of:
-            self._newest(found, filters, query.none_of)
-            return found
-        if lag:
-            self._scan(query, found, filters, looked_for)
-        depth, closely = _depth(looked_for, limit), filters.narrow
-        terms, asked = terms_of(query), 2 * depth if len(looked_for) == 1 else FIRST
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        return tuple(Dropped(rule, count, REMEDIES[rule]) for rule, count in self._dropped.items())
+
+    @property
+    def _depth(self) -> int:
+        """Return how many candidates are read and ranked."""
+        return max(FEW, 3 * self._limit) if len(self.looked_for) == 1 else RANKED
+
+    def gather(self, lag: int) -> None:
+        """Find everything that matches and may be shown, as far as it can come to the top."""
+        if not self._query.any_of:
+            self._gather_newest()
+            return
+        if lag:  # read what is not indexed yet, and take what the index would find
+            matching = self._matching(list(self._index.missing(SCANS)))
+            self.unindexed.update(matching)
+            self._take(matching)
+        closely = self._filters.narrow
+        terms, asked = terms_of(self._query), 2 * self._depth if len(self.looked_for) == 1 else FIRST
         while True:
             answer = self._index.find(terms, asked)
-            fresh = {one.message_id: one.score for one in answer.candidates if one.message_id not in found.scores}
-            found.scores.update(fresh)
-            new = [id_ for id_ in fresh if id_ not in found.unindexed] if found.unindexed else list(fresh)
-            self._take(found, filters, new, READ if len(fresh) <= depth else 0)
-            exhausted = len(answer.candidates) < asked and not answer.more
-            if exhausted or _enough(found, depth, limit):
+            fresh = {one.message_id: one.score for one in answer.candidates if one.message_id not in self.scores}
+            self.scores.update(fresh)
+            self._take([id_ for id_ in fresh if id_ not in self.unindexed], READ if len(fresh) <= self._depth else 0)
+            if (len(answer.candidates) < asked and not answer.more) or self._enough():
                 break
-            mostly_left_out = 2 * len(found.sifted.kept) < len(found.scores)
+            mostly_left_out = 2 * len(self._kept) < len(self.scores)
             if closely and mostly_left_out:
                 closely = False
-                if self._read_closely(query, found, filters, looked_for):
-                    answer = replace(answer, notes=())  # of what passes, nothing was left out
+                if self._read_closely():
+                    answer = answer._replace(notes=())  # nothing that passes was left out
                     break
             if asked >= MOST:
-                if filters.narrow and mostly_left_out:
-                    looked_at = f"the strongest matches and the newest {CLOSELY:,} messages were looked at"
-                    found.notes.append(f"Of what passes the filters, {looked_at}.")
+                if self._filters.narrow and mostly_left_out:
+                    looked_at = f"the strongest matches and the newest {CLOSELY:,} messages were read"
+                    self.notes.append(f"Of what passes the filters, {looked_at}.")
                 break
             asked *= 4
-        found.matched = max(answer.matches, len(found.scores)) + len(found.unindexed - found.scores.keys())
-        found.notes.extend(answer.notes)
-        return found
+        self.matched = max(answer.matches, len(self.scores)) + len(self.unindexed - self.scores.keys())
+        self.notes.extend(answer.notes)
 
-    def _scan(self, query: Query, found: Gathered, filters: Filters, looked_for: Sequence[Unit]) -> None:
-        """Read what is not indexed yet, and take what the index would find: nothing else may fill the places of
-        candidates, or count as a match that some rule left out.
-        """
-        matching = self._matching(query, found, list(self._index.missing(SCANS)), looked_for)
-        found.unindexed.update(matching)
-        self._take(found, filters, matching)
-
-    def _read_closely(self, query: Query, found: Gathered, filters: Filters, looked_for: Sequence[Unit]) -> bool:
-        """Read what passes the filters, newest first: what they leave of a common word need not be among its best
-        matches. → whether that was everything.
-        """
-        passing = self._reader.newest(CLOSELY, filters.admitted())
-        unknown = [id_ for id_ in passing if id_ not in found.heads and id_ not in found.scores]
-        matching = self._matching(query, found, unknown, looked_for)
-        found.scores.update(dict.fromkeys(matching, 0.0))
-        self._take(found, filters, matching)
-        found.partly = found.partly or len(passing) == CLOSELY
-        return not found.partly
-
-    def _matching(self, query: Query, found: Gathered, ids: Sequence[int], looked_for: Sequence[Unit]) -> list[int]:
-        """Those of these messages that the index would find, by reading them."""
-        matching = []
-        for id_, text in self._reader.texts(ids, SCANNED).items():
-            if _selected(query, Spelled(text), looked_for):
-                matching.append(id_)
-                found.texts[id_] = text[:READ]
-            elif len(text) >= SCANNED:
-                found.partly = True
-        return matching
-
-    def read_ahead(self, query: Query, found: Gathered, looked_for: Sequence[Unit], limit: int) -> None:
-        """Read what `candidates` will need of what words have found, and find the words in it, while it is not known
-        yet what is near in meaning: then only the rest is left to do.
-        """
-        chosen = [head.id for head in _chosen(found, _depth(looked_for, limit))]
-        found.texts = dict(self._texts(found, chosen))
-        if query.any_of and len(looked_for) != 1:
-            pairs = self._neighbours(found, chosen).values()
+    def read_ahead(self) -> None:
+        """Read what `candidates` will need of the matches by words, while the question is being embedded."""
+        chosen = [head.id for head in self._chosen()]
+        self._read(chosen)
+        if self._query.any_of and len(self.looked_for) != 1:
+            pairs = self._neighbours_of(chosen).values()
             beside = sorted({id_ for pair in pairs for id_ in pair if id_ is not None}.difference(chosen))
-            chosen += self._beside(found, beside)
-        look_for(_made(found, chosen, found.texts), looked_for)
+            chosen += self._read_beside(beside)
+        look_for(self._make(chosen), self.looked_for)
 
-    def meet(self, found: Gathered, filters: Filters, near: Sequence[Near]) -> None:
-        """Take in what is near in meaning and may be shown. What may not is not counted: it is no match."""
-        heads = {one.message_id: found.heads[one.message_id] for one in near if one.message_id in found.heads}
-        unknown = [one.message_id for one in near if one.message_id not in heads]
+    def add_near(self, near: Sequence[Near], spread: float) -> None:
+        """Add what is near in meaning and may be shown. What may not is not counted, because it is not a match."""
+        unknown = [one.message_id for one in near if one.message_id not in self.heads]
         new = self._reader.turns(unknown, READ if len(unknown) <= NEAREST else 0)
-        heads.update((head.id, head) for head in new.heads)
-        found.sessions.update(new.sessions)
-        found.texts.update(new.texts)
+        heads = {head.id: head for head in new.heads}
+        self.sessions.update(new.sessions)
+        self._texts.update(new.texts)
         kept: list[tuple[int, float]] = []
         for one in near:
-            head = heads.get(one.message_id)
-            if head is not None and not filters.against(head, found.sessions.get(head.session_id)):
-                found.heads[head.id] = head
-                kept.append((head.id, one.score))
+            head = self.heads.get(one.message_id) or heads.get(one.message_id)
+            if head is not None and not self._filters.against(head, self.sessions.get(head.session_id)):
+                self.heads[head.id] = head
+                kept.append((head.id, one.score - APART * one.usual))
+                self.cosines[head.id] = one.score
+                self.nearer[head.id] = (one.score - one.usual) / spread if spread else 0.0
                 if len(kept) == NEAREST:
                     break
-        found.cosines = dict(kept)
-        found.near = {id_: share * HEARD.get(found.heads[id_].role, 1.0) for id_, share in shares(kept).items()}
+        self.near = {id_: share * HEARD.get(self.heads[id_].role, 1.0) for id_, share in shares(kept).items()}
 
-    def candidates(
-        self, query: Query, filters: Filters, found: Gathered, looked_for: Sequence[Unit], limit: int
-    ) -> list[Candidate]:
-        """What is to be ranked, with text; neighbours of the best are among them, not all to be shown.
+    def candidates(self) -> list[Candidate]:
+        """Return what is to be ranked, with text. Neighbours of the best are among them; not all are to be shown.
 
         A turn beside a match of one single thing is no evidence for it, so there none are read.
         """
-        chosen = dict.fromkeys(head.id for head in _chosen(found, _depth(looked_for, limit)))
-        chosen.update(dict.fromkeys(list(found.near)[:BY_MEANING]))
-        made = _made(found, list(chosen), self._texts(found, chosen))
+        query = self._query
+        chosen = dict.fromkeys(head.id for head in self._chosen())
+        chosen.update(dict.fromkeys(list(self.near)[:BY_MEANING]))
+        self._read(chosen)
+        made = self._make(list(chosen))
         if query.all_of or query.none_of:
-            made = [one for one in made if one.id not in found.near or _selected(query, Spelled(one.text), looked_for)]
-        flanks: list[Candidate] = []
-        if query.any_of and len(looked_for) != 1:
-            flanks = self._flanks(query, filters, found, made)
+            made = [
+                one for one in made if one.id not in self.near or selected(query, Spelled(one.text), self.looked_for)
+            ]
+        flanks = self._flanks(made) if query.any_of and len(self.looked_for) != 1 else []
         soft = query.soft_dates
         for one in made:
-            head = found.heads[one.id]
+            head = self.heads[one.id]
             one.bonus = _bonus(soft, head) + (lasting(one.folded) if head.role == "user" else 0.0)
         for one in flanks:
-            one.bonus = _bonus(soft, found.heads[one.id])
-        made += flanks
-        if made and asks_for_the_present(query.plain):
-            oldest = min(one.timestamp for one in made)
-            span = max(one.timestamp for one in made) - oldest
-            for one in made:
-                one.bonus += RECENT * (one.timestamp - oldest) / span if span else 0.0
-        return made
+            one.bonus = _bonus(soft, self.heads[one.id])
+        return made + flanks
 
-    def _newest(self, found: Gathered, filters: Filters, none_of: Sequence[Term]) -> None:
-        newest = list(self._reader.newest(BROWSED, filters.admitted())) if filters.narrow else []
+    def _gather_newest(self) -> None:
+        newest = list(self._reader.newest(BROWSED, self._filters.admitted())) if self._filters.narrow else []
         if newest:
-            found.notes.append("No words to look for: the newest messages that pass the filters.")
+            self.notes.append("The query has no words: these are the newest messages that pass the filters.")
         else:
-            found.notes.append(f"No words to look for: what passes the filters among the newest {BROWSED:,} messages.")
+            self.notes.append(f"The query has no words: the newest {BROWSED:,} messages were filtered.")
             newest = list(self._reader.newest(BROWSED))
-        if none_of:
+        if self._query.none_of:
             texts = {id_: Spelled(text) for id_, text in self._reader.texts(newest, READ).items()}
             nothing = Spelled("")
-            newest = [id_ for id_ in newest if not any(holds(term, texts.get(id_, nothing)) for term in none_of)]
-        self._take(found, filters, newest)
-        found.matched = len(newest)
+            newest = [
+                id_ for id_ in newest if not any(holds(term, texts.get(id_, nothing)) for term in self._query.none_of)
+            ]
+        self._take(newest)
+        self.matched = len(newest)
 
-    def _texts(self, found: Gathered, ids: Iterable[int]) -> Mapping[int, str]:
-        unread = [id_ for id_ in ids if id_ not in found.texts]
-        return {**found.texts, **self._reader.texts(unread, READ)} if unread else found.texts
+    def _enough(self) -> bool:
+        if len(self._kept) < min(self._depth, 5 * self._limit):
+            return False
+        return len({self.sessions[head.session_id].conversation for head in self._kept}) >= self._limit
 
-    def _neighbours(self, found: Gathered, ids: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
-        if unknown := [id_ for id_ in ids if id_ not in found.neighbours]:
-            found.neighbours.update(self._reader.neighbours(unknown))
-        return {id_: found.neighbours[id_] for id_ in ids if id_ in found.neighbours}
+    def _read_closely(self) -> bool:
+        """Read what passes the filters, newest first: it need not be among the best matches of a common word.
 
-    def _beside(self, found: Gathered, ids: Sequence[int]) -> dict[int, Head]:
-        """The heads of these turns; their texts are known then."""
-        if unread := [id_ for id_ in ids if id_ not in found.beside]:
-            turns = self._reader.turns(unread, READ)
-            found.beside.update((head.id, head) for head in turns.heads)
-            found.texts.update(turns.texts)
-        return {id_: found.beside[id_] for id_ in ids if id_ in found.beside}
-
-    def _take(self, found: Gathered, filters: Filters, ids: Sequence[int], characters: int = 0) -> None:
-        met = self._reader.turns(ids, characters)
-        heads = {head.id: head for head in met.heads}
-        found.sessions.update(met.sessions)
-        found.texts.update(met.texts)
-        sifted = sift((heads[id_] for id_ in ids if id_ in heads), found.sessions, filters)
-        found.heads.update((head.id, head) for head in sifted.kept)
-        found.sifted.kept.extend(sifted.kept)
-        for rule, count in sifted.dropped.items():
-            found.sifted.dropped[rule] = found.sifted.dropped.get(rule, 0) + count
-
-    def _flanks(self, query: Query, filters: Filters, found: Gathered, made: Sequence[Candidate]) -> list[Candidate]:
-        """The turns beside the best candidates by words; what is only near in meaning has none of them around it.
-
-        They are evidence; they are shown where no rule speaks against it.
+        → whether that was everything.
         """
+        passing = self._reader.newest(CLOSELY, self._filters.admitted())
+        matching = self._matching([id_ for id_ in passing if id_ not in self.heads and id_ not in self.scores])
+        self.scores.update(dict.fromkeys(matching, 0.0))
+        self._take(matching)
+        self.partly = self.partly or len(passing) == CLOSELY
+        return not self.partly
+
+    def _matching(self, ids: Sequence[int]) -> list[int]:
+        """Return those of these messages that the index would find, by reading them."""
+        matching = []
+        for id_, text in self._reader.texts(ids, SCANNED).items():
+            if selected(self._query, Spelled(text), self.looked_for):
+                matching.append(id_)
+                self._texts[id_] = text[:READ]
+            elif len(text) >= SCANNED:
+                self.partly = True
+        return matching
+
+    def _take(self, ids: Sequence[int], characters: int = 0) -> None:
+        """Keep those that pass the filters, and count the others."""
+        read = self._reader.turns(ids, characters)
+        self.sessions.update(read.sessions)
+        self._texts.update(read.texts)
+        heads = {head.id: head for head in read.heads}
+        for head in [heads[id_] for id_ in ids if id_ in heads]:
+            rule = self._filters.against(head, self.sessions.get(head.session_id))
+            if not rule:
+                self.heads[head.id] = head
+                self._kept.append(head)
+            elif rule not in OTHERS:
+                self._dropped[rule] += 1
+
+    def _chosen(self) -> list[Head]:
+        """Return the best, and the best of every further conversation."""
+        kept = sorted(self._kept, key=lambda head: -self.scores.get(head.id, float("inf")))
+        best = kept[: self._depth]
+        seen = {self.sessions[head.session_id].conversation for head in best}
+        for head in kept[self._depth :]:
+            conversation = self.sessions[head.session_id].conversation
+            if conversation not in seen and len(seen) < self._depth:
+                seen.add(conversation)
+                best.append(head)
+        return best
+
+    def _read(self, ids: Iterable[int]) -> None:
+        if unread := [id_ for id_ in ids if id_ not in self._texts]:
+            self._texts.update(self._reader.texts(unread, READ))
+
+    def _neighbours_of(self, ids: Sequence[int]) -> dict[int, Neighbours]:
+        if unknown := [id_ for id_ in ids if id_ not in self._neighbours]:
+            self._neighbours.update(self._reader.neighbours(unknown))
+        return {id_: self._neighbours[id_] for id_ in ids if id_ in self._neighbours}
+
+    def _read_beside(self, ids: Sequence[int]) -> list[int]:
+        """Read these turns. → those that exist."""
+        if unread := [id_ for id_ in ids if id_ not in self._beside]:
+            turns = self._reader.turns(unread, READ)
+            self._beside.update((head.id, head) for head in turns.heads)
+            self._texts.update(turns.texts)
+        return [id_ for id_ in ids if id_ in self._beside]
+
+    def _flanks(self, made: Sequence[Candidate]) -> list[Candidate]:
+        """Return the turns beside the best candidates by words, as evidence; shown only if no rule is against it."""
         by_id = {one.id: one for one in made}
-        neighbours = self._neighbours(found, list(by_id))
+        neighbours = self._neighbours_of(list(by_id))
+        links: dict[int, Neighbours] = {}
         for id_, (before, after) in neighbours.items():
             by_id[id_].before, by_id[id_].after = before, after
-        of_words = (pair for id_, pair in neighbours.items() if by_id[id_].found or id_ not in found.near)
-        beside = sorted({id_ for pair in of_words for id_ in pair if id_ is not None} - by_id.keys())
-        heads = self._beside(found, beside)
-        found.heads.update(heads)
-        flanks = _made(found, list(heads), found.texts)
-        links = _links(neighbours)
-        strict = bool(query.all_of or query.none_of)
+            if before is not None:
+                links[before] = (links.get(before, (None, None))[0], id_)
+            if after is not None:
+                links[after] = (id_, links.get(after, (None, None))[1])
+        of_words = (pair for id_, pair in neighbours.items() if by_id[id_].found or id_ not in self.near)
+        beside = self._read_beside(sorted({id_ for pair in of_words for id_ in pair if id_ is not None} - by_id.keys()))
+        self.heads.update((id_, self._beside[id_]) for id_ in beside)
+        flanks = self._make(beside)
+        strict = bool(self._query.all_of or self._query.none_of)
         for one in flanks:
-            head = heads[one.id]
+            head = self._beside[one.id]
             one.before, one.after = links.get(one.id, (None, None))
             spoken = head.role in ("user", "assistant")
-            one.shown = spoken and not strict and not filters.against(head, found.sessions.get(head.session_id))
+            one.shown = spoken and not strict and not self._filters.against(head, self.sessions.get(head.session_id))
         return flanks
 
-
-def _made(found: Gathered, ids: Sequence[int], texts: Mapping[int, str]) -> list[Candidate]:
-    """Candidates for these, each made once."""
-    for id_ in ids:
-        if id_ not in found.made:
-            head = found.heads.get(id_) or found.beside[id_]
-            text = legible(stored := texts.get(id_, ""))
-            found.made[id_] = Candidate(
-                id=id_,
-                group=found.sessions[head.session_id].conversation,
-                text=text,
-                folded=fold(text),
-                found=found.scores.get(id_, 0.0),
-                timestamp=head.timestamp,
-                cut=len(stored) >= READ,
-            )
-    return [found.made[id_] for id_ in ids]
-
-
-def _depth(looked_for: Sequence[Unit], limit: int) -> int:
-    """How many candidates are read and ranked."""
-    return max(FEW, 3 * limit) if len(looked_for) == 1 else RANKED
+    def _make(self, ids: Sequence[int]) -> list[Candidate]:
+        for id_ in ids:
+            if id_ not in self._made:
+                head = self.heads.get(id_) or self._beside[id_]
+                stored = self._texts.get(id_, "")
+                text = legible(stored)
+                self._made[id_] = Candidate(
+                    id=id_,
+                    group=self.sessions[head.session_id].conversation,
+                    text=text,
+                    folded=fold(text),
+                    found=self.scores.get(id_, 0.0),
+                    timestamp=head.timestamp,
+                    cut=len(stored) >= READ,
+                )
+        return [self._made[id_] for id_ in ids]
 
 
-def _enough(found: Gathered, depth: int, limit: int) -> bool:
-    kept = found.sifted.kept
-    if len(kept) < min(depth, 5 * limit):
-        return False
-    return len({found.sessions[head.session_id].conversation for head in kept}) >= limit
-
-
-def _chosen(found: Gathered, depth: int) -> list[Head]:
-    """The best, and the best of every further conversation."""
-    kept = sorted(found.sifted.kept, key=lambda head: -found.scores.get(head.id, float("inf")))
-    best = kept[:depth]
-    seen = {found.sessions[head.session_id].conversation for head in best}
-    for head in kept[depth:]:
-        conversation = found.sessions[head.session_id].conversation
-        if conversation not in seen and len(seen) < depth:
-            seen.add(conversation)
-            best.append(head)
-    return best
-
-
-def _links(neighbours: Mapping[int, tuple[int | None, int | None]]) -> dict[int, tuple[int | None, int | None]]:
-    """For the messages beside: which candidate is before and after them."""
-    links: dict[int, tuple[int | None, int | None]] = {}
-    for id_, (before, after) in neighbours.items():
-        if before is not None:
-            links[before] = (links.get(before, (None, None))[0], id_)
-        if after is not None:
-            links[after] = (id_, links.get(after, (None, None))[1])
-    return links
-
-
-def _selected(query: Query, there: Spelled, looked_for: Sequence[Unit]) -> bool:
-    """What the index would decide about a message."""
+def selected(query: Query, there: Spelled, looked_for: Sequence[Unit]) -> bool:
+    """Return what the index would decide about a message."""
     if any(holds(term, there) for term in query.none_of):
         return False
     if query.all_of:
@@ -365,29 +493,28 @@ def _selected(query: Query, there: Spelled, looked_for: Sequence[Unit]) -> bool:
 
 
 def _bonus(dates: Sequence[Span], head: Head) -> float:
-    """What speaks for a message besides its words: when and by whom it was said."""
-    dated = max((_dated(span) for span in dates if span.covers(head.timestamp)), default=0.0) if dates else 0.0
-    return dated + SPEAKER.get(head.role, 0.0)
+    """Return what time and speaker of a message add to its score."""
+    named = [
+        NAMED_PERIOD if span.relative or span.since is None or span.before is None else NAMED_DATE
+        for span in dates
+        if span.covers(head.timestamp)
+    ]
+    return max(named, default=0.0) + SPEAKER.get(head.role, 0.0)
 
 
-def _dated(span: Span) -> float:
-    return NAMED_PERIOD if span.relative or span.since is None or span.before is None else NAMED_DATE
+# ── when nothing was found: why, and what to try instead ──
 
-
-# ---------- recall.wider
-#
-# When nothing was found: why, and what to try instead.
-
-Vocabulary = Callable[[Sequence[str], Sequence[str], int], Sequence[str]]
-"""Parts of words, beginnings of words and a number to that many known words, commonest first."""
+Vocabulary: TypeAlias = Callable[[Sequence[str], Sequence[str], int], Sequence[str]]
+"""Parts of words, beginnings of words and a number → that many known words, commonest first."""
 ALIKE = 72.0
-"""How alike (of 100) a known word must be to be taken for the one that was meant."""
-_WORDS = 5_000
+"""Least similarity (of 100) of a known word that stands for the typed one."""
+_KNOWN_WORDS = 5_000
+_SHORT = 6
+"""A shorter word is only replaced by a known one that begins with the same letter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A wider search, and how to say what was changed."""
+class Attempt(NamedTuple):
+    """A wider search, and a note on what is different."""
 
     query: Query
     filters: Filters
@@ -395,49 +522,51 @@ class Attempt:
 
 
 def explanation(query: Query, dropped: Sequence[Dropped], matched: int, sessions: int, *, partly: bool = False) -> str:
-    """Why there is nothing to show, in one sentence. `partly`: some messages were neither indexed nor read."""
+    """Return why there is nothing to show, in one sentence. `partly`: not all messages could be searched."""
     if not sessions:
-        return "Nothing is stored yet, so there is nothing to find."
+        return "No conversation is stored yet."
     if dropped:
-        rules = ", ".join(f"{one.count:,} by the rule “{one.rule}”" for one in dropped)
-        looked_at = " that were looked at" if matched > sum(one.count for one in dropped) else ""
-        return f"All matches{looked_at} were left out: {rules}. {dropped[0].remedy}".strip()
+        total = sum(one.count for one in dropped)
+        matches = "1 match was" if total == 1 else f"{total:,} matches were"
+        rules = f" by the rule “{dropped[0].rule}”"
+        if len(dropped) > 1:
+            rules = ": " + ", ".join(f"{one.count:,} by the rule “{one.rule}”" for one in dropped)
+        seen = "Of the matches that were read, all are hidden: " if matched > total else ""
+        return f"{seen}{matches} hidden{rules}. {dropped[0].remedy}".strip()
     if not query.any_of:
-        return "There is nothing to look for in this query, and nothing recent passes its filters."
+        return "The query has no words, and nothing recent passes its filters."
     words = ", ".join(str(term) for term in query.any_of[:8])
     if not any(letter.isalnum() for term in query.any_of for letter in term.text):
-        return f"Letters and digits are indexed, signs are not, so {words} cannot be searched for."
+        return f"Only letters and digits are indexed, so {words} cannot be searched for."
     none = "No message that was searched" if partly else "No message"
     without = f" without {', '.join(map(str, query.none_of[:8]))}" if query.none_of else ""
     if query.all_of:
-        return f"{none} contains all that is asked for ({words}){without}."
+        return f"{none} contains all required words ({words}){without}."
     return f"{none} contains {'' if len(query.any_of) == 1 else 'any of '}{words}{without}."
 
 
 def wider(query: Query, filters: Filters, dropped: Sequence[Dropped], vocabulary: Vocabulary) -> Iterator[Attempt]:
-    """Less and less of what was asked for: filters one by one, then what must occur, then words alike."""
+    """Yield wider queries: without filters, one by one, then with any of the words, then with similar words."""
     blamed = [rule for rule in CHOSEN if any(one.rule == rule for one in dropped)]
     for rule in blamed:
-        yield Attempt(query, filters.without(rule), f"Nothing passes the filter on {rule}; these are without it.")
+        yield Attempt(query, filters.without(rule), f"Nothing matched with that {rule} filter. Without it:")
     if blamed:
-        yield Attempt(query, filters.without(*CHOSEN), "Nothing passes the filters; these are without them.")
+        yield Attempt(query, filters.without(*CHOSEN), "Nothing matched with those filters. Without them:")
     if query.all_of:
-        loose = replace(query, any_of=_loose(query), all_of=())
-        yield Attempt(loose, filters, "Nothing contains all that must occur; these contain some of it.")
-        query = loose
+        query = replace(query, any_of=_loose(query), all_of=())
+        yield Attempt(query, filters, "Nothing contains all required words; these contain some of them.")
     if plain := _without_signs(query):
         said = ", ".join(f"{one} for {term}" for term, one in plain.items())
-        yield Attempt(_instead(query, plain), filters, f"Looked for without what stands around it: {said}.")
-    alike = _alike(query, vocabulary)
-    if alike:
+        yield Attempt(_instead(query, plain), filters, f"Searched without the signs around it: {said}.")
+    if alike := _alike(query, vocabulary):
         said = ", ".join(f"{one} for {term}" for term, one in alike.items())
-        if filters.scope and filters.scope.user:  # the words are everybody's: what was found shows those one may see
-            said = "those that are marked"
-        yield Attempt(_instead(query, alike), filters, f"Known words that come near were looked for instead: {said}.")
+        if filters.scope and filters.scope.user:  # others' words too: only what this user may see is named
+            said = "see the marked ones"
+        yield Attempt(_instead(query, alike), filters, f"Searched for similar words that occur: {said}.")
 
 
 def _loose(query: Query) -> tuple[Term, ...]:
-    """Every word of the phrases on its own."""
+    """Return every word of the phrases on its own."""
     terms: dict[Term, None] = {}
     for term in query.any_of:
         terms.update((Term(word), None) for word in (term.text.split() if term.kind == "phrase" else ()))
@@ -447,7 +576,7 @@ def _loose(query: Query) -> tuple[Term, ...]:
 
 
 def _without_signs(query: Query) -> dict[Term, Term]:
-    """For names that begin or end with a sign, and versions that begin with a v, what is inside: ".NET", "v1.2"."""
+    """Return what is inside of names with a sign at an end, and of versions with a v: ".NET", "v1.2"."""
     found = {}
     for term in query.any_of[:8]:
         letters = [at for at, letter in enumerate(term.text) if letter.isalnum()] if term.kind == "word" else []
@@ -460,14 +589,14 @@ def _without_signs(query: Query) -> dict[Term, Term]:
 
 
 def _alike(query: Query, vocabulary: Vocabulary) -> dict[Term, Term]:
-    """For each word a known one that contains it, or that is spelled nearly like it."""
+    """Return, for each word, a known one that contains it or is spelled nearly like it."""
     words = {term: fold(term.text) for term in query.any_of[:8] if term.kind != "phrase"}
     words = {term: word for term, word in words.items() if len(word) > 2 and word.isalnum()}
     if not words:
         return {}
-    # A slip is seldom in the first letters and the last ones at once.
+    # a typing error is seldom in the first and the last letters at once
     parts = dict.fromkeys(piece for word in words.values() for piece in (word[:3], word[-3:]))
-    known = vocabulary([*parts], [*dict.fromkeys(word[:2] for word in words.values())], _WORDS)
+    known = vocabulary([*parts], [*dict.fromkeys(word[:2] for word in words.values())], _KNOWN_WORDS)
     found = {}
     for term, word in words.items():
         inside = (one for one in known if word in one and one not in (word, stem(word)) and _grew(word, one))
@@ -477,21 +606,22 @@ def _alike(query: Query, vocabulary: Vocabulary) -> dict[Term, Term]:
 
 
 def _grew(word: str, known: str) -> bool:
-    """Whether a known word that contains another may be of its kind: three letters are in the middle of too many."""
+    """Return whether a known word that contains another may be of its kind: too many contain the same three letters."""
     return len(word) > 3 or not word.isascii() or known.startswith(word)
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:
-    """The known word most alike."""
     from rapidfuzz import fuzz
 
     best, likeness = "", ALIKE
     for one in known:
+        if len(word) < _SHORT and one[0] != word[0]:  # "good" is one letter from "wood", and not in meaning
+            continue
         score = fuzz.ratio(one, stem(word))
         if score > likeness and one != stem(word) and _grew(word, one):
             best, likeness = one, score
     return best
 
 
-def _instead(query: Query, alike: dict[Term, Term]) -> Query:
+def _instead(query: Query, alike: Mapping[Term, Term]) -> Query:
     return replace(query, any_of=tuple(alike.get(term, term) for term in query.any_of))

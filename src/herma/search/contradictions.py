@@ -1,508 +1,447 @@
-"""Later statements before the ones they contradict."""
+"""Find messages that a later one contradicts: pure, linear, and silent in case of doubt.
+
+A claim is what a sentence plainly says of a thing: that it is, became, or is no longer something: "the staging db runs
+on port 5432", "I live in Lyon now", "we switched from MySQL to Postgres". Questions, plans, doubts and quotations claim
+nothing, and neither does a sentence that says how something is ("the build is slow"). An earlier claim about the same
+thing with another value is possibly outdated if the later one tells of a change ("now", "changed to", "no longer"), or
+if the thing has one value only ("my time zone"). English and Chinese are read.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from herma.search import contradictions_languages as vocabulary
-from herma.search.contradictions_languages import (
-    LABELS,
-    NONE,
-    SINGLE_WORDS,
-    TELLS_ABROAD,
-    Claim,
-    Kind,
-    Relation,
-    Words,
-    abroad,
-    is_single,
-    key_of,
-    says_otherwise,
-    says_the_same,
-    signs_of,
-    value_of,
-)
-from herma.text import Late
+from herma.facts.extract import HOW, attribute_of, is_known, names
+from herma.text import Late, stem
 
-# ---------- recall.claims.parts
-#
-# Parts of an English sentence: of whom, of what, what for, from what to what. Pure.
-
-_STOPS = Late(
-    r",(?! but\b)|;|\(| (?:because|since|so|and (?:i|we|it|the|my|our|that|also|will)|after|when|while|until|which|who"
-    r"|where|as of|due to|last|this|yesterday|today|recently|instead|again|if)\b"
-)
+Words: TypeAlias = frozenset[str]
+Kind: TypeAlias = Literal["when", "number", "name"]
+Relation: TypeAlias = Literal["is", "at", "use", "any"]
+"""Relation of a thing and its value; `any` if the sentence tells of a change."""
+NONE: Words = frozenset()
+READ = 2_000
+READ_OF_ASSISTANTS = 600
+"""Characters of a message that are read. An assistant says first what it did, and explains afterwards."""
+_CHANGES = 24
+"""Changes whose earlier claims are looked for."""
+_MOST_CLAIMS, _LONGEST_SENTENCE, _MOST_PARTS = 20, 300, 8
 
 
-NUMBER = Late(r"\d[\d.,]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty")
+class Spoken(NamedTuple):
+    """A message: folded text, time, whose it is if that is known, and who of the two spoke."""
+
+    id: int
+    text: str
+    at: float
+    who: str = ""
+    role: str = "user"
 
 
-@dataclass(slots=True)
-class Manner:
-    """How something is said, as far as single words tell."""
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Hold what a thing is said to be.
 
+    The thing is a set of stems, so that "the port of staging" and "the staging port" are one. Only claims of one kind
+    can disagree: that a meeting is in room 4 does not deny that it is on Friday. `new`: it was not so before; `weak`:
+    it was so in the past, for the day or besides others, and outdates nothing; `single`: there is only one value;
+    `former`: what it is no longer.
+    """
+
+    thing: Words
+    value: Words
+    kind: Kind = "name"
+    relation: Relation = "is"
     new: bool = False
     weak: bool = False
-    own: bool = False
+    single: bool = False
     former: Words = NONE
 
 
-def subject_of(words: list[str], role: str, manner: Manner) -> list[str]:
-    """The thing that words before a verb name; nothing where that is not plain."""
-    at = 0
-    mine = ("your",) if role == "assistant" else ("my", "our")
-    if words[0] in ("my", "your") and words[0] not in mine:
-        return []
-    while at < len(words) and words[at] in (*mine, "the", "our", "new", "current"):
-        manner.own = manner.own or words[at] in (*mine, "our")
-        manner.new = manner.new or (words[at] == "new" and at > 0)
-        at += 1
-    thing = [word.removesuffix("'s") for word in words[at:] if word != ","]
-    if not thing or len(thing) > 6 or "old" in thing or _is_empty(thing):
-        return []
-    if set(thing) & (vocabulary.NOBODY | {"i", "we"}) or not thing[0][0].isalnum():
-        return []
-    return thing
+def outdated(spoken: Sequence[Spoken]) -> dict[int, int]:
+    """Return message → the latest one that contradicts it."""
+    found: dict[int, int] = {}
+    for made in _by_speaker(spoken).values():
+        made.sort(key=lambda one: one[:2])
+        same: dict[Words, list[tuple[float, int, Claim]]] = defaultdict(list)
+        for one in made:
+            same[one[2].thing].append(one)
+        nameless = same.pop(NONE, [])
+        for thing in same.values():
+            for one in thing:
+                later = _latest_word(one, sorted([*thing, *nameless], key=lambda one: one[:2]) if nameless else thing)
+                if later is not None:
+                    found[one[1]] = max(found.get(one[1], later), later)
+    return found
 
 
-def _is_empty(thing: list[str]) -> bool:
-    """Whether every sentence may mean another one by it: the problem, the first one, the day."""
-    return thing[0] in vocabulary.PLACES or thing[-1] in vocabulary.EMPTY or thing == ["day"]
+def latest_first(order: Sequence[int], by: Mapping[int, int]) -> list[int]:
+    """Return the same order, with each message that outdates another before that one."""
+    arranged = list(order)
+    for older, newer in by.items():
+        if older in arranged and newer in arranged:
+            at, later = arranged.index(older), arranged.index(newer)
+            if at < later:
+                arranged.insert(at, arranged.pop(later))
+    return arranged
 
 
-def claim_of(
-    thing: Sequence[str], words: Sequence[str], manner: Manner, relation: Relation, *, single: bool = False
-) -> Iterator[Claim]:
-    value_words = cut(words)
-    value_words, what_for = for_what(value_words) if "for" in value_words else (value_words, [])
-    value, kind, more = value_of(value_words, versions=relation != "is")
-    if not value:
-        return
-    named = [*thing, *what_for, *(word for word in more if word not in thing)]
-    yield Claim(
-        key_of(named, kind),
-        value,
-        kind,
-        relation,
-        new=manner.new,
-        weak=manner.weak,
-        single=single or (relation != "at" and is_single(named, own=manner.own)),
-        former=manner.former,
-    )
+_PAST = re.compile(
+    r"\b(?:originally|original|at first|initial(?:ly)?|first|used to|before|previous(?:ly)?|earlier|former(?:ly)?|old"
+    r"|chang(?:e|ed|es)|histor(?:y|ical)|over time|evolv\w*|was|were)\b"
+    r"|一开始|一開始|原本|原来|原來|最初|以前|之前|当初|當初|曾经|曾經|过去|過去|先後|先后|变化|變化|元々|もともと|当時|원래|예전|처음",
+)
 
 
-def versioned(words: list[str], manner: Manner) -> Iterator[Claim]:
-    """A name and its version claim something of that name."""
-    value, kind, more = value_of(cut(words))
-    if more and kind == "number":
-        yield Claim(key_of(more), value, kind, "any", new=manner.new, weak=manner.weak)
+def asks_for_the_past(question: str) -> bool:
+    """Return whether a question is about how something was, so that the earlier message may be the right one."""
+    return _PAST.search(question.casefold()) is not None
 
 
-def no_longer(thing: list[str], old: Words) -> Iterator[Claim]:
-    if old:
-        key = key_of([*thing, "port"] if "port" in old and "port" not in thing else thing)
-        yield Claim(key, NONE, relation="any", new=True, former=old - {"port"})
+_NAMED = re.compile(r"(\w[\w .'-]{1,24}): ")
 
 
-def counted(thing: Sequence[str], rest: list[str], manner: Manner) -> Iterator[Claim]:
-    """`[THING has] 7 engineers`, `[I read] 9 chapters so far`: how many there are."""
-    what = cut(rest)[1:]
-    for end in (["so", "far"], ["in", "total"], ["already"]):
-        if what[-len(end) :] == end:
-            what, manner.new = what[: -len(end)], True
-    if "far" in rest and "so" in rest:
-        manner.new = True
-    if 0 < len(what) < 5 and not set(what) & vocabulary.NOBODY:
-        kept = frozenset(word for word in thing if word.startswith("@"))
-        key = key_of([*(word for word in thing if word not in kept), *what]) | kept
-        yield Claim(key, frozenset(rest[:1]), "number", new=manner.new, weak=manner.weak)
+def _by_speaker(spoken: Sequence[Spoken]) -> dict[str, list[tuple[float, int, Claim]]]:
+    """Return time, message and claim of everything that is claimed, by speaker.
+
+    First only the sentences are read that may tell of a change, then those about what changed: most are neither.
+    """
+    telling = {
+        one.id: claims(one.text, one.role, tells_of_a_change if one.role == "assistant" else tells) for one in spoken
+    }
+    later = [claim for made in telling.values() for claim in made if claim.new and not claim.weak][:_CHANGES]
+    if not later and sum(any(claim.single for claim in made) for made in telling.values()) < 2:
+        return {}
+    about = {_signs_of(claim.thing) for claim in later if claim.thing}
+    about |= {tuple((word,) for word in claim.former) for claim in later if claim.former}
+
+    def is_about(text: str) -> bool:
+        return any(all(any(map(text.__contains__, pieces)) for pieces in thing) for thing in about)
+
+    found: dict[str, list[tuple[float, int, Claim]]] = defaultdict(list)
+    for one in spoken:
+        more = claims(one.text, one.role, is_about) if about else []
+        named = _NAMED.match(one.text)
+        speaker = named[1] if named and named[1].split()[-1] not in _LABELS else ""
+        for claim in dict.fromkeys((*telling[one.id], *more)):
+            if one.role == "assistant" and not claim.new:
+                continue  # an assistant repeats what it was told: only a change that it tells of counts
+            found[f"{one.who}/{speaker}"].append((one.at, one.id, claim))
+    return found
 
 
-def for_what(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """`B for THING`, `B as THING` → B and the thing."""
-    for at, word in enumerate(words):
-        if word in ("for", "as") and at:
-            return list(words[:at]), cut(words[at + 1 :])
-    return cut(words), []
-
-
-def from_to(words: Sequence[str]) -> tuple[str, str]:
-    """`[back|up|down|over] [from A] to B` → A and B."""
-    text = " ".join(words)
-    head, found, new = text.partition("to ") if text.startswith("to ") else text.partition(" to ")
-    if not found:
-        head, found, new = text.partition("until ")
-    if not found or len(head.split()) > 6:
-        return "", ""
-    left = [word for word in head.split() if word not in ("back", "up", "down", "over", "forward", "ahead")]
-    if left and left[0] != "from":
-        return "", ""
-    return " ".join(left[1:]), " ".join(cut(new.split()))
-
-
-def cut(words: Sequence[str]) -> list[str]:
-    """Words up to where a sentence turns to something else."""
-    text = " ".join(words).replace(" ,", ",")
-    return [word.strip(".,:!'`*") for word in _STOPS.split(f"{text} ", maxsplit=1)[0].split()]
-
-
-def named(text: str) -> Words:
-    value, _, more = value_of(cut(text.split()))
-    return value | frozenset(more)
-
-
-# ---------- recall.claims.of_things
-#
-# What is said of a thing: what it is, where it runs, what it became. Pure.
-
-
-def of_a_thing(words: list[str], role: str, manner: Manner) -> Iterator[Claim]:
-    """`THING is VALUE`, `THING moved to VALUE`, `THING runs on VALUE`."""
-    at = next((at for at in range(1, min(9, len(words))) if _links(words[at - 1], words[at])), 0)
-    if not at or not (thing := subject_of(words[:at], role, manner)):
-        return
-    verb, rest = words[at], words[at + 1 :]
-    if verb in ("does", "do"):
-        if rest[:2] == ["not", "use"] and manner.new:
-            yield from no_longer(thing, named(" ".join(rest[2:])))
-        return
-    if verb in ("has", "have", "got"):
-        while rest[:1] and rest[0] in ("been", "just", "recently", "since", "meanwhile", "already"):
-            rest = rest[1:]
-        if rest[:1] and NUMBER.fullmatch(rest[0]):
-            yield from counted(thing, rest, manner)
-            return
-        if rest[:1] and rest[0] in vocabulary.REACHED:
-            rest = [rest[0], "to", *rest[1:]]
-        if rest[:1] and rest[0] in (vocabulary.CHANGED | vocabulary.GREW | vocabulary.REACHED):
-            yield from _became(thing, rest[1:], manner)
-        return
-    if verb in vocabulary.BE:
-        yield from _being(thing, verb, rest, manner)
-    elif verb in vocabulary.CHANGED or verb in vocabulary.GREW:
-        yield from _became(thing, rest, manner)
-    elif verb in vocabulary.STATES:
-        yield from _doing(thing, verb, rest, manner)
-
-
-def _links(before: str, word: str) -> bool:
-    """Whether a word is the verb of a thing: "the use case is" has a noun where "the tests use" has a verb."""
-    if word in vocabulary.PLURAL:
-        return before.endswith("s")
-    return word in vocabulary.OF_THINGS
-
-
-def _being(thing: list[str], verb: str, rest: list[str], manner: Manner) -> Iterator[Claim]:
-    if rest[:1] and rest[0] in vocabulary.CHANGED and any(word in ("to", "until") for word in rest[1:]):
-        yield from _became(thing, rest[1:], manner)
-        return
-    if rest[:2] == ["no", "longer"] or (rest[:1] == ["not"] and manner.new):
-        old = named(" ".join(rest[2:] if rest[0] == "no" else rest[1:]))
-        yield from no_longer(thing, old)
-        return
-    if "not" in rest:
-        return
-    if verb in ("was", "were"):
-        manner.weak = True
-    relation: Relation = "is"
-    if rest[:1] == ["to"]:
-        return  # what is meant to be done
-    if rest[:1] and rest[0] in vocabulary.PUT:
-        rest = rest[1:]
-    if rest[:1] and rest[0] in vocabulary.LIES:
-        relation, rest = "at", rest[1:]
-    yield from claim_of(thing, rest, manner, relation)
-
-
-def _became(thing: list[str], rest: list[str], manner: Manner) -> Iterator[Claim]:
-    """`[back] [from A] to B`."""
-    old, new = from_to(rest)
-    if not new:
-        return
-    manner.new, manner.former = True, manner.former or (named(old) if old else NONE)
-    yield from claim_of(thing, new.split(), manner, "any")
-
-
-def _doing(thing: list[str], verb: str, rest: list[str], manner: Manner) -> Iterator[Claim]:
-    if verb in ("uses", "use"):
-        yield from claim_of(thing, rest, manner, "use")
-        return
-    if verb in ("works", "work"):
-        if rest[:1] and rest[0] in ("at", "for", "as"):
-            yield from claim_of([*thing, "job" if rest[0] == "as" else "employer"], rest[1:], manner, "is")
-        return
-    if rest[:1] and rest[0] in vocabulary.LIES:
-        rest = rest[1:]
-    yield from claim_of(thing, rest, manner, "at")
-
-
-# ---------- recall.claims.of_us
-#
-# What people say of themselves, and what they did to things. Pure.
-
-
-def of_us(words: list[str], manner: Manner) -> Iterator[Claim]:
-    """What people say of themselves, and what they did to things."""
-    who, at = words[0], 1
-    while (
-        at < len(words) - 1
-        and words[at] in ("have", "had", "just", "recently", "finally", "since", "already")
-        and not (words[at] == "have" and NUMBER.fullmatch(words[at + 1]))
-    ):
-        at += 1
-    verb, rest = words[at], words[at + 1 :]
-    manner.own = True
-    if verb in ("no", "do") and rest[:1] and rest[0] in ("longer", "not"):
-        if rest[1:2] in (["use"], ["using"], ["run"]) and (verb == "no" or manner.new):
-            manner.new = True
-            old, thing = for_what(rest[2:])
-            yield from no_longer(thing, named(" ".join(old)))
-        return
-    if "not" in rest:
-        return
-    if verb in ("am", "are"):
-        yield from _we_are(rest, manner)
-    elif verb in ("live", "reside") and rest[:1] in (["in"], ["at"], ["near"]):
-        yield from claim_of(["location"], rest[1:], manner, "is", single=True)
-    elif verb in ("work", "works", "working") and rest[:1] and rest[0] in ("at", "for", "as"):
-        yield from claim_of(["job" if rest[0] == "as" else "employer"], rest[1:], manner, "is", single=who == "i")
-    elif verb == "joined" and rest[:1] and rest[0] not in ("a", "an", "the", "my", "our", "in"):
-        manner.new = True
-        yield from claim_of(["employer"], rest, manner, "is")
-    elif verb in ("use", "using", "run"):
-        yield from _we_use(rest, manner)
-    elif verb == "prefer":
-        yield from _we_prefer(rest, manner)
-    elif verb in vocabulary.LEFT and (claim := _instead(verb, rest)) is not None:
-        yield claim
-    elif verb in vocabulary.CHANGED or verb in ("migrated", "went"):
-        yield from _we_changed(who, verb, rest, manner)
-    elif verb in vocabulary.OURS:
-        yield from _we_do(verb, rest, manner)
-    elif (verb in vocabulary.HAVE or verb in vocabulary.DID) and rest[:1] and NUMBER.fullmatch(rest[0]):
-        yield from counted([f"@{verb}"], rest, manner)
-
-
-def _we_are(rest: list[str], manner: Manner) -> Iterator[Claim]:
-    if rest[:2] in (["based", "in"], ["living", "in"], ["located", "in"]):
-        yield from claim_of(["location"], rest[2:], manner, "is", single=True)
-    elif rest[:2] in (["working", "at"], ["working", "for"], ["working", "as"]):
-        yield from claim_of(["job" if rest[1] == "as" else "employer"], rest[2:], manner, "is")
-    elif rest[:1] == ["on"]:
-        yield from versioned(rest[1:], manner)
-    elif rest[:1] == ["using"]:
-        yield from _we_use(rest[1:], manner)
-
-
-def _we_use(rest: list[str], manner: Manner) -> Iterator[Claim]:
-    """`B for THING`, `B as THING`, `Python 3.12`; perhaps `instead of A`."""
-    text = " ".join(rest)
-    for mark in (" instead of ", " rather than "):
-        if mark in text:
-            text, _, rest_of_it = text.partition(mark)
-            old, used_for = for_what(rest_of_it.split())
-            manner.new, manner.former = True, named(" ".join(old))
-            text = f"{text} for {' '.join(used_for)}" if used_for else text
-    value, thing = for_what(text.split())
-    if thing:
-        yield from claim_of(thing, value, manner, "use")
-    elif manner.former:
-        yield Claim(NONE, named(" ".join(value)), relation="use", new=True, former=manner.former)
-    else:
-        yield from versioned(value, manner)
-
-
-def _we_prefer(rest: list[str], manner: Manner) -> Iterator[Claim]:
-    for at, word in enumerate(rest):
-        if word in ("over", "to") and at:
-            one, other = named(" ".join(rest[:at])), named(" ".join(rest[at + 1 :]))
-            if one and other:
-                yield Claim(
-                    one | other | {"@prefer"}, frozenset(("@", *one)), single=True, new=manner.new, weak=manner.weak
-                )
-            return
-        if word == "for" and at:
-            yield from claim_of(rest[at + 1 :], rest[:at], manner, "use")
-            return
-    words = [word for word in cut(rest) if word not in vocabulary.ARTICLES]
-    if len(words) == 2:  # "dark mode": of modes, the dark one
-        yield Claim(key_of(words[1:]) | {"@prefer"}, frozenset(words[:1]), new=manner.new, weak=manner.weak)
-
-
-def _we_changed(who: str, verb: str, rest: list[str], manner: Manner) -> Iterator[Claim]:
-    at = next((at for at, word in enumerate(rest) if word in ("from", "to", "until", "over", "back")), len(rest))
-    old, new = from_to(rest[at:])
-    if not new:
-        return
-    manner.new, manner.former = True, named(old) if old else NONE
-    if at:
-        if not (thing := subject_of(rest[:at], "user", manner)):
-            return
-        yield from claim_of(thing, new.split(), manner, "any")
-        return
-    value, thing = for_what(new.split())
-    if thing:
-        yield from claim_of(thing, value, manner, "any")
-    elif verb in ("moved", "relocated") and not old:
-        if who == "i":
-            yield from claim_of(["location"], value, manner, "is", single=True)
-    elif old:
-        yield Claim(NONE, named(new), relation="any", new=True, former=manner.former)
-    else:
-        yield from versioned(value, manner)
-
-
-def _we_do(verb: str, rest: list[str], manner: Manner) -> Iterator[Claim]:
-    """`deploy to B`, `store THING in B`."""
-    at = next((at for at, word in enumerate(rest[:6]) if word in vocabulary.LIES), None)
-    if at is None:
-        if rest[:1] == ["every"]:
-            yield from claim_of([verb], rest, manner, "is")
-        return
-    thing = [] if not at else subject_of(rest[:at], "user", manner)
-    if thing or not at:
-        yield from claim_of([verb, *thing], rest[at + 1 :], manner, "is")
-
-
-def _instead(verb: str, rest: list[str]) -> Claim | None:
-    """`replaced A with B`, `dropped A for B`, `renamed A to B`."""
-    text = " ".join(rest)
-    marks = {"replaced": (" with ", " by "), "renamed": (" to ",)}.get(
-        verb, (" in favour of ", " in favor of ", " for ")
-    )
-    for mark in marks:
-        old, found, new = text.partition(mark)
-        if found and (former := named(old)) and (value := named(new)):
-            return Claim(NONE, value, relation="any", new=True, former=former)
+def _latest_word(one: tuple[float, int, Claim], others: Sequence[tuple[float, int, Claim]]) -> int | None:
+    """Return the message with the latest claim about the same, if it contradicts `one`."""
+    for other in reversed(others):
+        if other[:2] <= one[:2] or other[1] == one[1]:
+            continue
+        if says_otherwise(other[2], one[2]):
+            return other[1]
+        if (other[2].kind, other[2].thing) == (one[2].kind, one[2].thing) and _same(other[2].value, one[2].value):
+            return None
     return None
 
 
-# ---------- recall.claims.english
-#
-# What one English sentence claims: its parts, and how each is meant. Pure and linear.
+def says_otherwise(later: Claim, earlier: Claim) -> bool:
+    """Return whether the later claim outdates the earlier one."""
+    if later.weak:
+        return False
+    about_the_same = bool(later.thing) and later.thing == earlier.thing
+    if later.former and _same(later.former, earlier.value) and (not later.thing or about_the_same):
+        return not later.value or not _same(later.value, earlier.value)
+    if not later.value or not earlier.value or not about_the_same or later.kind != earlier.kind:
+        return False
+    if not (later.new or (later.single and earlier.single)):
+        return False
+    relations = {later.relation, earlier.relation}
+    comparable = later.kind != "name" or "any" in relations or len(relations) == 1 or relations == {"is", "use"}
+    return comparable and not _same(later.value, earlier.value)
 
-_SAID = (
-    *(("isn't", "is not"), ("aren't", "are not"), ("doesn't", "does not"), ("don't", "do not"), ("i'm ", "i am ")),
-    *(
-        ("we're ", "we are "),
-        ("i've ", "i have "),
-        ("we've ", "we have "),
-        ("it's ", "it is "),
-        ("they're ", "they are "),
+
+def _same(one: Words, other: Words) -> bool:
+    """Return whether two values may be the same: one says more than the other."""
+    return one <= other or other <= one
+
+
+# ── the vocabulary ──
+
+
+def _words(text: str) -> Words:
+    return frozenset(text.split())
+
+
+_ELSEWHERE: Final = _words(
+    """
+    if whether would suppose supposing imagine pretend wish hypothetically assuming unless otherwise said says told
+    wrote writes claims claimed asked asks according quote quoted story novel fiction dream dreamt dreamed example
+    fictional character scenario let let's
+    """
+)
+"""A sentence with one of these is not the speaker's own, or not a fact."""
+_DOUBTS: Final = _words(
+    """
+    maybe perhaps might could should will shall want wants wanted planning going gonna thinking considering hope hopes
+    hoping please can cannot never nearly almost try trying probably possibly presumably
+    """
+)
+_NO_START: Final = _words(
+    """
+    what which who whom whose where why how when while after before until once though although as is are am do does did
+    can could should would will has have was were
+    """
+)
+"""A sentence that begins so asks, or tells of another time."""
+_CORRECTS: Final = _words("actually correction update turns wait edit")
+_OPENERS: Final = _CORRECTS | _words(
+    """
+    ok okay so and oh well hey hi hello yes yeah no fyi btw sorry reminder anyway then again though out it quick heads
+    up just think
+    """
+)
+"""Words before the sentence proper. One of `_CORRECTS` means that it was different before."""
+_LABELS: Final = _OPENERS | _words(
+    "done noted note notes todo ps nb summary result fixed changed new reminder important info status"
+)
+"""Before a colon these do not name a speaker."""
+_PASSING: Final = _words("actually just recently currently finally")
+_WEAK: Final = _words(
+    """
+    another also too additional extra both either besides plus
+    today tonight tomorrow temporarily sometimes occasionally usually often still
+    """
+)
+"""A claim with one of these comes besides others, or holds for a day."""
+_NOBODY: Final = _words(
+    """
+    it this that these those there here he she they you his her their its everything everyone everybody someone somebody
+    something anything nothing nobody people others one some any each every all many most which what who a an another
+    other and or not no so i we
+    """
+)
+"""Words that name nothing which another message could name."""
+_EMPTY: Final = _words(
+    """
+    problem issue question thing idea point reason answer result way rest error bug fact truth weather food part step
+    trick catch difference advantage downside output message text line code function concern focus
+    """
+)
+"""Things that mean something else in every message."""
+_ORDINALS: Final = _words("first second third next last following best worst")
+_BE: Final = _words("is are was were")
+_CHANGED: Final = _words(
+    """
+    changed switched moved updated rescheduled postponed pushed shifted renamed extended raised lowered increased
+    reduced upgraded downgraded migrated bumped relocated transferred set brought adjusted cut
+    """
+)
+_GREW: Final = _words("went dropped rose grew fell climbed jumped decreased improved grown risen fallen gone")
+_PUT: Final = _words(
+    """
+    hosted deployed located based running stored kept scheduled set planned due called named listening served saved
+    placed booked written built implemented made
+    """
+)
+_STATES: Final = _words(
+    """
+    runs run listens lives live sits resides costs points starts begins opens leaves departs arrives ends closes
+    """
+)
+_OURS: Final = _words("deploy ship store keep host meet publish park bank")
+"""Verbs for what people do with things somewhere."""
+_PLURAL: Final = _words("run use live work have do set cut")
+"""Verbs of plural things, which are also nouns."""
+_HAVE: Final = _words("have own has")
+_DID: Final = _words("finished read watched completed written visited collected")
+_LEFT: Final = _words("replaced dropped ditched renamed")
+_USE: Final = _words("uses use")
+_WORK: Final = _words("works work")
+_OF_THINGS: Final = _BE | _CHANGED | _GREW | _STATES | _USE | _WORK | _words("has have got does do")
+_LINKS: Final = _OF_THINGS | _OURS | _HAVE | _LEFT | _words("joined prefer prefers using am")
+"""English without any of these claims nothing."""
+_TELLING: Final = (
+    _CHANGED | _GREW | _LEFT | _CORRECTS | _words("now nowadays longer anymore new joined far total instead")
+)
+"""English without any of these tells of no change."""
+_TELLING_PHRASES: Final = ("any more", "these days")
+_TELLING_CHINESE: Final = Late(
+    "[改換换變变調调移搬升降現现目][成為为到了在前]|[改換换變变調调移搬升降]|不再|最喜[欢歡]|我[^，。]{0,4}[住在]"
+)
+_SPEAKING: Final = _words("my our i we the")
+_ARTICLES: Final = _words("a an the my our your new own current")
+_SMALL: Final = _words("of for in on at with to from by and")
+_CLASSES: Final = _words("target server service environment instance machine application app")
+"""Kinds of things, left out beside another word: "staging" and "the staging server" are one."""
+_SINGLE: Final = _words(
+    """
+    port version url host hostname branch address deadline budget timeout limit ip domain region size password editor
+    shell username email birthday dose rent salary capacity theme
+    """
+)
+"""Things with one value at a time, whoever speaks."""
+_LIVING: Final = _words("live reside based living work working favorite favourite prefer")
+_ONE_NAME: Final = {
+    "db": "database",
+    "env": "environment",
+    "prod": "production",
+    "repo": "repository",
+    "config": "configuration",
+    "favourite": "favorite",
+    "favourites": "favorite",
+    "favorites": "favorite",
+    "colour": "color",
+    "deploys": "deploy",
+    "deployment": "deploy",
+    "deployments": "deploy",
+    "postgresql": "postgres",
+    "k8s": "kubernetes",
+}
+_DOING: Final = {
+    "locat": ("live", "based", "living", "住", "搬"),
+    "employ": ("work", "工作", "上班"),
+    "job": ("work", "工作", "上班"),
+}
+_WHEN = re.compile(
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|(?:jan|febr)uary|march|april|may|june|july|august|october"
+    r"|(?:sept|nov|dec)ember|\d{1,2}:\d\d|(?:\d{1,2})?(?:am|pm)|noon|midnight|hourly|daily|weekly|monthly|every"
+    r"|tomorrow|morning|evening|afternoon|\d{4}-\d\d-\d\d|o'clock"
+)
+_NUMBER_WORDS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty"
+_NUMBER = re.compile(rf"[€$£~#]?\d[\d.,:%/-]*[a-z%]{{0,4}}|(?:{_NUMBER_WORDS}|forty|fifty|hundred)")
+_DIGITS = re.compile(r"\d[\d.,]*\d|\d")
+_VERSION = re.compile(r"v?\d{1,4}(?:\.\d{1,4}){0,3}")
+
+
+@cache
+def _single_words() -> Words:
+    """Return words one of which is in every English claim about something that has one value."""
+    return _SINGLE | _LIVING | {name.split()[-1] for name in names()}
+
+
+# ── the rules ──
+
+
+class ClaimRule(NamedTuple):
+    """Hold what a verb and the words after it claim.
+
+    The groups of `rest` are `value` and `old`, `thing` (besides the subject), or `count` and `what`. `thing`: words to
+    add to the subject; "@verb": the verb itself.
+    """
+
+    verbs: Words
+    rest: Late
+    relation: Relation | None = "is"
+    """None: such a sentence claims nothing."""
+    thing: str = ""
+    new: bool = False
+    only_new: bool = False
+    single: bool = False
+
+
+def _any(words: Words) -> str:
+    return f"(?:{'|'.join(sorted(words))})"
+
+
+_TO = (
+    r"(?:(?:back|up|down|over|forward|ahead) )*(?:from (?P<old>[^,]{1,50}?) )?(?:(?:back|up|down|over) )*"
+    r"(?:to|until) (?P<value>.+)"
+)
+_LIES = r"(?:on|at|in|under|with|to|by|via) "
+_VALUE, _OLD = r"(?P<value>.+)", r"(?P<old>.+)"
+_COUNTED = rf"(?P<count>\d[\d.,]*|{_NUMBER_WORDS}) (?P<what>.+)"
+_SINCE = r"(?:(?:been|just|recently|since|meanwhile|already) )*"
+_GOT = _words("has have got")
+
+OF_THINGS: Final = (
+    ClaimRule(_BE, Late(rf"no longer {_OLD}"), "any", new=True),
+    ClaimRule(_BE, Late(rf"not {_OLD}"), "any", only_new=True),
+    ClaimRule(_BE, Late(r".*\bnot\b|to "), None),
+    ClaimRule(_BE, Late(rf"{_any(_CHANGED)} {_TO}"), "any", new=True),
+    ClaimRule(_BE, Late(rf"{_any(_CHANGED)} .*\b(?:to|until)\b"), None),
+    ClaimRule(_BE, Late(rf"(?:{_any(_PUT)} )?{_LIES}{_VALUE}"), "at"),
+    ClaimRule(_BE, Late(rf"(?:{_any(_PUT)} )?{_VALUE}")),
+    ClaimRule(_words("does do"), Late(rf"not use {_OLD}"), "any", only_new=True),
+    ClaimRule(_GOT, Late(_SINCE + _COUNTED)),
+    ClaimRule(_GOT, Late(rf"{_SINCE}{_any(_CHANGED | _GREW)} {_TO}"), "any", new=True),
+    ClaimRule(_CHANGED | _GREW, Late(_TO), "any", new=True),
+    ClaimRule(_USE, Late(_VALUE), "use"),
+    ClaimRule(_WORK, Late(rf"as {_VALUE}"), thing="job"),
+    ClaimRule(_WORK, Late(rf"(?:at|for) {_VALUE}"), thing="employer"),
+    ClaimRule(_STATES, Late(rf"(?:{_LIES})?{_VALUE}"), "at"),
+)
+_AM = _words("am are")
+_WE_USE = _words("use using run")
+OF_US: Final = (
+    ClaimRule(_words("no"), Late(rf"longer (?:use|using|run) {_OLD}"), "any", new=True),
+    ClaimRule(_words("do"), Late(rf"not (?:use|using|run) {_OLD}"), "any", only_new=True),
+    ClaimRule(_LINKS | _DID, Late(r".*\bnot\b"), None),
+    ClaimRule(_AM, Late(rf"(?:based|living|located) in {_VALUE}"), thing="location", single=True),
+    ClaimRule(_AM, Late(rf"on {_VALUE}"), "any"),
+    ClaimRule(_AM, Late(rf"using (?P<value>.+?) (?:instead of|rather than) {_OLD}"), "use", new=True),
+    ClaimRule(_AM, Late(rf"using {_VALUE}"), "use"),
+    ClaimRule(_words("live reside"), Late(rf"(?:in|at|near) {_VALUE}"), thing="location", single=True),
+    ClaimRule(_WORK, Late(rf"as {_VALUE}"), thing="job", single=True),
+    ClaimRule(_WORK, Late(rf"(?:at|for) {_VALUE}"), thing="employer", single=True),
+    ClaimRule(_words("joined"), Late(rf"(?!(?:a|an|the|my|our|in) ){_VALUE}"), thing="employer", new=True),
+    ClaimRule(_WE_USE, Late(rf"(?P<value>.+?) (?:instead of|rather than) {_OLD}"), "use", new=True),
+    ClaimRule(_WE_USE, Late(_VALUE), "use"),
+    ClaimRule(_words("prefer"), Late(r"(?P<value>.+?) for (?P<thing>.+)"), "use"),
+    ClaimRule(_words("replaced"), Late(rf"(?P<old>.+?) (?:with|by) {_VALUE}"), "any", new=True),
+    ClaimRule(_words("renamed"), Late(rf"(?P<old>.+?) to {_VALUE}"), "any", new=True),
+    ClaimRule(_words("dropped ditched"), Late(rf"(?P<old>.+?) (?:in favou?r of|for) {_VALUE}"), "any", new=True),
+    ClaimRule(
+        _words("moved relocated"),
+        Late(rf"(?:back |over )?to (?!.* for ){_VALUE}"),
+        thing="location",
+        new=True,
+        single=True,
     ),
-    *(("that's ", "that is "), ("wasn't", "was not"), ("can't", "can not"), ("won't", "will not")),
+    ClaimRule(_CHANGED | _words("went"), Late(_TO), "any", new=True),
+    ClaimRule(_CHANGED, Late(rf"(?P<thing>.+?) {_TO}"), "any", new=True),
+    ClaimRule(_OURS, Late(r"(?P<value>every .+)"), thing="@verb"),
+    ClaimRule(_OURS, Late(rf"{_LIES}{_VALUE}"), thing="@verb"),
+    ClaimRule(_OURS, Late(rf"(?P<thing>(?:\S+ ){{1,5}}?){_LIES}{_VALUE}"), thing="@verb"),
+    ClaimRule(_HAVE | _DID, Late(_COUNTED), thing="@@verb"),
 )
-_MOST_PARTS = 8
-_PARTS = Late(
-    r"; | [—–-] |: |\b(?:by the way|just so you know|for the record|in the meantime)\b,? ?|,? because |, since "
-    r"| and (?=(?:i|we|my|our|the) )|,? but (?=(?:i|we|my|our|the|it) )"
-    r"|,? so (?:that )?(?=(?:i|we|my|our|the|it) )|, (?=(?:i|we|my|our|the|so|then) )"
-    r"|\b(?:know|note|remember|mind|realised|realized|decided) that "
+_PREFERS = Late(r"(?P<one>[^,]{1,40}?) (?:over|to) (?P<other>[^,]{1,40})")
+
+_HAN = r"(?P<thing>[\u3400-\u9fffa-z0-9]{2,14}?)"
+_ZH_MADE = r"(?:改成|改為|改为|換成|换成|換到|换到|變成|变成|調整為|调整为|改到|移到|搬到|升到|升級到|升级到|降到)了?"
+_ZH_ONCE = r"(?:原本|原来|原來|一开始|一開始|之前|目前|現在|现在)"
+_ZH_SET = r"(?:定在|定为|定為|是|為|为|設在|设在|選在|选在)"
+_ZH_VALUE = r"(?P<value>[^，。,；;]{1,40})"
+_ZH_DOUBT = Late(
+    r"可能|也许|也許|打算|如果|是否|要不要|会不会|會不會|应该|應該|想要|也是|也用|假如|他说|她说|他說|她說|吗$|嗎$|[什怎哪]"
 )
-_WHICH = Late(
-    r"\b(?:my|our|the) (?P<thing>[\w/ -]{2,40}?), which (?P<said>(?:has|is|was|now|moved|changed|went) [^,]{3,80})"
+CHINESE: Final = (
+    (Late(rf"^我(?P<now>现在|現在|目前|已经|已經|刚|剛)?(?:住在|定居在?){_ZH_VALUE}"), "location"),
+    (Late(rf"^我(?P<now>(?:现在|現在|已经|已經|刚|剛)?(?:搬到|搬去)){_ZH_VALUE}"), "location"),
+    (Late(r"^我(?P<now>现在|現在|目前|已经|已經)?在(?P<value>[^，。,；;]{1,20}?)(?:工作|上班)了?$"), "employer"),
+    (
+        Late(
+            rf"^(?:我[們们]?的)?{_HAN}(?:已经|已經)?(?P<now>不(?:再)?是)(?P<old>[^，。,；;]{{1,20}}?)了?[，,]?"
+            rf"(?:而是|现在是|現在是|改成){_ZH_VALUE}"
+        ),
+        "",
+    ),
+    (Late(rf"{_HAN}(?:[从從由](?P<old>[^，。,]{{1,30}}?))?(?P<now>{_ZH_MADE}){_ZH_VALUE}"), ""),
+    (Late(rf"(?P<now>目前|現在|现在)的?{_HAN}(?:是|為|为){_ZH_VALUE}"), ""),
+    (Late(rf"^(?:我[們们]?的?)?{_HAN}(?P<now>目前|現在|现在)(?:是|為|为){_ZH_VALUE}"), ""),
+    (Late(rf"我[們们]?{_ZH_ONCE}?的?{_HAN}(?:想先|先|想|就|原本|本来|本來)?{_ZH_SET}{_ZH_VALUE}"), ""),
+    (Late(rf"^{_HAN}(?:是|为|為){_ZH_VALUE}"), ""),
 )
-"""What is told in passing of a thing that is named last."""
-_CONTRAST = Late(
-    r"^(?P<head>.{2,80}? (?:is|are|was|were)) (?:not|no longer) (?P<old>[^,]{1,60}?)(?: any ?more| any longer)?"
-    r"(?:,? but(?: rather| now)?|,? (?:it|they|that) (?:is|are)(?: now)?|,? instead(?: it is)?) (?P<rest>.{1,80})$"
+"""Pattern and thing of Chinese claims, the first that fits counts. With the group `now` it was not so before."""
+_ZH_LEAD = Late(
+    r"^(?:我[們们]?)?(?:後來|后来|已經|已经|又|再|就|先|也|都|決定|决定)*(?:把|將|将)?(?:我[們们]?的|原本的|目前的|现在|現在|目前)?的?"
 )
-_NOT = Late(
-    r"^(?P<head>.{2,80}? (?:is|are)) (?P<rest>[^,]{1,60}), not (?P<old>[^,]{1,60}?)(?: any ?more| any longer)?$"
-)
-"""`THING is B, not A`."""
-_IT = Late(
-    r"(?:\b(?:i|we) (?:have )?(?:just )?(?:changed|rotated|updated|replaced|renamed|moved|switched|reset|swapped) "
-    r"(?P<thing>(?:the|my|our) [\w' -]{2,40}?)|(?P<too>(?:the|my|our) [\w' -]{2,40}?) (?:has |have )?(?:just )?changed)"
-    r",? (?:and |so )?(?:it|they) (?:is|are) (?P<rest>[^,]{1,60})"
-)
-"""What changed is named, and then what it is."""
-_MAY = Late(
-    r"(?<!\d )(?<!of )(?<!in )(?<!by )(?<!is )(?<!to )(?<!until )\bmay(?! \d)\b(?= \w)"
-    r"|(?<!my )(?<!our )(?<!the )\bplans? (?:to|on)\b|\bplan is to\b"
-)
-_LATER = Late(
-    r",? ?\b(?<!right )(?:from now on|as of (?:today|now|this \w+)|these days|since then|by now|nowadays|now"
-    r"|any ?more|any longer)\b"
-)
+_ZH_NOT_THINGS = (*"这這那他她它你您但就还還都也不只或", "因为", "因為", "所以", "如果")
 
 
-def english(sentence: str, role: str) -> Iterator[Claim]:
-    words = set(sentence.replace(",", " ").split())
-    if not words & vocabulary.LINKS and "'" not in sentence:
-        return
-    if words & vocabulary.ELSEWHERE:
-        return
-    if "'" in sentence:
-        for short, long in _SAID:
-            sentence = sentence.replace(short, long)
-    if ", which " in sentence and (passing := _WHICH.search(sentence)):
-        yield from _part(
-            f"the {passing['thing'].split(' the ')[-1].split(' my ')[-1]} {passing['said']}", role, Manner()
-        )
-    if (" it is " in sentence or " they are " in sentence) and (it := _IT.search(sentence)):
-        yield from _part(f"{it['thing'] or it['too']} is {it['rest']}", role, Manner(new=True))
-    opened = False
-    for part in _PARTS.split(sentence, maxsplit=_MOST_PARTS):
-        manner = Manner(new=opened)
-        rest = _opened(part.strip(" -*•\t"), manner)
-        if not rest:
-            opened = opened or manner.new
-            continue
-        yield from _part(rest, role, manner)
+# ── text → claims ──
 
-
-def _opened(part: str, manner: Manner) -> str:
-    """The part without the words that only open it."""
-    words = part.split(" ")
-    at = 0
-    while at < len(words) and (word := words[at].strip(",.:!")) in vocabulary.OPENERS:
-        if vocabulary.OPENERS[word] and not (word == "turns" and words[at + 1 : at + 2] != ["out"]):
-            manner.new = True
-        at += 1
-    return " ".join(words[at:])
-
-
-def _part(part: str, role: str, manner: Manner) -> Iterator[Claim]:
-    if found := _CONTRAST.match(part) or (", not " in part and _NOT.match(part)):
-        manner.new = True
-        manner.former = named(found["old"])
-        part = f"{found['head']} {found['rest']}"
-    later = _LATER.sub(" ", part)
-    if later != part:
-        part, manner.new = later, True
-    words = [word for word in part.strip(" ,").replace(",", " ,").split() if word not in vocabulary.PASSING]
-    manner.new = manner.new or " actually " in part
-    if len(words) < 3 or words[0] in vocabulary.NO_START:
-        return
-    if (told := set(words)) & vocabulary.DOUBTS or _MAY.search(part):
-        return
-    manner.weak = bool(told & (vocabulary.ADDING | vocabulary.FLEETING)) or " as well" in part
-    if words[0] in vocabulary.CHANGED - vocabulary.PLURAL:
-        words = ["we", *words]  # "bumped the timeout to 60"
-    if words[0] in ("i", "we"):
-        yield from of_us(words, manner)
-    else:
-        yield from of_a_thing(words, role, manner)
-
-
-# ---------- recall.claims.read
-#
-# What a message claims: which thing is said to be, to have become, or to be no longer what. Pure and linear.
-#
-# A claim is read where a sentence plainly says so: "the staging db runs on port 5432", "I live in Lyon now", "we
-# switched from MySQL to Postgres". Questions, plans, doubts, quotations and what somebody else is said to have said
-# claim nothing, and neither does what only tells how something is ("the build is slow"): rather silent than wrong.
-
-READ = 2_000
-READ_OF_ASSISTANTS = 600
-"""Characters of a message that are looked at. What an assistant did it says first; then it explains."""
-_MOST = 20
-"""Claims of one message."""
-_LONGEST = 300
 _SENTENCE = re.compile(r"[.。！？!?\n](?:(?<!\.)|(?<=\w\.)(?=\s|$))")
 _QUOTED = re.compile(
     r"```.{0,2000}?(?:```|\Z)|(?m:^)>[^\n]*|[\"“„«「『][^\"“”»」』\n]{1,400}[\"”“»」』]",
@@ -513,13 +452,12 @@ _TITLES = re.compile(r"\b(dr|mr|mrs|ms|prof|st)\. ")
 _SIGNS = ',.;:!?()*"'
 _BLANKED = str.maketrans(dict.fromkeys(_SIGNS, " "))
 _SIGN = re.compile(f"[{re.escape(_SIGNS)}]")
-_TELLING_PHRASES = ("any more", "these days", "nicht mehr")
-Gate = Callable[[str], bool]
+Gate: TypeAlias = Callable[[str], bool]
 
 
 def claims(text: str, role: str = "user", gate: Gate = bool) -> list[Claim]:
-    """What a folded text claims, each thing once: what it says last. `gate` says which sentences are worth reading,
-    and first whether the whole text is.
+    """Return what a folded text claims, each thing once, as it is said last. `gate` chooses what is worth reading: the
+    whole text first, then each sentence.
     """
     found: dict[tuple[Words, Kind, Words], Claim] = {}
     text = text[: READ_OF_ASSISTANTS if role == "assistant" else READ]
@@ -530,34 +468,37 @@ def claims(text: str, role: str = "user", gate: Gate = bool) -> list[Claim]:
         text = _QUOTED.sub(_unless_a_name, text)
     if ". " in text:
         text = _TITLES.sub(r"\1 ", text)
-    for sentence, asked in _sentences(text):
-        if asked or not 4 < len(sentence) <= _LONGEST or not gate(sentence):
+    start = 0
+    for end in (*_SENTENCE.finditer(text), None):
+        sentence = text[start : end.start() if end else None].strip()
+        start = end.end() if end else len(text)
+        if (end and end[0] in "?？") or not 4 < len(sentence) <= _LONGEST_SENTENCE or not gate(sentence):
             continue
-        for claim in (*abroad(sentence), *english(sentence, role)):
+        for claim in (*_chinese(sentence), *_english(sentence, role)):
             if claim.value or claim.former:
                 found[claim.thing, claim.kind, claim.former] = claim
-        if len(found) > _MOST:
+        if len(found) > _MOST_CLAIMS:
             break
     return list(found.values())
 
 
 def tells(text: str) -> bool:
-    """Whether a text may say that something is otherwise now, or what has but one value. Quick: most text does not."""
-    if not text.isascii() and TELLS_ABROAD.search(text):
+    """Return whether a text may claim something that changed, or that has one value. Quick: most text does not."""
+    if tells_of_a_change(text):
         return True
-    words = _words(text)
-    if not vocabulary.TELLING.isdisjoint(words) or any(map(text.__contains__, _TELLING_PHRASES)):
-        return True
-    return not SINGLE_WORDS.isdisjoint(words) and not vocabulary.SPEAKING.isdisjoint(words)
+    words = _split(text)
+    return not _single_words().isdisjoint(words) and not _SPEAKING.isdisjoint(words)
 
 
 def tells_of_a_change(text: str) -> bool:
-    """The same of what an assistant says: what has but one value it only repeats."""
-    return not vocabulary.TELLING.isdisjoint(_words(text)) or bool(not text.isascii() and TELLS_ABROAD.search(text))
+    """Return whether a text may say that something changed."""
+    if not text.isascii() and _TELLING_CHINESE.search(text):
+        return True
+    return not _TELLING.isdisjoint(_split(text)) or any(map(text.__contains__, _TELLING_PHRASES))
 
 
-def _words(text: str) -> list[str]:
-    """Beyond ASCII, `translate` takes eight times as long, and longer than the expression."""
+def _split(text: str) -> list[str]:
+    """Split at signs; beyond ASCII, `translate` takes longer than the expression."""
     return (text.translate(_BLANKED) if text.isascii() else _SIGN.sub(" ", text)).split()
 
 
@@ -567,127 +508,358 @@ def _unless_a_name(found: re.Match[str]) -> str:
     return inside if len(inside.split()) < 4 and not found[0].startswith((">", "```")) else " "
 
 
-def _sentences(text: str) -> Iterator[tuple[str, bool]]:
-    """Sentences, each with whether it is a question."""
-    start = 0
-    for end in _SENTENCE.finditer(text):
-        yield text[start : end.start()].strip(), end[0] in "?？"
-        start = end.end()
-    yield text[start:].strip(), False
+def _chinese(sentence: str) -> Iterator[Claim]:
+    if sentence.isascii() or _ZH_DOUBT.search(sentence):
+        return
+    found, thing = next(((one, thing) for pattern, thing in CHINESE if (one := pattern.search(sentence))), (None, ""))
+    if found is None or not (value := _run(found["value"])):
+        return
+    groups = found.groupdict()
+    new = bool(groups.get("now"))
+    if thing:
+        yield Claim(frozenset((stem(thing),)), value, new=new, single=True)
+        return
+    named = _ZH_LEAD.sub("", found["thing"], count=1)
+    if len(named) < 2 or named.startswith(_ZH_NOT_THINGS):
+        return
+    known = is_known(named)
+    key = _key_of([named]) if known else frozenset((named.replace("的", ""),))
+    single = known or named.startswith(("最喜欢", "最喜歡"))
+    former = _run(groups.get("old") or "")
+    yield Claim(key, value, relation="any" if new else "is", new=new, single=single, former=former)
 
 
-# ---------- recall.outdated
-#
-# Which of several messages says what another, later one says otherwise. Pure, and rather silent than wrong.
-#
-# What each message claims, and when two claims disagree, is the business of `claims`. An earlier claim about the same
-# thing with another value is possibly outdated: by a claim that says so ("now", "changed to", "no longer"), or where
-# the thing can have one value only ("my time zone"). Nothing is hidden: the later one comes first, the earlier is
-# marked.
+def _run(value: str) -> Words:
+    """Return a value without spaces as one word, without what ends a sentence."""
+    plain = re.sub(r"[了啦的呢。.！!]+$", "", value.strip())
+    return frozenset((plain,)) if plain else NONE
 
-_PAST = re.compile(
-    r"\b(?:originally|original|at first|initial(?:ly)?|first|used to|before|previous(?:ly)?|earlier|former(?:ly)?|old"
-    r"|chang(?:e|ed|es)|histor(?:y|ical)|over time|evolv\w*|was|were)\b"
-    r"|一开始|一開始|原本|原来|原來|最初|以前|之前|当初|當初|曾经|曾經|过去|過去|先後|先后|变化|變化|元々|もともと|当時|원래|예전|처음",
+
+# ── one English sentence ──
+
+_LONG_FORMS = (
+    *(("isn't", "is not"), ("aren't", "are not"), ("doesn't", "does not"), ("don't", "do not"), ("i'm ", "i am ")),
+    *(
+        ("we're ", "we are "),
+        ("i've ", "i have "),
+        ("we've ", "we have "),
+        ("it's ", "it is "),
+        ("they're ", "they are "),
+    ),
+    *(("that's ", "that is "), ("wasn't", "was not"), ("can't", "can not"), ("won't", "will not")),
 )
-_CHANGES = 24
-"""Changes whose earlier claims are looked for."""
-_NAMED = re.compile(r"(\w[\w .'-]{1,24}): ")
+_PARTS = Late(
+    r"; | [—–-] |: |\b(?:by the way|just so you know|for the record|in the meantime)\b,? ?|,? because |, since "
+    r"| and (?=(?:i|we|my|our|the) )|,? but (?=(?:i|we|my|our|the|it) )"
+    r"|,? so (?:that )?(?=(?:i|we|my|our|the|it) )|, (?=(?:i|we|my|our|the|so|then) )"
+    r"|\b(?:know|note|remember|mind|realised|realized|decided) that "
+)
+_WHICH = Late(
+    r"\b(?:my|our|the) (?P<thing>[\w/ -]{2,40}?), which (?P<said>(?:has|is|was|now|moved|changed|went) [^,]{3,80})"
+)
+"""A claim in passing about a thing that is named last."""
+_CONTRAST = Late(
+    r"^(?P<head>.{2,80}? (?:is|are|was|were)) (?:not|no longer) (?P<old>[^,]{1,60}?)(?: any ?more| any longer)?"
+    r"(?:,? but(?: rather| now)?|,? (?:it|they|that) (?:is|are)(?: now)?|,? instead(?: it is)?) (?P<rest>.{1,80})$"
+)
+_NOT = Late(
+    r"^(?P<head>.{2,80}? (?:is|are)) (?P<rest>[^,]{1,60}), not (?P<old>[^,]{1,60}?)(?: any ?more| any longer)?$"
+)
+_IT = Late(
+    r"(?:\b(?:i|we) (?:have )?(?:just )?(?:changed|rotated|updated|replaced|renamed|moved|switched|reset|swapped) "
+    r"(?P<thing>(?:the|my|our) [\w' -]{2,40}?)|(?P<too>(?:the|my|our) [\w' -]{2,40}?) (?:has |have )?(?:just )?changed)"
+    r",? (?:and |so )?(?:it|they) (?:is|are) (?P<rest>[^,]{1,60})"
+)
+_MAY = Late(
+    r"(?<!\d )(?<!of )(?<!in )(?<!by )(?<!is )(?<!to )(?<!until )\bmay(?! \d)\b(?= \w)"
+    r"|(?<!my )(?<!our )(?<!the )\bplans? (?:to|on)\b|\bplan is to\b"
+)
+_NOW = Late(
+    r",? ?\b(?<!right )(?:from now on|as of (?:today|now|this \w+)|these days|since then|by now|nowadays|now"
+    r"|any ?more|any longer)\b"
+)
+_STOPS = Late(
+    r",(?! but\b)|;|\(| (?:because|since|so|and (?:i|we|it|the|my|our|that|also|will)|after|when|while|until|which|who"
+    r"|where|as of|due to|last|this|yesterday|today|recently|instead|again|if)\b"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
-    """A message: folded text, when it was said, whose it is as far as that is known, and who of the two spoke."""
-
-    id: int
-    text: str
-    at: float
-    who: str = ""
-    role: str = "user"
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A claim, and the message that made it."""
-
-    at: float
-    id: int
-    claim: Claim
-
-
-def outdated(spoken: Sequence[Spoken]) -> dict[int, int]:
-    """Message → the latest one that says otherwise."""
-    found: dict[int, int] = {}
-    for made in _by_speaker(spoken).values():
-        made.sort(key=lambda one: (one.at, one.id))
-        same: dict[Words, list[_Made]] = defaultdict(list)
-        for one in made:
-            same[one.claim.thing].append(one)
-        nameless = same.pop(NONE, [])
-        for thing in same.values():
-            for one in thing:
-                later = _latest_word(one, [*thing, *nameless] if nameless else thing)
-                if later is not None:
-                    found[one.id] = max(found.get(one.id, later), later)
-    return found
+def _english(sentence: str, role: str) -> Iterator[Claim]:
+    words = set(sentence.replace(",", " ").split())
+    if (not words & _LINKS and "'" not in sentence) or words & _ELSEWHERE:
+        return
+    if "'" in sentence:
+        for short, long in _LONG_FORMS:
+            sentence = sentence.replace(short, long)
+    if ", which " in sentence and (passing := _WHICH.search(sentence)):
+        thing = passing["thing"].split(" the ")[-1].split(" my ")[-1]
+        yield from _part(f"the {thing} {passing['said']}", role, new=False)
+    if (" it is " in sentence or " they are " in sentence) and (it := _IT.search(sentence)):
+        yield from _part(f"{it['thing'] or it['too']} is {it['rest']}", role, new=True)
+    corrected = False
+    for part in _PARTS.split(sentence, maxsplit=_MOST_PARTS):
+        said, new = part.strip(" -*•\t").split(" "), corrected
+        while said and (word := said[0].strip(",.:!")) in _OPENERS:
+            new = new or (word in _CORRECTS and not (word == "turns" and said[1:2] != ["out"]))
+            said = said[1:]
+        if said:
+            yield from _part(" ".join(said), role, new=new)
+        else:
+            corrected = new
 
 
-def asks_for_the_past(question: str) -> bool:
-    """Whether a question is about how something was, so that the earlier message may be the right one."""
-    return _PAST.search(question.casefold()) is not None
+def _part(part: str, role: str, *, new: bool) -> Iterator[Claim]:
+    """Read one part of a sentence with the rules."""
+    former = NONE
+    if found := _CONTRAST.match(part) or (", not " in part and _NOT.match(part)):
+        part, former, new = f"{found['head']} {found['rest']}", _named(found["old"]), True
+    new = new or " actually " in part
+    later = _NOW.sub(" ", part)
+    part, new = later, new or later != part
+    words = [word for word in part.strip(" ,").replace(",", " ,").split() if word not in _PASSING]
+    if len(words) < 3 or words[0] in _NO_START or _MAY.search(part):
+        return
+    said = set(words)
+    if said & _DOUBTS:
+        return
+    weak = bool(said & _WEAK) or " as well" in part
+    if words[0] in _CHANGED - _PLURAL:
+        words = ["we", *words]  # "bumped the timeout to 60"
+    reading = _Reading(role, new, weak, former)
+    yield from reading.of_us(words) if words[0] in ("i", "we") else reading.of_a_thing(words)
 
 
-def latest_first(order: Sequence[int], by: dict[int, int]) -> list[int]:
-    """The same order, with each message that makes another outdated before that one."""
-    arranged = list(order)
-    for older, newer in by.items():
-        if older in arranged and newer in arranged:
-            at, later = arranged.index(older), arranged.index(newer)
-            if at < later:
-                arranged.insert(at, arranged.pop(later))
-    return arranged
+class _Reading:
+    """One part of a sentence, and how it is meant."""
+
+    def __init__(self, role: str, new: bool, weak: bool, former: Words) -> None:
+        self.role, self.new, self.weak, self.former = role, new, weak, former
+        self.own = False
+
+    def of_a_thing(self, words: list[str]) -> Iterator[Claim]:
+        at = next((at for at in range(1, min(9, len(words))) if _is_verb(words[at - 1], words[at])), 0)
+        if at and (thing := self._subject(words[:at])):
+            yield from self._apply(OF_THINGS, thing, words[at], words[at + 1 :])
+
+    def of_us(self, words: list[str]) -> Iterator[Claim]:
+        at = 1
+        while (
+            at < len(words) - 1
+            and words[at] in ("have", "had", "just", "recently", "finally", "since", "already")
+            and not (words[at] == "have" and re.match(rf"(?:\d|(?:{_NUMBER_WORDS})$)", words[at + 1]))
+        ):
+            at += 1
+        verb, rest = words[at], words[at + 1 :]
+        self.own = True
+        if verb == "prefer":
+            yield from self._preferred(rest)
+        elif not (verb in ("moved", "relocated") and words[0] == "we" and rest[:1] == ["to"] and "for" not in rest):
+            for claim in self._apply(OF_US, [], verb, rest):
+                yield claim if words[0] == "i" or "employ" not in claim.thing else replace(claim, single=False)
+
+    def _apply(self, rules: Sequence[ClaimRule], thing: list[str], verb: str, rest: list[str]) -> Iterator[Claim]:
+        text = " ".join(rest).replace(" ,", ",")
+        for rule in rules:
+            if verb in rule.verbs and (found := rule.rest.match(text)):
+                if rule.relation is not None and (self.new or not rule.only_new):
+                    self.new = self.new or rule.new
+                    self.weak = self.weak or (verb in ("was", "were") and not rule.new)
+                    yield from self._claim(rule, found.groupdict(), thing, verb)
+                return
+
+    def _claim(self, rule: ClaimRule, groups: dict[str, str | None], thing: list[str], verb: str) -> Iterator[Claim]:
+        relation = rule.relation or "is"
+        more = groups.get("thing")
+        if more:
+            named = self._subject(more.split())
+            if not named:
+                return
+            thing = [*thing, *named]
+        thing += [rule.thing.replace("@verb", verb)] if rule.thing else []
+        if groups.get("count"):
+            yield from self._counted(thing, groups["count"] or "", groups["what"] or "")
+            return
+        old, value = groups.get("old"), groups.get("value")
+        if old and not value:
+            words, used_for = _for_what(old.split())
+            if former := _named(" ".join(words)):
+                port = ["port"] if "port" in former and "port" not in thing else []
+                key = _key_of([*thing, *used_for, *port])
+                yield Claim(key, NONE, relation="any", new=True, former=former - {"port"})
+            return
+        former = self.former or (_named(old) if old else NONE)
+        words, what_for = (value or "").split(), list[str]()
+        if relation in ("use", "any") or "for" in words:
+            words, what_for = _for_what(words)
+        words = _cut(words)
+        if old and not what_for:
+            what_for = _for_what(old.split())[1]
+            former = _named(" ".join(_for_what(old.split())[0])) if what_for else former
+        if thing or what_for:
+            yield from self._of(thing, words, what_for, relation, former, single=rule.single)
+        elif former:
+            yield Claim(NONE, _named(" ".join(words)), relation="any", new=True, former=former)
+        else:
+            said, kind, name = _value_of(words)
+            if name and kind == "number":  # a name and its version
+                yield Claim(_key_of(name), said, kind, "any", new=self.new, weak=self.weak)
+
+    def _of(
+        self,
+        thing: list[str],
+        words: list[str],
+        what_for: list[str],
+        relation: Relation,
+        former: Words,
+        *,
+        single: bool,
+    ) -> Iterator[Claim]:
+        value, kind, more = _value_of(words, versions=relation != "is")
+        if value:
+            named = [*thing, *what_for, *(word for word in more if word not in thing)]
+            single = single or (relation != "at" and _is_single(named, own=self.own))
+            key = _key_of(named, kind)
+            yield Claim(key, value, kind, relation, new=self.new, weak=self.weak, single=single, former=former)
+
+    def _counted(self, thing: list[str], count: str, said: str) -> Iterator[Claim]:
+        """`7 engineers`, `9 chapters so far`: how many there are."""
+        what = _cut(said.split())
+        for end in (["so", "far"], ["in", "total"], ["already"]):
+            if what[-len(end) :] == end:
+                what, self.new = what[: -len(end)], True
+        self.new = self.new or "so far" in said
+        if 0 < len(what) < 5 and not set(what) & _NOBODY:
+            kept = frozenset(word for word in thing if word.startswith("@"))
+            key = _key_of([*(word for word in thing if word not in kept), *what]) | kept
+            yield Claim(key, frozenset((count,)), "number", new=self.new, weak=self.weak)
+
+    def _preferred(self, rest: list[str]) -> Iterator[Claim]:
+        if "not" in rest:
+            return
+        text = " ".join(rest)
+        if found := _PREFERS.match(text):
+            one, other = _named(found["one"]), _named(found["other"])
+            if one and other:
+                key = one | other | {"@prefer"}
+                yield Claim(key, frozenset(("@", *one)), single=True, new=self.new, weak=self.weak)
+            return
+        if " for " in text:
+            yield from self._apply(OF_US, [], "prefer", rest)
+            return
+        words = [word for word in _cut(rest) if word not in _ARTICLES]
+        if len(words) == 2:  # "dark mode": of modes, the dark one
+            yield Claim(_key_of(words[1:]) | {"@prefer"}, frozenset(words[:1]), new=self.new, weak=self.weak)
+
+    def _subject(self, words: list[str]) -> list[str]:
+        """Return the thing that words before a verb name; [] if that is not plain."""
+        at = 0
+        mine = ("your",) if self.role == "assistant" else ("my", "our")
+        if not words or (words[0] in ("my", "your") and words[0] not in mine):
+            return []
+        while at < len(words) and words[at] in (*mine, "the", "our", "new", "current"):
+            self.own = self.own or words[at] in (*mine, "our")
+            self.new = self.new or (words[at] == "new" and at > 0)
+            at += 1
+        thing = [word.removesuffix("'s") for word in words[at:] if word != ","]
+        if not thing or len(thing) > 6 or not thing[0][0].isalnum() or set(thing) & (_NOBODY | {"old"}):
+            return []
+        return [] if thing[0] in _ORDINALS or thing[-1] in _EMPTY or thing == ["day"] else thing
 
 
-def _by_speaker(spoken: Sequence[Spoken]) -> dict[str, list[_Made]]:
-    """What is claimed, by whom. Only sentences that may tell of a change are read at first, and then those about what
-    changed: most of what is said is neither.
+def _is_verb(before: str, word: str) -> bool:
+    """Return whether a word is the verb of a thing: "the use case is" has a noun where "the tests use" has a verb."""
+    return before.endswith("s") if word in _PLURAL else word in _OF_THINGS
+
+
+def _for_what(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """`B for THING`, `B as THING` → B and the thing."""
+    for at, word in enumerate(words):
+        if word in ("for", "as") and at:
+            return list(words[:at]), _cut(words[at + 1 :])
+    return _cut(words), []
+
+
+def _cut(words: Sequence[str]) -> list[str]:
+    """Return the words up to where a sentence turns to something else."""
+    text = " ".join(words).replace(" ,", ",")
+    return [word.strip(".,:!'`*") for word in _STOPS.split(f"{text} ", maxsplit=1)[0].split()]
+
+
+def _named(text: str) -> Words:
+    value, _, more = _value_of(_cut(text.split()))
+    return value | frozenset(more)
+
+
+# ── things and values ──
+
+
+def _key_of(words: Sequence[str], kind: Kind = "name") -> Words:
+    """Return the thing that these words name, whatever their order and number."""
+    named = [_ONE_NAME.get(word, word) for word in _bare(words)]
+    known = attribute_of(" ".join(named)) if named and is_known(" ".join(named)) else ""
+    left = {stem(word) for word in (known.split() if known else named) if word not in _SMALL}
+    if kind == "when":
+        left = left - {"date", "time", stem("day")} or left
+    fewer = left - {stem(word) for word in _CLASSES}
+    return frozenset(fewer or left)
+
+
+def _is_single(words: Sequence[str], *, own: bool) -> bool:
+    """Return whether what these words name has one value at a time. `own`: somebody said "my" or "our"."""
+    named = [_ONE_NAME.get(word, word) for word in _bare(words)]
+    if not named:
+        return False
+    if named[0] == "favorite" and own:
+        return not named[-1].endswith("s") or len(named) < 2
+    if own and is_known(" ".join(named)):
+        return True
+    return bool(_SINGLE & set(named)) and (own or len(named) > 1)
+
+
+def _signs_of(thing: Words) -> tuple[tuple[str, ...], ...]:
+    """Return, for each word of a thing, pieces one of which is in any text that names it."""
+    return tuple(_pieces(word) for word in thing if not word.startswith("@"))
+
+
+@lru_cache(maxsize=4_096)
+def _pieces(word: str) -> tuple[str, ...]:
+    others = [short for short, long in _ONE_NAME.items() if stem(long) == word]
+    known = [name for name, kept in names().items() if word in map(stem, kept.split())]
+    start = word[: max(2, min(4, len(word) - 1))] if word.isascii() else word[:2]
+    return tuple(dict.fromkeys((start, *others, *known, *_DOING.get(word, ()))))
+
+
+def _value_of(words: Sequence[str], *, versions: bool = True) -> tuple[Words, Kind, tuple[str, ...]]:
+    """Return the words of a value, their kind, and what they add to the thing ("port 5433": "port").
+
+    No words if they say how the thing is, and not what.
     """
-    telling = {
-        one.id: claims(one.text, one.role, tells_of_a_change if one.role == "assistant" else tells) for one in spoken
-    }
-    later = [claim for made in telling.values() for claim in made if claim.new and not claim.weak][:_CHANGES]
-    if not later and sum(any(claim.single for claim in made) for made in telling.values()) < 2:
-        return {}
-    about = tuple(
-        {signs_of(claim.thing) for claim in later if claim.thing}
-        | {_signs(claim.former) for claim in later if claim.former}
-    )
-    found: dict[str, list[_Made]] = defaultdict(list)
-    for one in spoken:
-        more = claims(one.text, one.role, lambda text: _is_about(text, about)) if about else []
-        named = _NAMED.match(one.text)
-        speaker = named[1] if named and named[1].split()[-1] not in LABELS else ""
-        for claim in dict.fromkeys((*telling[one.id], *more)):
-            # an assistant repeats what it was told: only a change that it tells of makes anything outdated
-            told = replace(claim, weak=True) if one.role == "assistant" and not claim.new else claim
-            found[f"{one.who}/{speaker}"].append(_Made(one.at, one.id, told))
-    return found
+    named = _bare(words)
+    if not named or len(named) > 7:
+        return NONE, "name", ()
+    first = named[0]
+    if first == "port" and len(named) > 1 and named[1].isdigit():
+        return frozenset((named[1],)), "number", ("port",)
+    if versions and len(named) == 2 and _has_versions(first) and _VERSION.fullmatch(named[1]):
+        return frozenset((named[1].lstrip("v"),)), "number", (first,)
+    if any(_WHEN.fullmatch(word) for word in named[:4]):
+        return frozenset(word for word in named if word not in _SMALL), "when", ()
+    if _NUMBER.fullmatch(first):
+        return frozenset(_DIGITS.findall(" ".join(named))) or frozenset(named[:1]), "number", ()
+    given = bool(words) and words[0] in _ARTICLES
+    if first in HOW or (first.endswith("ly") and len(named) > 1):
+        return NONE, "name", ()
+    if not given and len(first) > 4 and first.endswith(("ing", "ed")):
+        return NONE, "name", ()
+    return frozenset(word for word in named if word not in _SMALL), "name", ()
 
 
-def _is_about(text: str, about: Sequence[tuple[tuple[str, ...], ...]]) -> bool:
-    return any(all(any(map(text.__contains__, pieces)) for pieces in thing) for thing in about)
+def _has_versions(name: str) -> bool:
+    """Return whether a number after this name may be its version, and is not the third floor, or May."""
+    if len(name) < 3 or not name.isalpha() or _WHEN.fullmatch(name):
+        return False
+    return name not in ("version", "room", "floor", "gate", "level")
 
 
-def _signs(value: Words) -> tuple[tuple[str, ...], ...]:
-    return tuple((word,) for word in value)
-
-
-def _latest_word(one: _Made, others: Sequence[_Made]) -> int | None:
-    """The message that has the last word on what `one` claims, where it says otherwise."""
-    later = [other for other in others if (other.at, other.id) > (one.at, one.id) and other.id != one.id]
-    for other in sorted(later, key=lambda other: (other.at, other.id), reverse=True):
-        if says_otherwise(other.claim, one.claim):
-            return other.id
-        if says_the_same(other.claim, one.claim):
-            return None
-    return None
+def _bare(words: Sequence[str]) -> list[str]:
+    return [word for word in words if word not in _ARTICLES]

@@ -1,4 +1,8 @@
-"""Dates in plain language."""
+"""Read times as people write them: `2026-03`, `7d`, "last week", "in March", "three days ago", "gestern", "上周".
+
+A date becomes a `Span` of seconds since 1970, in the local time of this machine. English, German, French, Spanish, and
+the commonest words of Chinese, Japanese and Korean are read. Pure and linear; the clock is passed in.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,27 @@ from typing import Literal
 
 from herma.text import STOP_WORDS, strip, unframed
 
-# ---------- recall.datewords
-#
-# The words of dates: English, German, French, Spanish, and the commonest of Chinese, Japanese and Korean.
+# ── the words of dates ──
 
 
-def _datewords_numbered(names: str, first: int) -> dict[str, int]:
+def _numbered_names(names: str, first: int) -> dict[str, int]:
     return {name: number for number, group in enumerate(names.split(), first) for name in group.split("|")}
 
 
-MONTHS = _datewords_numbered(
+MONTHS = _numbered_names(
     "january|jan|januar|janvier|enero february|feb|februar|février|febrero march|mar|märz|mars|marzo "
     "april|apr|avril|abril may|mai|mayo june|jun|juni|juin|junio july|jul|juli|juillet|julio august|aug|août|agosto "
     "september|sep|sept|septembre|septiembre october|oct|oktober|okt|octobre|octubre november|nov|novembre|noviembre "
     "december|dec|dezember|dez|décembre|diciembre",
     1,
 )
-WEEKDAYS = _datewords_numbered(
+WEEKDAYS = _numbered_names(
     "monday|montag|lundi|lunes tuesday|dienstag|mardi|martes wednesday|mittwoch|mercredi|miércoles "
     "thursday|donnerstag|jeudi|jueves friday|freitag|vendredi|viernes saturday|samstag|samedi|sábado "
     "sunday|sonntag|dimanche|domingo",
     0,
 )
-NUMBERS = _datewords_numbered(
+NUMBERS = _numbered_names(
     "a|an|one|ein|einer|einem|un|une|una two|couple|zwei|deux|dos three|drei|trois|tres four|vier|quatre|cuatro "
     "five|fünf|cinq|cinco six|sechs|seis seven|sieben|sept|siete eight|acht|huit|ocho nine|neun|neuf|nueve "
     "ten|zehn|dix|diez eleven|elf|onze|once twelve|zwölf|douze|doce",
@@ -101,18 +103,11 @@ PERIODS_CJK = {
 }
 
 
-# ---------- recall.dates
-#
-# Times as people write them: `2026-03`, `7d`, "last week", "in March", "three days ago", "gestern",
-# "上周".
-#
-# A date that is read becomes a `Span` of seconds since 1970, in the local time of this machine. The
-# clock is passed in.
-
 DAY = 86_400.0
 _UNIT_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
 _ISO = re.compile(r"(\d{4})(?:[-/](\d{1,2})(?:[-/](\d{1,2})(?:[T ](\d{1,2}):(\d{2}))?)?)?$")
 _GERMAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})$")
+_SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})(?:/(\d{4}|\d{2}))?$")
 _RELATIVE = re.compile(r"(\d{1,4}) ?(h|d|w|m|y|mo|hours?|days?|weeks?|months?|years?)$")
 _WORD = re.compile(r"[\w'’]+(?:[-/]\w+)*")
 _ORDINAL = re.compile(r"(\d{1,2})(?:st|nd|rd|th|\.)?$")
@@ -123,9 +118,9 @@ _CJK_DATE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time, open where `None`, and the words it was read from.
+    """A period, open at `None`, and the words it was read from. `hard` filters, otherwise it prefers.
 
-    `hard` filters; a soft one only prefers. `at` are the character offsets of the words in the text.
+    `at` are the character offsets of the words in the text.
     """
 
     since: float | None
@@ -134,23 +129,25 @@ class Span:
     hard: bool = True
     at: tuple[int, int] = (0, 0)
     relative: bool = False
-    """Whether the words mean a time only as seen from now ("last week"), so that no message would repeat them."""
-
+    """True if the words depend on the present ("last week"), so that messages do not repeat them."""
     outside: bool = False
-    """Whether all other times are meant."""
+    """True if all other times are meant."""
+    edge: float | None = None
+    """Start of "since" and end of "before", if not `since`: of "about 2 weeks ago", the day itself."""
+
+    @property
+    def start(self) -> float | None:
+        return self.since if self.edge is None else self.edge
 
     def covers(self, moment: float) -> bool:
         inside = (self.since is None or moment >= self.since) and (self.before is None or moment < self.before)
         return inside != self.outside
 
 
-# ── values of operators: since:, before:, on: ──
-
-
 def read_value(value: str, now: float) -> Span | None:
-    """The span that a value names: a year, month, day or minute; a period back from now; or a phrase. None: no date."""
+    """Return the span of a value of since:, before: or on:, or None if it is not a date."""
     value = value.strip().casefold().replace("_", " ")
-    iso = _iso(_GERMAN.sub(r"\3-\2-\1", value)) or _stamp(value)
+    iso = _iso(_GERMAN.sub(r"\3-\2-\1", value)) or _stamp(value) or _slashed(value, now)
     if iso:
         return iso
     if value in ("now", "tomorrow"):  # in a sentence these are the time of something else
@@ -163,7 +160,7 @@ def read_value(value: str, now: float) -> Span | None:
     if spoken:
         return spoken[0]
     if value in MONTHS:
-        return _month_by_name(value, None, now)
+        return _month_of(MONTHS[value], None, now)
     if value in WEEKDAYS:
         return _weekday(value, now)
     return None
@@ -174,7 +171,7 @@ MOST_WORDS = 4
 
 
 def words_of_date(words: Sequence[str], now: float) -> int:
-    """How many of these words are one date, read from the first on; 1 where no more than the first can be."""
+    """Return how many of these words, from the first on, are one date; 1 if no more than the first can be."""
     for count in range(min(len(words), MOST_WORDS), 1, -1):
         text = " ".join(words[:count]).rstrip(",.;:!?)")
         if all(words[:count]) and any(span.at == (0, len(text)) for span in spoken_dates(text, now)):
@@ -201,8 +198,40 @@ def _iso(value: str) -> Span | None:
     return Span(_at(year), _at(year + 1), value)
 
 
+def _slashed(value: str, now: float) -> Span | None:
+    """Read 05/03/2026, 5/3/26 or 5/3 as day and month, as with dots; the other way round if only that is a date.
+
+    Without a year, it is the last such day.
+    """
+    found = _SLASHED.match(value)
+    if not found:
+        return None
+    day, month = int(found[1]), int(found[2])
+    if month > 12 >= day:
+        day, month = month, day
+    if found[3] is None:
+        year, this_month, today, _ = _today(now)
+        year -= (month, day) > (this_month, today)
+    else:
+        year = int(found[3]) + (2000 if len(found[3]) == 2 else 0)
+    span = _iso(f"{year}-{month}-{day}")
+    return None if span is None else replace(span, words=value)
+
+
+def two_readings(value: str, now: float) -> str:
+    """Return how an ambiguous date with slashes was read; "" for every other value."""
+    found = _SLASHED.match(value.strip())
+    if not found or not (0 < int(found[1]) <= 12 and 0 < int(found[2]) <= 12) or int(found[1]) == int(found[2]):
+        return ""
+    span = _slashed(value.strip(), now)
+    if span is None or span.since is None:
+        return ""
+    day = time.strftime("%Y-%m-%d", time.localtime(span.since))
+    return f"{value.strip()} was read as day/month: {day}. To be sure, write it as 2026-03-05."
+
+
 def _stamp(value: str) -> Span | None:
-    """A moment as programs write it: 2026-03-05T10:00:00.5Z, with an offset or in local time."""
+    """Read a moment as programs write it: 2026-03-05T10:00:00.5Z, with an offset or in local time."""
     from datetime import datetime
 
     if len(value) < len("2026-03-05 10:00") or not value[:4].isdecimal() or not 1970 <= int(value[:4]) < 3000:
@@ -218,7 +247,7 @@ def _stamp(value: str) -> Span | None:
 
 
 def spoken_dates(text: str, now: float) -> list[Span]:
-    """Every date phrase of a text, in order, none overlapping. Linear: each word starts at most one phrase."""
+    """Return every date phrase of a text, in order, without overlaps."""
     words = [(found[0].casefold().replace("’", "'"), found.start(), found.end()) for found in _WORD.finditer(text)]
     spans: list[Span] = []
     place = 0
@@ -229,7 +258,7 @@ def spoken_dates(text: str, now: float) -> list[Span]:
             continue
         span, used = read
         start, end = words[place][1], words[place + used - 1][2]
-        spans.append(Span(span.since, span.before, text[start:end], span.hard, (start, end), span.relative))
+        spans.append(replace(span, words=text[start:end], at=(start, end)))
         place += used
     spans.extend(_cjk_dates(text, now))
     return spans
@@ -245,11 +274,11 @@ _FIRST_WORDS = frozenset(
     for names in (EDGES, DAYS_BACK, PERIODS, LAST, THIS, NUMBERS, WEEKDAYS, MONTHS, _ARTICLES)
     for name in names
 ) | {lead[0] for lead in AGO_BEFORE}
-"""Without one of these, or a digit, no phrase begins: most words are done with here."""
+"""A phrase begins with one of these, or with a digit."""
 
 
 def _phrase(words: Words, place: int, now: float) -> Read | None:
-    """The phrase that starts at this word, and how many words it takes."""
+    """Read the phrase that starts at this word. → its span, and how many words it takes."""
     word = words[place][0]
     if word not in _FIRST_WORDS and not word[0].isdecimal():
         return None
@@ -260,17 +289,13 @@ def _phrase(words: Words, place: int, now: float) -> Read | None:
         span, used = inner
         kind = EDGES[word]
         if kind == "since":
-            span = Span(span.since, None, relative=span.relative)
+            span = Span(span.start, None, relative=span.relative)
         elif kind == "before":
-            span = Span(None, span.since, relative=span.relative)
+            span = Span(None, span.start, relative=span.relative)
         return span, used + 1
     read = _period(words, place, now)
-    if read and read[1] == 1 and word in MONTHS:
-        return None  # a lone month or weekday may be a name: only with "in", "on", "since" before it
-    if read and read[1] == 1 and word in WEEKDAYS:
-        return None
-    if read and read[1] == 1 and word.isdecimal():
-        return None
+    if read and read[1] == 1 and (word in MONTHS or word in WEEKDAYS or word.isdecimal()):
+        return None  # alone it may be a name or a number: only with "in", "on", "since" before it
     return read
 
 
@@ -297,7 +322,7 @@ def _named_day(words: Words, place: int, now: float) -> Read | None:
 
 
 def _last(words: Words, place: int, now: float) -> Read | None:
-    """last week, this month, past 3 days, last March, last Tuesday."""
+    """Read last week, this month, past 3 days, last March, last Tuesday."""
     word = _text(words, place)
     if word not in LAST and word not in THIS:
         return None
@@ -312,12 +337,12 @@ def _last(words: Words, place: int, now: float) -> Read | None:
     if nxt in WEEKDAYS:
         return _weekday(nxt, now), 2
     if nxt in MONTHS and nxt != "may":
-        return _month_by_name(nxt, None, now), 2
+        return _month_of(MONTHS[nxt], None, now), 2
     return None
 
 
 def _ago(words: Words, place: int, now: float) -> Read | None:
-    """3 days ago, a week ago, vor drei Tagen, hace 2 semanas, il y a 3 jours."""
+    """Read 3 days ago, a week ago, vor drei Tagen, hace 2 semanas, il y a 3 jours."""
     shift = next((len(lead) for lead in AGO_BEFORE if _texts(words, place, len(lead)) == lead), 0)
     at = place + shift
     amount, used = _amount(words, at)
@@ -343,10 +368,10 @@ def _amount(words: Words, place: int) -> tuple[int, int]:
 
 
 def _calendar(words: Words, place: int, now: float) -> Read | None:
-    """2026-03-05, March 2026, March 5th 2026, 5 March, 2025, Monday."""
+    """Read 2026-03-05, March 2026, March 5th 2026, 5 March, 2025, Monday."""
     word = _text(words, place)
-    if word[:4].isdecimal() and len(word) >= 4:
-        iso = _iso(word)
+    if (word[:4].isdecimal() and len(word) >= 4) or word.count("/") == 2:
+        iso = _iso(word) or (_slashed(word, now) if word.count("/") == 2 else None)
         return (iso, 1) if iso else None
     if word in WEEKDAYS:
         return _weekday(word, now), 1
@@ -370,11 +395,11 @@ def _month_first(words: Words, place: int, now: float) -> Read:
         year = _year(words, place + 2)
         return _day_of(MONTHS[name], int(day[1]), year, now), 2 + (year is not None)
     year = _year(words, place + 1)
-    return _month_by_name(name, year, now), 1 + (year is not None)
+    return _month_of(MONTHS[name], year, now), 1 + (year is not None)
 
 
 def _cjk_dates(text: str, now: float) -> Iterator[Span]:
-    """Chinese, Japanese and Korean write no spaces: known words are looked for as they are."""
+    """Yield dates in Chinese, Japanese and Korean, which have no spaces."""
     if text.isascii():
         return
     for found in _CJK_DATE.finditer(text):
@@ -396,7 +421,7 @@ def _cjk_dates(text: str, now: float) -> Iterator[Span]:
 
 
 def _dates_numbered(found: re.Match[str], now: float) -> Span | None:
-    """5月6日, 2026年5月, 2026年; a year that is not said is the last that had this day."""
+    """Read 5月6日, 2026年5月, 2026年; without a year, it is the last such day."""
     if found[4]:
         return _iso(found[4])
     year, month, day = int(found[1] or 0) or None, int(found[2]), int(found[3] or 0)
@@ -409,7 +434,7 @@ def _dates_numbered(found: re.Match[str], now: float) -> Span | None:
 
 
 def _at(year: int, month: int = 1, day: int = 1, hour: int = 0, minute: int = 0) -> float:
-    """Local time as seconds since 1970; days and months past the end run on into the next."""
+    """Return local time as seconds since 1970; days and months past the end run on into the next."""
     return time.mktime((year, month, day, hour, minute, 0, 0, 0, -1))
 
 
@@ -424,7 +449,7 @@ def _day_back(back: int, now: float) -> Span:
 
 
 def _calendar_unit(unit: str, back: int, now: float) -> Span:
-    """The calendar's own week, month or year, so many back."""
+    """Return the calendar week, month or year so many back."""
     year, month, day, weekday = _today(now)
     if unit in ("d", "h"):
         return _day_back(back, now)
@@ -437,20 +462,21 @@ def _calendar_unit(unit: str, back: int, now: float) -> Span:
 
 
 def _long_ago(amount: int, unit: str, now: float) -> Span:
-    """About that long ago: as exact as the unit is."""
+    """Return a span around that long ago: as exact as the unit is."""
     year, month, day, _ = _today(now - amount * _UNIT_DAYS[unit] * DAY)
     slack = {"h": 0, "d": 0, "w": 3, "m": 15, "y": 180}[unit]
-    return Span(_at(year, month, day - slack), _at(year, month, day + slack + 1), relative=True)
+    around = Span(_at(year, month, day - slack), _at(year, month, day + slack + 1), relative=True)
+    if unit in "my":
+        this_year, this_month, day, _ = _today(now)
+        back = amount * 12 if unit == "y" else amount
+        year, month = this_year, this_month - back
+    return replace(around, edge=_at(year, month, day)) if slack else around
 
 
 def _weekday(name: str, now: float) -> Span:
-    """The last day of that name before today."""
+    """Return the last day of that name before today."""
     _, _, _, today = _today(now)
     return _day_back((today - WEEKDAYS[name] - 1) % 7 + 1, now)
-
-
-def _month_by_name(name: str, year: int | None, now: float) -> Span:
-    return _month_of(MONTHS[name], year, now)
 
 
 def _month_of(month: int, year: int | None, now: float) -> Span:
@@ -480,22 +506,19 @@ def _texts(words: Words, place: int, length: int) -> tuple[str, ...]:
     return tuple(word for word, _, _ in words[place : place + length])
 
 
-# ---------- recall.when_told
-#
-# Whether a sentence says when something was told, and which of its words only do that. Pure, linear.
+# ── does a question ask when something was said, or when it happened? ──
 
 _TALK = """
 asked chat chats chatted conversation conversations discuss discussed discussion mention mentioned said spoke talk
 talked talking told besprochen gesagt gesprochen parlé dit hablamos dijo 聊了 聊 讨论 討論 说了 說了 我们 我們
 """
 _ABOUT_TALK = frozenset(_TALK.split())
-"""Words that make a date in the same sentence mean the time of the conversation, not of something told in it.
-
-Not "did": "what did I paint last year" was mostly told at another time than it happened.
+"""With these words, a date is the time of the conversation. Not with "did": "what did I paint last year" was mostly
+told at another time than it happened.
 """
 _DOING = "debugged decided did do doing fixed message messages session sessions work worked working gemacht"
 _ABOUT_DOING = frozenset(_DOING.split())
-"""Words that say as little about what is sought, where nothing else is said but when."""
+"""Words that name no subject, if the question has nothing else but a date."""
 _IDLE_CJK = re.compile(
     "我们|我們|我|你|您|在|和|跟|与|與|都|又|还|還|聊|谈|談|讨论|討論|说|說|提到|分享|了|过|過|的|什么|什麼|甚麼|哪些|话题|話題"
     "|内容|內容|事情|那天|这天|這天|当天|當天|很多|一些|些|呢|吗|嗎|吧|话した|話した|した|しました|について|何を|何|か|を|に|は|の"
@@ -504,7 +527,7 @@ _TALK_CJK = re.compile("聊|讨论|討論|说了|說了")
 
 
 def spoken(plain: str, now: float, *, filtered: bool) -> tuple[list[Span], set[str]]:
-    """Dates in plain language, and the words that are spent on them."""
+    """Return the dates in a question, and the words that only belong to them. `filtered`: there are filters by date."""
     found = spoken_dates(plain, now)
     if not found or filtered:
         return [], set()
@@ -516,7 +539,7 @@ def spoken(plain: str, now: float, *, filtered: bool) -> tuple[list[Span], set[s
     about_talk = any(word in _ABOUT_TALK for word in left) or bool(_TALK_CJK.search(rest))
     spent = {strip(word).casefold() for span in found if span.relative for word in span.words.split()}
     hard = len(found) == 1 and (alone or (about_talk and found[0].relative))
-    if hard:  # the sentence is about when we talked: neither the date nor the talking is its subject
+    if hard:  # neither the date nor the talking is the subject
         spent |= _ABOUT_TALK | {span.words for span in found}
     if hard and alone:
         named = {strip(word).casefold() for span in found for word in span.words.split()}
@@ -525,12 +548,12 @@ def spoken(plain: str, now: float, *, filtered: bool) -> tuple[list[Span], set[s
 
 
 def _is_idle(word: str) -> bool:
-    """Whether nothing is left of a word but talk about talking: "我们聊了哪些话题"."""
+    """Return whether a word only says that there was talk: "我们聊了哪些话题"."""
     return not _IDLE_CJK.sub("", word)
 
 
 def framing(plain: str) -> set[str]:
-    """Words that occur only in what frames the question."""
+    """Return the words that occur only in a phrase such as "can you list the order in which I mentioned"."""
     rest = unframed(plain)
     if rest == plain:
         return set()

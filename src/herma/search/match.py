@@ -1,4 +1,8 @@
-"""Query terms in text: places, snippets, excerpts."""
+"""Find query terms in text: for ranking, for marking, and to catch an index that errs; snippets and excerpts.
+
+Works on folded text (lower case, without diacritics, one character for one), so that places in it are places in the
+text.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,18 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice, pairwise
+from typing import TYPE_CHECKING
 
-from herma.search.query import Query, Term
 from herma.text import Late, stem
 
-# ---------- recall.match
-#
-# Finding the terms of a query in the text of a message: for ranking, for marking, and to catch an index that errs.
-#
-# Works on folded text (lower case, no diacritics, one character for one), so that places in it are places in the text.
+if TYPE_CHECKING:
+    from herma.search.query import Query, Term
 
 Place = tuple[int, int]
 MANY = 200
-"""Places of one thing in one text that are looked at."""
+"""Places of one unit in one text that are counted."""
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3105-\u318e\u31a0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -29,10 +31,10 @@ _AS_THEY_ARE = _UNSPACED.replace("\u3105-\u318e", "\u3105-\u312f").replace(
     "\uf900-\ufaff\U00020000-\U0003ffff", "\U00020000-\U0002f7ff\U0002fa20-\U0003ffff"
 )
 _FOLDABLE = Late(f"[^\x00-\x7f{_AS_THEY_ARE}、。，！？；：「」『』【】《》（）…—]")
-"""Characters that lower case alone may not do justice to; Chinese, Japanese and Korean text has none as a rule."""
-_RUN = re.compile(f"[{_UNSPACED}]+")
-_PIECE = re.compile(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
-_TO_END = re.compile(f"[^\\W_{_UNSPACED}]*")
+"""Characters that need more than lower case; Chinese, Japanese and Korean text mostly has none."""
+_RUN = Late(f"[{_UNSPACED}]+")
+_PIECE = Late(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
+_TO_END = Late(f"[^\\W_{_UNSPACED}]*")
 SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SIGNED = re.compile(r"[A-Za-z](?:#|\+\+)|\.net", re.IGNORECASE)
 _SIGN_OF_IT = Late(
@@ -53,7 +55,7 @@ _NAMES_READ = 100_000
 
 
 class _Folding(dict[int, str]):
-    """Character → the one it is compared as; filled as characters turn up."""
+    """Character → the one it is compared as; filled as needed."""
 
     def __missing__(self, code: int) -> str:
         letter = chr(code)
@@ -61,7 +63,7 @@ class _Folding(dict[int, str]):
             plain = unicodedata.normalize("NFKC", letter)
         elif unicodedata.category(letter)[0] in "LMN":
             plain = unicodedata.normalize("NFKD", letter)[:1].lower().replace("ς", "σ")
-        else:  # ™ is no letter of the word before it
+        else:  # ™ is not a letter of the word before it
             plain = letter
         self[code] = plain if len(plain) == 1 else letter
         return self[code]
@@ -71,7 +73,7 @@ _FOLDING = _Folding()
 
 
 def fold(text: str) -> str:
-    """Text as it is compared: of the same length."""
+    """Return text as it is compared, with the same length."""
     lower = text.lower()
     if text.isascii() or (len(lower) == len(text) and _FOLDABLE.search(lower) is None):
         return lower
@@ -79,19 +81,17 @@ def fold(text: str) -> str:
 
 
 def legible(text: str) -> str:
-    """The same text with one character for what is written as several (é, 한, ガ), and letters in place of ligatures:
-    as the index reads it, so that what it found is found here.
-    """
-    if text.isascii() or _SIGN_OF_IT.search(text) is None:  # a set of characters is looked for ten times as fast
+    """Return the text as the index reads it: one character for what is written as several (é, 한, ガ), no ligatures."""
+    if text.isascii() or _SIGN_OF_IT.search(text) is None:  # searching a set of characters is ten times as fast
         return text
     return _WRITTEN_OTHERWISE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The smallest thing that is looked for: a word, a phrase, or a pair of characters.
+    """A word, a phrase, or a pair of characters to find.
 
-    `find` gives its places; `part` is a piece of text without which there is none, not even inside an identifier.
+    `find` gives its places; `part` is a piece of every text that has it, inside identifiers too.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Unit:
 
 
 def units(query: Query) -> list[Unit]:
-    """What to look for, each once. A run of Chinese, Japanese or Korean is its pairs, as in the index."""
+    """Return what to look for, each once. A run of Chinese, Japanese or Korean is its pairs, as in the index."""
     found: dict[str, Unit] = {}
     for term in query.any_of:
         for unit in _units(term):
@@ -109,7 +109,7 @@ def units(query: Query) -> list[Unit]:
 
 
 class Spelled:
-    """A text to be asked, as the index would be, whether something is in it."""
+    """A text that answers, as the index would, whether something is in it."""
 
     __slots__ = ("_apart", "_squeezed", "folded", "text")
 
@@ -120,7 +120,7 @@ class Spelled:
         self._squeezed: str | None = None
 
     def has(self, unit: Unit) -> bool:
-        """As a word, as a part of a name, or as a whole name."""
+        """Return whether the text has the unit as a word, as a part of a name, or as a whole name."""
         if unit.part in self.folded:
             if unit.find(self.folded, 1):
                 return True
@@ -136,8 +136,14 @@ class Spelled:
         return unit.name in self._squeezed and _whole_name(unit.name).search(self.folded) is not None
 
 
+@lru_cache(4_096)
+def of_word(word: str) -> Unit:
+    """Return the unit of a folded word: all forms with its stem."""
+    return _spaced([word], prefix=False)
+
+
 def holds(term: Term, there: Spelled) -> bool:
-    """Whether the text contains the term: all of it."""
+    """Return whether the text contains all of the term."""
     return all(there.has(unit) for unit in _units(term))
 
 
@@ -163,7 +169,7 @@ def _units(term: Term) -> list[Unit]:
 
 
 def _signed(text: str) -> Unit:
-    """`C#` and what it is called without its sign."""
+    """Return the unit of `C#` and its name without the sign."""
     name = "dotnet" if text == ".net" else text[0] + {sign: said for said, sign in _SIGN.items()}[text[1:]]
     end = r"(?!\w)" if text == ".net" else "(?![#+])"
     compiled = re.compile(rf"(?<!\w)(?:{re.escape(text)}{end}|{name}(?!\w))")
@@ -185,11 +191,8 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 
-# ── what is found as part of a name, or as a name ──
-
-
 def inside_names(text: str, folded: str, units: Sequence[Unit]) -> list[tuple[Place, str]]:
-    """Where these stand in identifiers: as a part (`tip` in getTip), or as the whole without its joints (`dryrun`)."""
+    """Find units in identifiers: as a part (`tip` in getTip), or as the whole without its joints (`dryrun`)."""
     text, folded = text[:_NAMES_READ], folded[:_NAMES_READ]
     squeezed = _squeezed(folded)
     units = [unit for unit in units if unit.part in folded or unit.part in squeezed]
@@ -215,7 +218,7 @@ def _is_name(name: str) -> bool:
 
 
 def _whole_name(name: str) -> re.Pattern[str]:
-    """A name with its joints, or the sign that it was said for."""
+    """Match a name with its joints, or the sign that it stands for."""
     signed = _SIGNS.sub(lambda found: _SIGN[found[0]], name)
     inside = re.escape(signed) if signed != name else "[_-]{0,2}".join(name)
     return re.compile(rf"(?<![^\W_]){inside}(?![^\W_])")
@@ -228,17 +231,14 @@ def _squeezed(folded: str) -> str:
 
 
 def named(text: str, units: Sequence[Unit]) -> bool:
-    """Whether any of these is in the text at all, however it is written: joined, signed, or in letters of its own."""
+    """Return whether any of these is in the text, however it is written."""
     folded = fold(unicodedata.normalize("NFKC", text))
     squeezed = _squeezed(folded)
     return any(unit.part in squeezed or unit.part in folded for unit in units)
 
 
-# ── finders ──
-
-
 def _shared(word: str) -> str:
-    """How every word with the same stem begins."""
+    """Return the beginning that all words with the same stem share."""
     root = stem(word)
     shared = root if word.startswith(root) and root[-1:] not in "eiy" else root[:-1] or root
     return shared if word.startswith(shared) else word[:2]
@@ -254,7 +254,7 @@ def _beginning(start: str) -> Callable[[str, int], list[Place]]:
 
 
 def _begun(start: str, right: Callable[[str], bool]) -> Callable[[str, int], list[Place]]:
-    """Words that begin so, and are right."""
+    """Find words that begin with `start` and satisfy `right`."""
 
     def find(folded: str, most: int = MANY) -> list[Place]:
         places: list[Place] = []
@@ -283,8 +283,9 @@ def _literal(text: str) -> Callable[[str, int], list[Place]]:
 
 
 def _side_by_side(words: Sequence[Sequence[str]], *, stems: bool) -> Callable[[str, int], list[Place]]:
-    """Words one after another with nothing but punctuation between; the parts of one (getTip) with nothing at all too.
-    `stems`: also where they end in another way.
+    """Find words one after another with only punctuation between them; the parts of one (getTip) also with nothing.
+
+    `stems`: in all forms with the same stem.
     """
     pattern, roots = [], list[tuple[str, str]]()
     for at, parts in enumerate(words):
@@ -323,9 +324,7 @@ def _in_word(letter: str) -> bool:
     return letter.isalnum() and not _RUN.match(letter)
 
 
-# ---------- recall.snippet
-#
-# A line around the match, with the words that matched between `>>>` and `<<<`.
+# ── a line around the match, with the words that matched between `>>>` and `<<<` ──
 
 SNIPPET_LONGEST = 240
 _BODY = 176
@@ -334,7 +333,7 @@ _MARKS = (">>>", "<<<")
 
 
 def snippet(text: str, places: Sequence[tuple[Place, str]], longest: int = SNIPPET_LONGEST) -> str:
-    """The part of the text with the most of what was looked for, on one line, of at most so many characters."""
+    """Return the part of the text with the most different units, on one line of at most `longest` characters."""
     start, end = _window(text, [place for place, _ in places], [name for _, name in places], min(_BODY, longest))
     marked = _merged([place for place, _ in places if place[0] >= start and place[1] <= end])
     dots = ("…" if start else "", "…" if end < len(text) else "")
@@ -344,7 +343,7 @@ def snippet(text: str, places: Sequence[tuple[Place, str]], longest: int = SNIPP
 
 
 def matches(text: str, folded: str, units: Sequence[Unit]) -> list[tuple[Place, str]]:
-    """Where units occur, in order, with their names; inside of identifiers where they do not stand on their own."""
+    """Find units, in order, with their names; inside identifiers if they do not occur on their own."""
     found, elsewhere = list[tuple[Place, str]](), list[Unit]()
     for unit in units:
         places = unit.find(folded, MANY) if unit.part in folded else []
@@ -355,7 +354,7 @@ def matches(text: str, folded: str, units: Sequence[Unit]) -> list[tuple[Place, 
 
 
 def _with_marks(folded: str, place: Place) -> Place:
-    """A letter is not cut off from the signs that belong to it, as vowels do in Hindi."""
+    """Extend a place over signs that belong to its last letter, such as vowels in Hindi."""
     start, end = place
     while end < len(folded) and folded[end] > "\u02ff" and unicodedata.category(folded[end])[0] == "M":
         end += 1
@@ -363,7 +362,7 @@ def _with_marks(folded: str, place: Place) -> Place:
 
 
 def _window(text: str, places: Sequence[Place], names: Sequence[str], size: int) -> Place:
-    """The stretch with the most different names in it (the first of equals), widened to whole words."""
+    """Return the stretch with the most different names (the first of equals), widened to whole words."""
     if not places:
         return 0, _back_to_space(text, size) if len(text) > size else len(text)
     best, best_worth = 0, (-1, -1)
@@ -387,7 +386,7 @@ def _window(text: str, places: Sequence[Place], names: Sequence[str], size: int)
 
 
 def _back_to_space(text: str, end: int) -> int:
-    """Before the word that `end` would cut in two, if it is not too long; scripts without spaces are cut anywhere."""
+    """Move `end` before the word that it cuts, if that is not too long; scripts without spaces are cut anywhere."""
     if text[end].isspace() or text[end - 1].isspace():
         return end
     space = max(text.rfind(" ", end - 24, end), text.rfind("\n", end - 24, end))
@@ -402,7 +401,7 @@ def _on_to_space(text: str, start: int, latest: int) -> int:
 
 
 def _merged(places: Sequence[Place]) -> list[Place]:
-    """Overlapping and touching places as one."""
+    """Join overlapping and touching places."""
     merged: list[Place] = []
     for start, end in places:
         if merged and start <= merged[-1][1]:
@@ -425,18 +424,16 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-# ---------- recall.excerpt
-#
-# The sentences of a message that matter for a question, on one line. Pure and linear.
+# ── the sentences of a message that matter for a question, on one line ──
 
 LONGEST = 280
 READ = 20_000
-"""Characters of a message that are looked at."""
+"""Characters of a message that are read."""
 _END = re.compile(r"[.!?…](?=\s)|[。！？]|\n")
 
 
 def excerpt(text: str, units: Sequence[Unit], longest: int = LONGEST) -> str:
-    """The sentence with the most of what is asked for, and as many of those after and before it as there is room."""
+    """Return the sentence with the most different units, and as many after and before it as there is room for."""
     text = legible(text[:READ])
     spans = _sentences(text)
     if not spans:
@@ -462,7 +459,7 @@ def excerpt(text: str, units: Sequence[Unit], longest: int = LONGEST) -> str:
 
 
 def _sentences(text: str) -> list[tuple[int, int]]:
-    """Where each sentence begins and ends, blank ones left out."""
+    """Return where each sentence begins and ends, without blank ones."""
     ends = [found.end() for found in _END.finditer(text)]
     if not ends or ends[-1] < len(text):
         ends.append(len(text))
@@ -475,7 +472,7 @@ def _sentences(text: str) -> list[tuple[int, int]]:
 
 
 def _cut(text: str, span: tuple[int, int], places: Sequence[tuple[int, int]], longest: int) -> str:
-    """A part of a long sentence, round its first match."""
+    """Return a part of a long sentence, around its first match."""
     start = max(span[0], min((places[0][0] if places else span[0]) - longest // 4, span[1] - longest))
     end = min(span[1], start + longest)
     dots = ("… " if start else "", " …" if end < len(text) else "")

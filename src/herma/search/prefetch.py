@@ -1,4 +1,10 @@
-"""What this turn needs, within a deadline."""
+"""Recall what this turn needs from past conversations and facts, before the model is asked, within a deadline.
+
+Small talk recalls nothing, and the current conversation is not searched. Every look returns a `Prefetched`, which says
+what was found and why the rest was not included. `h.prefetch` serves all sessions; `FactRecall` and `TranscriptRecall`
+attach it to one. Only the question is embedded: not before the embedder is loaded in the background, after the second
+look, and not while it is too slow.
+"""
 
 from __future__ import annotations
 
@@ -13,49 +19,60 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from herma.errors import HermaError
-from herma.facts.facts import Fact
-from herma.features import Watcher
-from herma.index.types import TextIndex, VectorIndex
+from herma.features import Feature
 from herma.safety.scan import scan
 from herma.search.candidates import terms_of
 from herma.search.contradictions import latest_first
-from herma.search.match import LONGEST as MATCH_LONGEST
+from herma.search.match import LONGEST as EXCERPT
 from herma.search.match import Unit, excerpt, fold, units
 from herma.search.query import Hit, Mode, Query, parse
-from herma.search.search import Context, Line, Searcher
+from herma.search.search import Searcher
 from herma.text import HAS_CJK, STOP_WORDS
 from herma.transcript.messages import text_of
-from herma.transcript.rows import TranscriptReader
-from herma.types import Scope, SessionView
+from herma.transcript.rows import SessionRows
+from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from herma.app import Herma
+    from herma.facts.facts import Fact
+    from herma.search.search import HitContext, ShownLine
+    from herma.types import Scope, SessionView
 
-    from herma.facts.facts import Facts
+# ── what the user says, as a question ──
+
+LONGEST, ENDING = 1_500, 1_000
+"""Characters of a message that are searched for, and how many of them from its end, where a request mostly is."""
+_BLOCK = re.compile(r"```.{0,20000}?(?:```|\Z)", re.DOTALL)
+_LINK = re.compile(r"https?://\S{1,2000}")
+_SIGNS = str.maketrans(dict.fromkeys('"“”„‟«»＂:*()[]{}<>|', " "))
+_OPERATORS = frozenset(("AND", "OR", "NOT"))
 
 
-# ---------- recall.plainly
-#
-# Whether a text plainly asks for something that was told before: "which port does staging use?". Pure and linear.
+def question_of(text: str) -> str:
+    """Return what a user says as a query: without code blocks, links and operators."""
+    said = _LINK.sub(" ", _BLOCK.sub(" ", text[: 10 * LONGEST] if len(text) <= 10 * LONGEST else text[-10 * LONGEST :]))
+    if len(said) > LONGEST:
+        said = f"{said[: LONGEST - ENDING]} {said[-ENDING:]}"
+    words = said.translate(_SIGNS).split()
+    return " ".join(word.lower() if word in _OPERATORS else word.lstrip("-") for word in words)
 
-Asked = Literal["", "plain", "own", "run on"]
-"""Not so; plainly; for the asker's own ("which tiles did we choose?"); in a script without spaces, where the pairs of
-characters that are looked for are no words, and many of them never said.
+
+QuestionType: TypeAlias = Literal["", "plain", "own", "run on"]
+"""Ways to ask for something that was told before: not plainly; plainly ("which port does staging use?"); for the
+asker's own things ("which tiles did we choose?"); in a script without spaces, where pairs of characters are searched.
 """
-_LONGEST, _WORDS = 120, 18
+_QUESTION_CHARACTERS, _QUESTION_WORDS = 120, 18
 _OPENERS = re.compile(
     r"(?:(?:hi|hey|so|ok|okay|and|please|sorry|tell me|do you (?:know|remember)|und|also|sag mal)[\s,:!]+){0,4}",
     re.IGNORECASE,
 )
-_ENGLISH = (
+_ASKS = re.compile(
     r"(?:what|which|who|whose|when|where|how (?:many|much|long|old|often|far|big|do (?:i|we)|did (?:i|we))"
     r"|(?:in|on|at|from|until|by|for|to) (?:which|what|when|whom)|remind me)\b"
+    r"|(?:was|wer|wann|wo|wohin|woher|wie (?:heißt|heisst|hieß|viele?|lange|oft)"
+    r"|(?:(?:in|auf|über|bis|von|mit|an) )?(?:welche[rsmn]?|wann|wem|wen))\b",
+    re.IGNORECASE,
 )
-_GERMAN = (
-    r"(?:was|wer|wann|wo|wohin|woher|wie (?:heißt|heisst|hieß|viele?|lange|oft)"
-    r"|(?:(?:in|auf|über|bis|von|mit|an) )?(?:welche[rsmn]?|wann|wem|wen))\b"
-)
-_ASKS = re.compile(f"{_ENGLISH}|{_GERMAN}", re.IGNORECASE)
 _ASKS_RUN_ON = re.compile("什么|什麼|哪|多少|几|幾|谁|誰|いつ|どこ|何|誰|언제|어디|무엇|뭐|누구")
 _RUN_ON = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _GENERAL = re.compile(
@@ -64,15 +81,15 @@ _GENERAL = re.compile(
     r"|什么是|什麼是|为什么|為什麼|意思|怎么样|怎麼樣|最|你|您",
     re.IGNORECASE,
 )
-"""Of anything of its kind, or of nobody's in particular: what the world knows, and not what was told here."""
+"""Asks for what the world knows, not for what was told here."""
 _OWN = re.compile(r"\b(?:i|my|we|our|us|mein\w{0,3}|unser\w{0,3}|ich|wir|uns)\b", re.IGNORECASE)
 _HOW_TO = re.compile(r"how do (?:i|we)\b", re.IGNORECASE)
 
 
-def plainly(text: str) -> Asked:
-    """How a text asks."""
+def question_type(text: str) -> QuestionType:
+    """Return how a text asks for something that was told before. Pure and linear."""
     said = text.strip()
-    if len(said) > _LONGEST or len(said.split()) > _WORDS:
+    if len(said) > _QUESTION_CHARACTERS or len(said.split()) > _QUESTION_WORDS:
         return ""
     said = _OPENERS.sub("", said, count=1)
     if _GENERAL.search(said):
@@ -84,39 +101,31 @@ def plainly(text: str) -> Asked:
     return "own" if _OWN.search(said) and not _HOW_TO.match(said) else "plain"
 
 
-# ---------- recall.worth
+# ── whether a hit helps: a logistic model (pure) ──
 #
-# Whether something that was found is worth telling the model unasked. Pure.
-#
-# What speaks for a message is measured so that it means the same in a small and in a large home: shares of what was
-# asked, weighed by how rare each word is there, and how far its cosine stands out of what any message has. How these
-# count was learnt from questions with known answers, small talk, and questions to the wrong history
-# (benchmarks/prefetch.py, docs/explanation/prefetch.md).
+# Evidence means the same in a small and in a large home: shares of what was asked, weighed by how rare each word is
+# there, and how far a cosine stands out. The weights were learned from questions with known answers, small talk, and
+# questions to the wrong history (benchmarks/prefetch.py, docs/explanation/prefetch.md).
 
-LONGEST, ENDING = 1_500, 1_000
-"""Characters of a message that are looked at, and how many of them from its end: what is wanted stands there."""
-_BLOCK = re.compile(r"```.{0,20000}?(?:```|\Z)", re.DOTALL)
-_LINK = re.compile(r"https?://\S{1,2000}")
-_SIGNS = str.maketrans(dict.fromkeys('"“”„‟«»＂:*()[]{}<>|', " "))
 _CHATTER = """
 absolut agre alright amaz anyth anywai apolog appreci awesom bore btw bye care cheer congrat congratul cool cours danke
 definit enjoi even everyth exactli excel fantast fine fun funni glad gladli good great guess haha happi hello hmm hope
 idea interest kind lol love luck mate merci mind moment morn nice night noth oop perfect pleas pleasur problem question
-quick realli right sens soon sorri sound sweet talk thank thing think true understand weekend welcom wish wonder wonder
-wow yai yeah yep yup gracias bitte
+quick realli right sens soon sorri sound sweet talk thank thing think true understand weekend welcom wish wonder wow yai
+yeah yep yup gracias bitte 谢谢 謝謝 感谢 感謝 非常 帮助 再见 晚安 早安 辛苦
 """
-CHATTER = frozenset((*_CHATTER.split(), "谢谢", "謝謝", "感谢", "感謝", "非常", "帮助", "再见", "晚安", "早安", "辛苦"))
-"""What people say whatever they are about, as stems: it is searched for, and speaks for nothing."""
-_OPERATORS = frozenset(("AND", "OR", "NOT"))
+CHATTER = frozenset(_CHATTER.split())
+"""Stems of what people say about anything: they are searched for, and are no evidence."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What speaks for one message: `covered` and `beside`, the share of what was asked that it has, alone and with the
-    turns next to it; `rare`, how much that is, where a word that nobody else said is 1; `unknown`, the share of what
-    was asked that was never said at all; `words`, how many things were asked for; `near`, by how many deviations its
-    cosine is above that of any message, None where nothing was compared by meaning. `asked`: how plainly; `few`: how
-    small the home is yet, from 0 to 1.
+class RecallEvidence:
+    """Hold what speaks for one message.
+
+    `covered` and `beside`: the share of what was asked that it has, alone and with the turns next to it; `rare`: how
+    much that is, where a word that nobody else said is 1; `unknown`: the share of what was asked that was never said;
+    `words`: how many things were asked for; `near`: by how many deviations its cosine is above that of any message,
+    None if no vectors were compared; `asked`: the type of question; `few`: how small the home is, from 0 to 1.
     """
 
     covered: float = 0.0
@@ -125,13 +134,13 @@ class Evidence:
     unknown: float = 0.0
     words: int = 0
     near: float | None = None
-    asked: Asked = ""
+    asked: QuestionType = ""
     few: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A logistic model: the weight of each kind of evidence, and the chance from which on it is told."""
+    """The weight of each kind of evidence, and the chance that a message needs to be included."""
 
     constant: float
     beside: float
@@ -144,18 +153,18 @@ class Model:
 
 BY_WORDS = Model(constant=-6.32, beside=4.02, rare=0.66, unknown=-3.49, words=2.75, near=0.0, least=0.77)
 BY_BOTH = Model(constant=-7.21, beside=3.5, rare=0.92, unknown=-4.09, words=2.89, near=0.57, least=0.8)
-
-
 FEW, MANY = 40, 150
-"""Up to so many messages a home is small, and from so many on it is not."""
-_EASIER: Mapping[Asked, tuple[float, float]] = {"plain": (-1.5, 0.4), "own": (-0.5, 0.1), "run on": (-3.49, 0.4)}
-"""The weight of what was never said, and the limit, for plain questions to a small home. There little is like anything
-else by chance, and that a word was never said tells little: hardly any was.
+"""A home with up to so many messages is small, and from so many on it is not."""
+_EASIER: Mapping[QuestionType, tuple[float, float]] = {"plain": (-1.5, 0.4), "own": (-0.5, 0.1), "run on": (-3.49, 0.4)}
+"""The weight of `unknown`, and the limit, for plain questions to a small home. There little is similar by chance, and a
+word that was never said tells little, because hardly any was.
 """
+FEWEST = 16
+"""Cosines that it takes to know what is usual."""
 
 
-def chance(evidence: Evidence) -> float:
-    """How likely it is that this helps, from 0 to 1. Nothing that has none of the words, and no meaning, does."""
+def chance(evidence: RecallEvidence) -> float:
+    """Return how likely it is that a message helps, from 0 to 1."""
     if not evidence.words or (not evidence.rare and evidence.near is None):
         return 0.0
     model = model_for(evidence)
@@ -164,12 +173,12 @@ def chance(evidence: Evidence) -> float:
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, total))))
 
 
-def model_for(evidence: Evidence) -> Model:
+def model_for(evidence: RecallEvidence) -> Model:
     return eased(BY_WORDS if evidence.near is None else BY_BOTH, evidence)
 
 
-def eased(model: Model, evidence: Evidence) -> Model:
-    """The model for a question that is plainly put, the more so the fewer messages there are."""
+def eased(model: Model, evidence: RecallEvidence) -> Model:
+    """Return the model for a plain question, the easier the fewer messages there are."""
     if not evidence.few or not evidence.asked:
         return model
     unknown, least = _EASIER[evidence.asked]
@@ -181,12 +190,12 @@ def eased(model: Model, evidence: Evidence) -> Model:
 
 
 def few(messages: int) -> float:
-    """How much a home of so many messages is a small one, from 0 to 1."""
+    """Return how small a home of so many messages is, from 0 to 1."""
     return max(0.0, min(1.0, math.log(MANY / max(1, messages)) / math.log(MANY / FEW)))
 
 
-def features(evidence: Evidence) -> tuple[float, ...]:
-    """The evidence as numbers that a linear model can weigh: none can outweigh all others."""
+def features(evidence: RecallEvidence) -> tuple[float, ...]:
+    """Return the evidence as bounded numbers, so that none outweighs all others."""
     return (
         evidence.beside,
         min(evidence.rare, 4.0),
@@ -197,7 +206,7 @@ def features(evidence: Evidence) -> tuple[float, ...]:
 
 
 def rarity(said: int, messages: int) -> float:
-    """How much a word tells that so many of all messages have: 1 for one that none has, 0 for one that all have."""
+    """Return how rare a word is that `said` of all messages have: 1 if none has it, 0 if all have."""
     most = math.log1p(2.0 * messages + 1.0)
     return math.log1p(max(0.0, messages - said + 0.5) / (said + 0.5)) / most if messages > 0 else 0.0
 
@@ -208,23 +217,24 @@ def weigh(
     said: Mapping[str, int],
     messages: int,
     near: float | None = None,
-    asked: Asked = "",
-) -> Evidence:
-    """The evidence for a message that has `own` of the words asked for, and `with_next` together with the turns beside
-    it. `said`: in how many messages each word occurs.
+    asked: QuestionType = "",
+) -> RecallEvidence:
+    """Return the evidence for a message that has the words `own`, and `with_next` together with the turns beside it.
+
+    `said`: in how many messages each word of the question occurs.
     """
     worth = {word: rarity(count, messages) for word, count in said.items()}
     whole = sum(worth.values())
     if not whole:
-        return Evidence(words=len(said), near=near, asked=asked)
+        return RecallEvidence(words=len(said), near=near, asked=asked)
     got = sum(value for word, value in worth.items() if word in own)
     around = sum(value for word, value in worth.items() if word in own or word in with_next)
     never = sum(value for word, value in worth.items() if not said[word])
-    return Evidence(got / whole, around / whole, got, never / whole, len(said), near, asked, few(messages))
+    return RecallEvidence(got / whole, around / whole, got, never / whole, len(said), near, asked, few(messages))
 
 
 def stands_out(cosine: float, others: Sequence[float]) -> float | None:
-    """By how many deviations a cosine is above those of messages taken at random; None where these are too few."""
+    """Return by how many deviations a cosine is above those of a sample of messages; None if these are too few."""
     if len(others) < FEWEST:
         return None
     middle = sum(others) / len(others)
@@ -232,60 +242,46 @@ def stands_out(cosine: float, others: Sequence[float]) -> float | None:
     return (cosine - middle) / spread if spread > 1e-6 else None
 
 
-FEWEST = 16
-"""Cosines that it takes to know what is usual."""
-
-
-def question_of(text: str) -> str:
-    """What a user says, as a question to search: no code blocks and links, nothing of it read as an operator."""
-    said = _LINK.sub(" ", _BLOCK.sub(" ", text[: 10 * LONGEST] if len(text) <= 10 * LONGEST else text[-10 * LONGEST :]))
-    if len(said) > LONGEST:
-        said = f"{said[: LONGEST - ENDING]} {said[-ENDING:]}"
-    words = said.translate(_SIGNS).split()
-    return " ".join(word.lower() if word in _OPERATORS else word.lstrip("-") for word in words)
-
-
-# ---------- recall.prefetch
-#
-# What past conversations hold that helps with what the user says now, found before the model is asked.
-#
-# Within a deadline, and only what is worth its tokens: small talk recalls nothing. Never of the conversation at hand.
-# Every look is told in a `Prefetched`, also the one that found nothing, and why.
+# ── looking ──
 
 Outcome: TypeAlias = Literal["recalled", "nothing", "no words", "late"]
 LINES, CHARACTERS = 3, 1_200
-"""What is told of past conversations in one turn, at most."""
+"""Maximum text of past conversations in one turn."""
 LOOKED_AT = 6
 """Hits that are weighed."""
 MOST_WORDS = 24
 """Words of a question whose rarity is looked up."""
 SAMPLE = 96
-"""Messages whose cosines say what is usual."""
+"""Messages whose cosines tell what is usual."""
 READ = 8_000
 PASSAGE, OFTEN = 600, 40
-"""Characters within which words count together, and how many places of one word are looked at."""
+"""Characters within which words count together, and how many places of one word are read."""
 _ANSWERED = " Answered: "
 HEADING = "From earlier conversations, as it was said then; it may be out of date. session_search reads more."
+SLOW, PATIENCE = 3, 20
+"""After `SLOW` questions that were not embedded in time, the next `PATIENCE` go by words."""
+_EMBEDDING = 0.4
+"""Part of the deadline that embedding the question may take; the rest is for searching."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A hit, what speaks for it, how likely it helps, and the line that tells it; `told`: whether that was put in."""
+    """A hit with its evidence, chance and line; `told`: whether the line was included, otherwise `why_not`."""
 
     hit: Hit
-    evidence: Evidence
+    evidence: RecallEvidence
     chance: float
     line: str = ""
     body: str = ""
     answer: int = 0
-    """The message that answers this one, where the line has it too."""
+    """The message that answers this one, if the line has it too."""
     told: bool = False
     why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefetched:
-    """What was recalled for a turn, and how that came about."""
+    """Hold what was recalled for a turn, and how."""
 
     text: str = ""
     outcome: Outcome = "nothing"
@@ -294,28 +290,23 @@ class Prefetched:
     took_ms: float = 0.0
     notes: tuple[str, ...] = ()
     fact: Fact | None = None
-    """The fact that the text plainly asks for."""
+    """The fact that the text asks for."""
 
 
-class Prefetcher:
-    """Looks into the past conversations of one home. `warm` tells whether a question can be embedded at once."""
+class Prefetch:
+    """Look into past conversations. `counts` says how often each outcome occurred, `last` is the latest."""
 
-    def __init__(
-        self,
-        searcher: Searcher,
-        reader: TranscriptReader,
-        index: TextIndex,
-        *,
-        vectors: VectorIndex | None = None,
-        warm: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._searcher = searcher
-        self._reader = reader
-        self._index = index
-        self._vectors = vectors
-        self._warm = warm
-        self._clock = clock
+    def __init__(self, app: Herma) -> None:
+        self._app = app
+        self._searcher: Searcher | None = None
+        self.enabled = app.settings.search.prefetch
+        self.deadline = app.settings.search.prefetch_ms / 1000
+        self.counts: Counter[str] = Counter()
+        self.last: Prefetched | None = None
+        self._mutex = threading.Lock()
+        self._looks = self._slow = self._rest = 0
+        self._warming: BackgroundCall[None] | None = None
+        self._warmed = False
 
     def look(
         self,
@@ -323,30 +314,65 @@ class Prefetcher:
         *,
         scope: Scope | None = None,
         conversation: str | None = None,
-        until: float | None = None,
-        room: int = CHARACTERS,
+        within: float | None = None,
+        model: str = "",
         known: Callable[[], str] = lambda: "",
     ) -> Prefetched:
-        """What to tell for this text. `until`, by `time.monotonic()`, is when it is of no use any more; `room` is how
-        many characters it may take. `conversation` is the one at hand, `known` what the model has before it.
+        """Return what past conversations say about a text, and why or why not.
+
+        `within`: a deadline in seconds; `conversation`: the current one; `known` returns what the model sees anyway.
         """
         began = time.perf_counter()
+        until = None if within is None else time.monotonic() + within
         found = self._look(text, scope, conversation, until)
-        if found.weighed and not _late(until):
-            found = told(found, room, known)
-        elif _late(until):
+        if _late(until):
             found = replace(found, outcome="late")
-        return replace(found, took_ms=round((time.perf_counter() - began) * 1000, 2))
+        elif found.weighed:
+            budget = self._app.budget.of(model or self._app.settings.model.name or None)
+            # a quarter of the share for memory, at about four characters a token
+            found = told(found, min(CHARACTERS, budget.room("memory")), known)
+        found = replace(found, took_ms=round((time.perf_counter() - began) * 1000, 2))
+        fact = self._app.facts.answer(text, scope)
+        if fact is not None:
+            found = replace(found, fact=fact)
+        with self._mutex:
+            late = any("did not answer within" in note for note in found.notes)
+            self._slow = self._slow + 1 if late else 0
+            if self._slow >= SLOW:
+                self._slow, self._rest = 0, PATIENCE
+        if self._looks >= 2 and self._warming is None and not self._warmed:
+            self._warming = BackgroundCall("warming up", self.warm).start()
+        return found
+
+    def warm(self) -> None:
+        """Load embedder and vectors, so that the next look has them."""
+        try:
+            vectors = self._app.index.vectors
+            if self._app.settings.search.mode != "words" and vectors.state().ready:
+                vectors.warm()
+        except HermaError:  # the home was closed meanwhile, or the embedder is not there: words go on without it
+            return
+        self._warmed = True
+
+    def note(self, found: Prefetched | None) -> None:
+        """Count the outcome of a look for a turn; None: it was not done in time."""
+        found = Prefetched(outcome="late") if found is None else found
+        with self._mutex:
+            self.counts[found.outcome] += 1
+            self.last = found
 
     def _look(self, text: str, scope: Scope | None, conversation: str | None, until: float | None) -> Prefetched:
+        app = self._app
+        if self._searcher is None:
+            self._searcher = Searcher(app, wait=_EMBEDDING * self.deadline, rerank=False)
         asked = question_of(text)
-        query = parse(asked, self._clock())
+        query = parse(asked, app.clock())
         telling = [term for term in query.any_of if term.text.casefold() not in STOP_WORDS]
         looked_for = [unit for unit in units(query) if unit.name not in CHATTER][:MOST_WORDS] if telling else []
-        newest = self._reader.newest(1) if looked_for else ()
+        newest = self._searcher.reader.newest(1) if looked_for else ()
         if not looked_for or not newest:
             return Prefetched(outcome="no words" if not looked_for else "nothing")
-        mode: Mode = "hybrid" if self._vectors is not None and self._warm() else "words"
+        mode: Mode = "hybrid" if app.settings.search.mode != "words" and self._is_warm() else "words"
         report = self._searcher.search(
             asked,
             limit=LOOKED_AT,
@@ -362,15 +388,24 @@ class Prefetcher:
             return result
         said = self._said(query, looked_for)
         near = self._near(query, past, newest[0]) if report.mode == "hybrid" else {}
-        contexts = self._searcher.in_context(past)
-        home = _Home(looked_for, said, newest[0], plainly(text))
-        weighed = [
-            _weighed(hit, context, home, near.get(hit.message_id)) for hit, context in zip(past, contexts, strict=True)
-        ]
-        return replace(result, weighed=tuple(weighed))
+        kind = question_type(text)
+        weighed = tuple(
+            _weighed(hit, context, looked_for, said, newest[0], near.get(hit.message_id), kind)
+            for hit, context in zip(past, self._searcher.in_context(past), strict=True)
+        )
+        return replace(result, weighed=weighed)
+
+    def _is_warm(self) -> bool:
+        """Return whether a question may be embedded now: loading a model takes longer than a turn waits."""
+        with self._mutex:
+            self._looks += 1
+            if self._rest:
+                self._rest -= 1
+                return False
+            return self._warmed
 
     def _said(self, query: Query, looked_for: Sequence[Unit]) -> dict[str, int]:
-        """In how many messages each word occurs."""
+        """Return in how many messages each word occurs."""
         wanted = {unit.name for unit in looked_for}
         said: dict[str, int] = {}
         for term in query.any_of:
@@ -378,41 +413,41 @@ class Prefetcher:
             for unit in units(alone):
                 if unit.name in wanted and unit.name not in said:
                     pair = replace(term, text=unit.name) if HAS_CJK.search(unit.name) else term
-                    said[unit.name] = self._index.find(terms_of(replace(alone, any_of=(pair,))), 1).matches
+                    said[unit.name] = self._app.index.find(terms_of(replace(alone, any_of=(pair,))), 1).matches
         return said
 
     def _near(self, query: Query, hits: Sequence[Hit], newest: int) -> Mapping[int, float]:
-        """By how much the meaning of each hit stands out."""
-        if self._vectors is None:
-            return {}
-        asked = " ".join(query.plain.split())
+        """Return by how much the meaning of each hit stands out."""
+        vectors, asked = self._app.index.vectors, " ".join(query.plain.split())
         sample = range(1, newest + 1, max(1, newest // SAMPLE))
-        usual = list(self._vectors.scores(asked, list(sample)).values())
-        cosines = self._vectors.scores(asked, [hit.message_id for hit in hits])
+        usual = list(vectors.scores(asked, list(sample)).values())
+        cosines = vectors.scores(asked, [hit.message_id for hit in hits])
         above = {id_: stands_out(cosine, usual) for id_, cosine in cosines.items()}
         return {id_: value for id_, value in above.items() if value is not None}
 
 
 def told(found: Prefetched, room: int = CHARACTERS, known: Callable[[], str] = lambda: "") -> Prefetched:
-    """The same, with the lines that are worth it put together."""
+    """Return the look with the lines that are worth it, in at most `room` characters."""
     before: str | None = None
     lines: dict[str, str] = {}
     answers: set[int] = set()
     left = room - len(HEADING)
     judged = []
+    by_id = {one.hit.message_id: one for one in sorted(found.weighed, key=lambda one: -one.chance)}
+    outdated = {id_: one.hit.outdated_by for id_, one in by_id.items() if one.hit.outdated_by is not None}
     overtakes = {one.hit.outdated_by for one in found.weighed if _is_worth_it(one)}
-    for one in _in_order(found.weighed):
+    for one in [by_id[id_] for id_ in latest_first(list(by_id), outdated)]:
         why_not = ""
         if not _is_worth_it(one) and one.hit.message_id not in overtakes:
             why_not = "not relevant enough"
         elif len(lines) == LINES or len(one.line) + 1 > left:
             why_not = "no room"
         elif one.body in lines or one.hit.message_id in answers:
-            why_not = "said already"
+            why_not = "a duplicate"
         elif _core(one.body) in (before := " ".join(known().split()) if before is None else before):
-            why_not = "the model has it before it"
+            why_not = "the model sees it already"
         elif scan(one.line):
-            why_not = "the scanner objects to it"
+            why_not = "blocked by the scanner"
         else:
             lines[one.body] = one.line
             answers.add(one.answer)
@@ -426,40 +461,30 @@ def _is_worth_it(one: Weighed) -> bool:
     return one.chance >= model_for(one.evidence).least
 
 
-def _in_order(weighed: Sequence[Weighed]) -> list[Weighed]:
-    """The likeliest to help first, and what says otherwise, later, before what it makes outdated."""
-    by_id = {one.hit.message_id: one for one in sorted(weighed, key=lambda one: -one.chance)}
-    outdated = {id_: one.hit.outdated_by for id_, one in by_id.items() if one.hit.outdated_by is not None}
-    return [by_id[id_] for id_ in latest_first(list(by_id), outdated)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Home:
-    """What is asked, how, and in how many of how many messages each word of it was said."""
-
-    looked_for: Sequence[Unit]
-    said: Mapping[str, int]
-    messages: int
-    asked: Asked
-
-
-def _weighed(hit: Hit, context: Context, home: _Home, near: float | None) -> Weighed:
-    looked_for = home.looked_for
+def _weighed(
+    hit: Hit,
+    context: HitContext,
+    looked_for: Sequence[Unit],
+    said: Mapping[str, int],
+    messages: int,
+    near: float | None,
+    asked: QuestionType,
+) -> Weighed:
     lines = context.view.messages
     at = next((place for place, line in enumerate(lines) if line.anchor), None)
     if at is None:
-        return Weighed(hit, Evidence(), 0.0)
-    worth = {name: rarity(count, home.messages) for name, count in home.said.items()}
+        return Weighed(hit, RecallEvidence(), 0.0)
+    worth = {name: rarity(count, messages) for name, count in said.items()}
     own = _words_in(lines[at].text, looked_for, worth)
     beside = [line.text for line in (*lines[max(0, at - 1) : at], *lines[at + 1 : at + 2])]
     with_next = own.union(*(_words_in(text, looked_for, worth) for text in beside))
-    evidence = weigh(own, with_next, home.said, home.messages, near, home.asked)
+    evidence = weigh(own, with_next, said, messages, near, asked)
     body, answer = _body(lines, at, looked_for)
     return Weighed(hit, evidence, chance(evidence), _line(hit, context, body), body, answer)
 
 
 def _words_in(text: str, looked_for: Sequence[Unit], worth: Mapping[str, float]) -> set[str]:
-    """The words that a passage of the text has: where they tell the most. All of a long text has most words anyway."""
+    """Return the words in the passage of a text where they are worth most: all of a long text has most words anyway."""
     folded = fold(text[:READ])
     places = sorted(
         (place[0], unit.name) for unit in looked_for if unit.part in folded for place in unit.find(folded, OFTEN)
@@ -478,8 +503,8 @@ def _words_in(text: str, looked_for: Sequence[Unit], worth: Mapping[str, float])
     return best
 
 
-def _line(hit: Hit, context: Context, body: str) -> str:
-    """When, in which conversation, who, what, and where more of it is. One item of a list, so that it is said once."""
+def _line(hit: Hit, context: HitContext, body: str) -> str:
+    """Return one item of a list: when, in which conversation, who, what, and where to read more."""
     day = time.strftime("%Y-%m-%d", time.localtime(hit.timestamp))
     session = hit.session
     title = (session.title if session else None) or next((one.title for one in context.members if one.title), None)
@@ -489,20 +514,20 @@ def _line(hit: Hit, context: Context, body: str) -> str:
     return f"- {day}{named}, {hit.role}{outdated}: {body} [{where}]"
 
 
-def _body(lines: Sequence[Line], at: int, looked_for: Sequence[Unit]) -> tuple[str, int]:
-    """What was said; of a question, what was answered too: asking it again, nobody needs to be told the question."""
+def _body(lines: Sequence[ShownLine], at: int, looked_for: Sequence[Unit]) -> tuple[str, int]:
+    """Return an excerpt of what was said; of a question, with its answer, and the id of the answer."""
     text = lines[at].text
     after = next(
         (line for line in lines[at + 1 : at + 2] if line.message.role == "assistant" and line.text.strip()), None
     )
     if after is None or lines[at].message.role != "user" or not text.rstrip().endswith(("?", "？")):
         return excerpt(text, looked_for), 0
-    asked = excerpt(text, looked_for, MATCH_LONGEST // 3)
-    return f"{asked}{_ANSWERED}{excerpt(after.text, looked_for, MATCH_LONGEST * 2 // 3)}", after.message.id
+    asked = excerpt(text, looked_for, EXCERPT // 3)
+    return f"{asked}{_ANSWERED}{excerpt(after.text, looked_for, EXCERPT * 2 // 3)}", after.message.id
 
 
 def _core(body: str) -> str:
-    """What was said itself, without what shows that there was more."""
+    """Return an excerpt without its answer and its dots."""
     return body.partition(_ANSWERED)[0].strip("… ")
 
 
@@ -510,237 +535,106 @@ def _late(until: float | None) -> bool:
     return until is not None and time.monotonic() > until
 
 
-# ---------- recall.prefetching
-#
-# Looking back before a turn, within its deadline: exact facts first, then past conversations. `h.prefetch`.
-#
-# Who is late is not waited for: the turn goes on without, and that is counted. Nothing is embedded but the question,
-# and not even that before the embedder is loaded, aside and after the second look, nor where it has shown to be too
-# slow.
-
-SLOW, PATIENCE = 3, 20
-"""After so many questions that were not embedded in time, so many are asked without."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrefetchParts:
-    """What looking back is made of. `prefetcher` is given how to know whether the question may be embedded."""
-
-    prefetcher: Callable[[Callable[[], bool]], Prefetcher]
-    fact: Callable[[str, Scope | None], Fact | None]
-    room: Callable[[str], int] = lambda _: CHARACTERS
-    """Characters that the window of a model has for this."""
-    warm: Callable[[], None] = lambda: None
-    """Load what compares meanings, if there is anything."""
-
-
-class Prefetch:
-    """One for all sessions of a home. `counts` says how often each outcome came about, `last` how the last did."""
-
-    def __init__(self, parts: PrefetchParts, *, enabled: bool = True, deadline: float = 0.15) -> None:
-        self._parts = parts
-        self._prefetcher: Prefetcher | None = None
-        self.enabled = enabled
-        self.deadline = deadline
-        self.counts: Counter[str] = Counter()
-        self.last: Prefetched | None = None
-        self._mutex = threading.Lock()
-        self._looks = self._slow = self._rest = 0
-        self._warming: threading.Thread | None = None
-        self._warmed = False
-
-    def look(
-        self,
-        text: str,
-        *,
-        scope: Scope | None = None,
-        conversation: str | None = None,
-        within: float | None = None,
-        model: str = "",
-        known: Callable[[], str] = lambda: "",
-    ) -> Prefetched:
-        """What past conversations tell about a text, and why or why not. `within` is a deadline in seconds, `known` is
-        what the model has before it anyway.
-        """
-        if self._prefetcher is None:
-            self._prefetcher = self._parts.prefetcher(self._is_warm)
-        until = None if within is None else time.monotonic() + within
-        found = self._prefetcher.look(
-            text, scope=scope, conversation=conversation, until=until, room=self._parts.room(model), known=known
-        )
-        fact = self.fact(text, scope)
-        if fact is not None:
-            found = replace(found, fact=fact)
-        self._learn(found)
-        if self._looks >= 2 and self._warming is None and not self._warmed:
-            self._warming = threading.Thread(target=self.warm, name="herma-warm", daemon=True)
-            self._warming.start()
-        return found
-
-    def warm(self) -> None:
-        """Load what compares meanings, so that the next look has it."""
-        try:
-            self._parts.warm()
-        except HermaError:  # the home was closed meanwhile, or the embedder is not there: words go on without it
-            return
-        self._warmed = True
-
-    def fact(self, text: str, scope: Scope | None = None) -> Fact | None:
-        """The fact that a text plainly asks for."""
-        return self._parts.fact(text, scope)
-
-    def note(self, found: Prefetched) -> None:
-        """Count what came of a look for a turn."""
-        with self._mutex:
-            self.counts[found.outcome] += 1
-            self.last = found
-
-    def late(self, found: Prefetched | None) -> None:
-        """Count a look for a turn that was not done in time, as far as it got."""
-        self.note(Prefetched(outcome="late") if found is None else replace(found, outcome="late"))
-
-    def _is_warm(self) -> bool:
-        """Loading a model takes longer than a turn waits, and who asks once needs none."""
-        with self._mutex:
-            self._looks += 1
-            if self._rest:
-                self._rest -= 1
-                return False
-            return self._warmed
-
-    def _learn(self, found: Prefetched) -> None:
-        with self._mutex:
-            late = any("did not answer within" in note for note in found.notes)
-            self._slow = self._slow + 1 if late else 0
-            if self._slow >= SLOW:
-                self._slow, self._rest = 0, PATIENCE
-
-
-# ---------- recall.prefetch_watch
-#
-# How looking back follows a session: what memory says to what the user says, and what past conversations do, apart.
-#
-# What looks is made when a turn first has a text to look for, so that opening a session loads nothing of it.
+# ── in a session ──
 
 T = TypeVar("T")
 GRACE = 5.0
-"""Seconds that a session waits, at the very most, for a look that keeps its own deadline."""
+"""Seconds that a session waits at most for a look that keeps its own deadline."""
 _CLOSE = 2.0
 FACTS = "From memory:"
 
 
-class FactWatcher(Watcher):
-    """Tells the fact that the user asks for, unless the prompt has it. It is the user's own memory."""
+class _Recall(Feature):
+    """Ask one question at a time, in a thread of its own, for as long as the deadline lasts."""
 
-    name = "facts"
     outside = False
 
-    def __init__(self, facts: Callable[[], Facts], deadline: float) -> None:
-        self._facts = facts
-        self._desk = _Desk("facts")
-        self._seconds = deadline
-        self.deadline = deadline + GRACE
+    def __init__(self, app: Herma, seconds: float | None = None) -> None:
+        """`seconds` is the deadline; None: as configured."""
+        self._app = app
+        self._seconds = app.settings.search.prefetch_ms / 1000 if seconds is None else seconds
+        self.deadline = self._seconds + GRACE
+        self._running: BackgroundCall[object] | None = None
 
-    def may_recall(self, view: SessionView, text: str) -> bool:
-        return view.circumstances.context == "primary" and self._facts().asks(text)
-
-    def turn_began(self, view: SessionView, text: str) -> str:
-        fact = self._desk.ask(lambda: self._facts().answer(text, view.scope), self._seconds)
-        return "" if fact is None or fact.source == "review" else fact_line(fact, view)
+    @classmethod
+    def attach(cls, app: Herma, view: SessionView, *, preview: bool) -> Sequence[Feature]:  # noqa: ARG003
+        return () if preview or not app.settings.search.prefetch else [cls(app)]
 
     def closing(self, view: SessionView, reason: str) -> None:  # noqa: ARG002
-        self._desk.close()
+        """Wait for a question that still runs: it reads databases that may be closed next."""
+        if self._running is not None:
+            self._running.done.wait(_CLOSE)
+            self._running = None
+
+    def _ask(self, question: Callable[[], T]) -> T | None:
+        """Return the answer, or None if it is late or the last question still runs."""
+        if self._running is not None and not self._running.done.is_set():
+            return None
+        call = BackgroundCall(self.name, question).start()
+        self._running = call  # type: ignore[assignment]
+        try:
+            return call.answer(self._seconds)
+        except TimeoutError:
+            return None
 
 
-class PastWatcher(Watcher):
-    """Tells what past conversations say, where that is worth it; and facts that a look back concluded from them."""
+class FactRecall(_Recall):
+    """Recall the fact that the user asks for, unless the prompt has it. It is the user's own memory."""
+
+    name = "facts"
+
+    def may_recall(self, view: SessionView, text: str) -> bool:
+        return view.environment.context == "primary" and self._app.facts.asks(text)
+
+    def turn_began(self, view: SessionView, text: str) -> str:
+        fact = self._ask(lambda: self._app.facts.answer(text, view.scope))
+        return "" if fact is None or fact.source == "review" else fact_line(fact, view)
+
+
+class TranscriptRecall(_Recall):
+    """Recall what past conversations say, and facts that a review concluded from them."""
 
     name = "prefetch"
     outside = True
-    at_once = True  # its desk keeps the deadline, with one thread for all turns
+    at_once = True  # it keeps the deadline itself, with one thread for all turns
 
-    def __init__(self, made: Callable[[], Prefetch], past: Callable[[str], bool], deadline: float) -> None:
-        """`past`: whether there is anything besides a conversation."""
-        self._made = made
-        self._past = past
+    def __init__(self, app: Herma, seconds: float | None = None) -> None:
+        super().__init__(app, seconds)
+        self._sessions = SessionRows(app.db)
         self._has_past = False
-        self._desk = _Desk("past")
-        self._seconds = deadline
-        self.deadline = deadline + GRACE
 
     def may_recall(self, view: SessionView, text: str) -> bool:
-        if view.circumstances.context != "primary" or not text.strip():
+        if view.environment.context != "primary" or not text.strip():
             return False
-        self._has_past = self._has_past or self._past(view.info.conversation)
+        self._has_past = self._has_past or self._sessions.others_spoken(view.info.conversation)
         return self._has_past
 
     def turn_began(self, view: SessionView, text: str) -> str:
-        prefetch, seconds = self._made(), self._seconds
-        found = self._desk.ask(
+        prefetch = self._app.prefetch
+
+        def known() -> str:
+            return "\n".join(text_of(message.content) for message in view.messages)
+
+        found = self._ask(
             lambda: prefetch.look(
                 text,
                 scope=view.scope,
                 conversation=view.info.conversation,
-                within=seconds,
+                within=self._seconds,
                 model=view.model,
-                known=lambda: _before(view),
-            ),
-            seconds,
+                known=known,
+            )
         )
-        if found is None or found.outcome == "late":
-            prefetch.late(found)
-            return ""
         prefetch.note(found)
+        if found is None or found.outcome == "late":
+            return ""
         concluded = found.fact if found.fact is not None and found.fact.source == "review" else None
         return "\n\n".join(filter(None, (fact_line(concluded, view) if concluded else "", found.text)))
 
-    def closing(self, view: SessionView, reason: str) -> None:  # noqa: ARG002
-        self._desk.close()
-
 
 def fact_line(fact: Fact, view: SessionView) -> str:
-    """A fact for the model; nothing where the prompt says it already."""
+    """Return a fact for the model, or "" if the prompt has it already."""
     if fact.text and fact.text in view.system_prompt:
         return ""
     day = time.strftime("%Y-%m-%d", time.localtime(fact.valid_from))
     return f"{FACTS}\n- {fact.subject}: {fact.attribute} = {' '.join(fact.value.split())} (since {day})"
-
-
-def _before(view: SessionView) -> str:
-    """What the model has before it: a branch begins with what another conversation said."""
-    return "\n".join(text_of(message.content) for message in view.messages)
-
-
-class _Desk:
-    """One question at a time, in a thread of its own, for as long as the deadline lasts."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._pool: ThreadPoolExecutor | None = None
-        self._running: Future[object] | None = None
-
-    def ask(self, question: Callable[[], T], seconds: float) -> T | None:
-        """The answer; nothing when it is late, or the last one is not there yet. An error is the guard's to count."""
-        if self._running is not None and not self._running.done():
-            return None
-        if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"herma-{self._name}")
-        future = self._pool.submit(question)
-        self._running = future  # type: ignore[assignment]
-        try:
-            return future.result(timeout=seconds)
-        except TimeoutError:
-            return None
-
-    def close(self) -> None:
-        """Let what still runs come to its end: it reads databases that may be closed next."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
-        if self._running is not None:
-            from concurrent.futures import wait
-
-            wait([self._running], timeout=_CLOSE)
-            self._running = None

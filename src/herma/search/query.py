@@ -1,27 +1,39 @@
-"""Any text → Query: operators, filters, brackets; and back in words."""
+"""Read any text as a query: words, operators, filters, brackets and dates; and describe it in words.
+
+    docker config            messages with either word; more and rarer words rank higher
+    "connection reset"       the words in this order
+    login AND (sso OR saml)  each side must occur; OR binds tighter than AND, and brackets bind tightest
+    -staging  NOT staging    must not occur; as do NOT (staging OR canary), -source:cron
+    deploy*                  a prefix
+    role:user source:cli project:shop session:ID
+    since:2026-03 before:yesterday on:2026-03-05 since:7d
+
+Nothing is a syntax error; `describe` says how a query was read. Dates in plain language ("last week", "in March") are
+read too: they filter if they can only mean the time of the conversation, and otherwise prefer. Also here: the values
+that a search takes and returns, and how its arguments are checked.
+"""
 
 from __future__ import annotations
 
 import re
 import time
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Literal, TypedDict, TypeVar, get_args
+from itertools import islice
+from typing import Generic, Literal, NamedTuple, TypedDict, TypeVar, get_args
 
 from herma.errors import UsageError
-from herma.search.dates import MOST_WORDS, Span, framing, read_value, spoken, words_of_date
-from herma.text import CJK_FILLERS, HAS_CJK, NAMES, RIGHT, STOP_WORDS, strip
+from herma.search.dates import MOST_WORDS, Span, framing, read_value, spoken, two_readings, words_of_date
+from herma.text import CJK, CJK_FILLERS, HAS_CJK, NAMES, RIGHT, STOP_WORDS, Late, strip
 from herma.types import Scope, SessionInfo
 
-# ---------- types.search
-#
-# What a search found, and how it went about it.
+# ── what a search returns ──
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One thing found: the message that matched, and why it is here."""
+    """A message that was found, and why."""
 
     session_id: str
     message_id: int
@@ -33,12 +45,12 @@ class Hit:
     session: SessionInfo | None = None
     why: tuple[str, ...] = ()
     outdated_by: int | None = None
-    """The message that says otherwise, later: this one is possibly outdated."""
+    """A later message that contradicts this one, which is possibly outdated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """How many matches a rule left out, and how to get them."""
+    """Hold how many matches a rule hid, and how to see them."""
 
     rule: str
     count: int
@@ -47,9 +59,9 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
-    """What a model says that a found conversation says about the question; without a text, `note` is why there is none.
+    """A model's summary of what a conversation says about the question. Without a text, `note` says why.
 
-    It was given `characters` of the conversation's `of`.
+    The model got `characters` of the conversation's `of`.
     """
 
     conversation: str
@@ -64,52 +76,50 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """What was found, how the query was read, what was searched and what was left out."""
+    """Hold what was found, how the query was read, what was searched and what was hidden."""
 
     query: str
     hits: tuple[Hit, ...] = ()
     understood: str = ""
     searched: str = ""
     sessions: int = 0
-    """How many sessions there are to search."""
+    """Number of sessions in the home."""
     dropped: tuple[Dropped, ...] = ()
     notes: tuple[str, ...] = ()
     lag: int = 0
     took_ms: float = 0.0
     mode: str = "words"
-    """How it was searched: hybrid, words or vectors; words too where there was nothing to compare by meaning."""
+    """The mode of the search: hybrid, words or vectors; words too if there were no vectors to compare."""
     embedding_ms: float = 0.0
-    """As much of the time as the question took to be embedded."""
+    """Milliseconds for embedding the question."""
     widened: bool = False
-    """Whether nothing was found as asked, and the hits are those of a wider search."""
+    """True if the query found nothing, and the hits are those of a wider one."""
     also: tuple[str, ...] = ()
-    """Other words, proposed by a model, that were searched for too."""
+    """Words that a model proposed and that were searched for too."""
     summaries: tuple[ConversationSummary, ...] = ()
-    """By a model, where that was asked for: of the first conversations, in the order of the hits."""
+    """If requested: summaries of the first conversations, in the order of the hits."""
 
 
-# ---------- recall.brackets
+# ── AND, OR and brackets, read from left to right into groups of which each must occur: pure, linear ──
 #
-# AND, OR and brackets, read from left to right into groups of which each must occur. Pure, linear.
-#
-#     a b OR c             [a b c]               what stands side by side is an OR: any of it
+#     a b OR c             [a b c]               side by side is an OR: any of them
 #     a AND (b OR c)       [a] [b c]
-#     (a AND b) OR c       [a c] [b c]           the same, said as groups
+#     (a AND b) OR c       [a c] [b c]           the same as groups
 #     NOT (a OR b)         neither
 #
-# A bracket that is not closed ends with the text, and one that was never opened is none: nothing is a mistake.
+# A bracket that is not closed ends with the text; one that was never opened is ignored.
 
 T = TypeVar("T")
 
 MOST_GROUPS = 16
-"""Groups that one bracket may come to; from more, one is made of all that stands in them."""
+"""Groups that one bracket may have; more are joined into one."""
 MOST_DEPTH = 32
 """Brackets within brackets that are followed."""
 
 
 @dataclass(slots=True)
 class _Level(Generic[T]):
-    """What one pair of brackets holds so far: groups that are closed by an AND, and those that still grow."""
+    """The groups of one pair of brackets: those that an AND closed, and those that still grow."""
 
     closed: list[list[T]] = field(default_factory=list)
     growing: list[list[T]] = field(default_factory=list)
@@ -117,17 +127,17 @@ class _Level(Generic[T]):
 
 
 class Groups(Generic[T]):
-    """Takes what is read, piece by piece."""
+    """Build groups piece by piece."""
 
     def __init__(self) -> None:
         self._levels: list[_Level[T]] = [_Level()]
         self._too_deep = 0
         self.loosened = False
-        """Whether brackets were too many to be followed to the letter."""
+        """True if there were too many brackets to follow."""
 
     @property
     def negated(self) -> bool:
-        """Whether what comes next is in a bracket that must not occur."""
+        """Return whether the next piece is in a bracket that must not occur."""
         return self._levels[-1].negated
 
     def put(self, item: T) -> None:
@@ -138,7 +148,7 @@ class Groups(Generic[T]):
             group.append(item)
 
     def conjoin(self) -> None:
-        """AND: what was read stands on its own."""
+        """Close the growing groups, at an AND."""
         level = self._levels[-1]
         level.closed += level.growing
         level.growing = []
@@ -150,7 +160,7 @@ class Groups(Generic[T]):
         self._levels.append(_Level(negated=negated or self._levels[-1].negated))
 
     def close(self) -> list[list[T]]:
-        """→ the groups of a bracket that must not occur; otherwise none: they are part of what stands around it."""
+        """Close a bracket. → its groups if they must not occur; other groups join the bracket around it."""
         if self._too_deep or len(self._levels) == 1:
             self._too_deep = max(0, self._too_deep - 1)
             return []
@@ -164,7 +174,7 @@ class Groups(Generic[T]):
         return []
 
     def finish(self) -> tuple[list[list[T]], list[T]]:
-        """→ the groups, and what must not occur by a bracket that was never closed."""
+        """→ the groups, and what must not occur because of a bracket that was never closed."""
         unwanted, self._too_deep = list[T](), 0
         while len(self._levels) > 1:
             unwanted += [item for group in self.close() for item in group]
@@ -172,7 +182,7 @@ class Groups(Generic[T]):
         return self._levels[0].closed or [[]], unwanted
 
     def _either(self, some: list[list[T]], others: list[list[T]]) -> list[list[T]]:
-        """Groups that say: all of these, or all of those."""
+        """Return groups that mean: all of these, or all of those."""
         if not some:
             return others
         if len(some) == len(others) == 1:
@@ -186,30 +196,20 @@ class Groups(Generic[T]):
         return [[*one, *other] for one in some for other in others]
 
 
-# ---------- recall.query
-#
-# The query language: any text → `Query`. Nothing is ever a syntax error; `described` says how it was read.
-#
-#     docker config            messages with either word; more and rarer words rank higher
-#     "connection reset"       the words in this order
-#     login AND (sso OR saml)  each side must occur; OR binds tighter than AND, and brackets bind tightest
-#     -staging  NOT staging    must not occur; as do NOT (staging OR canary), -source:cron
-#     deploy*                  the beginning of a word
-#     role:user source:cli project:shop session:ID
-#     since:2026-03 before:yesterday on:2026-03-05 since:7d
-#
-# Dates in plain language ("last week", "in March") are read too. They filter where they can mean nothing but the time
-# of the conversation, and otherwise prefer.
+# ── the query ──
 
 MOST_TERMS = 64
-"""Distinct words and phrases that are used; a pasted page needs no more to be found."""
+"""Distinct words and phrases that are used: enough to find a pasted page."""
 MOST_TEXT = 20_000
 """Characters that are read."""
 
 LONGEST_WORD = 1_000
 """Characters of one word that are looked for."""
-TOLD = 80
-"""Characters of a term that are said back."""
+MOST_PARTS, PARTS_IN_ALL = 32, 128
+"""Parts of one phrase or joined word (`a.b.c`) that are looked for, and of all of them. The index compares every part
+with every place of the part before it, so parts that a text repeats are expensive.
+"""
+_BRIEF = 80
 
 Kind = Literal["word", "phrase", "prefix"]
 
@@ -227,13 +227,13 @@ class Term:
 
 
 def brief(text: str) -> str:
-    """As much of what was typed as shows what is meant."""
-    return text if len(text) <= TOLD else text[:TOLD] + "…"
+    """Shorten what was typed for a message."""
+    return text if len(text) <= _BRIEF else text[:_BRIEF] + "…"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query as it was read: `any_of` ranks, of each group in `all_of` one must occur, `none_of` must not."""
+    """A query as it was read: `any_of` ranks, one of each group in `all_of` must occur, `none_of` must not."""
 
     text: str
     any_of: tuple[Term, ...] = ()
@@ -249,7 +249,7 @@ class Query:
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     plain: str = ""
-    """What was asked in plain language: without filters, operators and what must not occur."""
+    """The query in plain language: without filters, operators and what must not occur."""
 
     @property
     def hard_dates(self) -> tuple[Span, ...]:
@@ -264,6 +264,7 @@ _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"') | {"’": "'",
 _TOKEN = re.compile(r'(?P<minus>-?)(?:(?P<name>[A-Za-z]+):)?"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+)|"')
 _FIELD = re.compile(r"(-?)([A-Za-z]+):(.+)$", re.DOTALL)
 _FILLER = re.compile("|".join(map(re.escape, CJK_FILLERS)))
+_PART = Late(rf"[{CJK}]|(?:(?![{CJK}])[^\W_])+")
 _CJK_MARKS = re.compile("[，。、！？；：（）【】「」『』《》〈〉…]")
 _OPENED = re.compile(r"(-|AND|OR|NOT)?(\(+)")
 _ENDS = ").,;:!?…"
@@ -279,7 +280,7 @@ _DATES = {"since": "since", "after": "since", "before": "before", "until": "befo
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been read so far."""
+    """Hold what was read so far."""
 
     groups: Groups[Term] = field(default_factory=Groups)
     none_of: list[Term] = field(default_factory=list)
@@ -292,7 +293,7 @@ class _Reading:
     negate: bool = False
     last: Term | None = None
     linked: set[Term] = field(default_factory=set)
-    """What stands beside an OR."""
+    """Terms beside an OR."""
     link: bool = False
 
 
@@ -318,20 +319,17 @@ def parse(text: str, now: float) -> Query:
     return _finish(text, reading, now)
 
 
-# ── one token at a time ──
-
-
 def _quoted(reading: _Reading, minus: bool, name: str | None, quoted: str, now: float) -> None:
     quoted = " ".join(quoted.split())
     if name and _operator(reading, name, quoted, now, minus=minus):
         return
-    term = Term(f"{name}:{quoted}" if name else quoted, "phrase")
+    term = Term(_first_parts(reading, f"{name}:{quoted}" if name else quoted, "phrase"), "phrase")
     if any(letter.isalnum() for letter in term.text):
         _put(reading, term, minus)
 
 
 def _bracketed(reading: _Reading, token: str, now: float) -> None:
-    """A token, and the brackets that open before and close after it; those inside of it are part of it."""
+    """Read a token, and the brackets that open before and close after it; those inside are part of it."""
     if "(" not in token and ")" not in token:
         _bare(reading, token, now)
         return
@@ -381,10 +379,44 @@ def _bare(reading: _Reading, token: str, now: float) -> None:
         return
     if len(body) > LONGEST_WORD:
         reading.notes.append(f"Of a very long word the first {LONGEST_WORD:,} characters were looked for.")
+    whole, word = word, word if HAS_CJK.search(word) else _first_parts(reading, word, "word")
+    prefix = prefix and word == whole
     term = Term(word, "prefix" if prefix and unicodedata.category(word[-1])[0] in "LMN" else "word")
     if not (minus or reading.negate or reading.groups.negated or prefix):
         reading.plain.append(token)
     _put(reading, term, minus)
+
+
+def _parts(text: str) -> Iterator[re.Match[str]]:
+    """Yield where the index divides a text. Signs that belong to a letter, such as vowels in Hindi, do not divide."""
+    if not text.isascii():
+        text = "".join("a" if unicodedata.category(letter)[0] == "M" else letter for letter in text)
+    return _PART.finditer(text)
+
+
+def _first_parts(reading: _Reading, text: str, kind: Kind) -> str:
+    """Cut a phrase or a joined word to the parts that are looked for."""
+    parts = list(islice(_parts(text), MOST_PARTS + 1))
+    if len(parts) <= MOST_PARTS:
+        return text
+    reading.notes.append(f"Of a very long {kind} the first {MOST_PARTS} parts were looked for.")
+    return text[: parts[-2].end()]
+
+
+def _affordable(reading: _Reading, terms: Iterable[Term]) -> list[Term]:
+    """Return the terms whose parts are not too many. Single words are free, and so are words of Chinese, Japanese or
+    Korean, whose pairs are looked for one by one.
+    """
+    kept, room = list[Term](), PARTS_IN_ALL
+    for term in terms:
+        joined = term.kind == "phrase" or not HAS_CJK.search(term.text)
+        parts = sum(1 for _ in _parts(term.text)) if joined else 1
+        if parts < 2 or parts <= room:
+            kept.append(term)
+            room -= parts if parts > 1 else 0
+        else:
+            reading.notes.append("Of many long phrases and joined words only the first were looked for.")
+    return kept
 
 
 def _put(reading: _Reading, term: Term, minus: bool) -> None:
@@ -399,14 +431,16 @@ def _put(reading: _Reading, term: Term, minus: bool) -> None:
 
 
 def _operator(reading: _Reading, name: str, value: str, now: float, *, minus: bool) -> bool:
-    """Take `name:value` as a filter. False: it is none, so the text counts as words."""
+    """Take `name:value` as a filter. → False if it is not one, and the text counts as words."""
     name, against = name.casefold(), minus or reading.negate or reading.groups.negated
     if name in _LISTS:
         values = [item for item in (strip(part) for part in value.split(",")) if item]
         if name == "role":
             values = [ROLES[item.casefold()] for item in values if item.casefold() in ROLES]
             if not values:
-                reading.notes.append(f"{name}:{brief(value)} names no role ({_ROLE_NAMES}): read as words.")
+                reading.notes.append(
+                    f"“{name}:{brief(value)}” is not a role ({_ROLE_NAMES}), so it was searched as text."
+                )
         if against:
             reading.excluded += [(name, item) for item in values]
         else:
@@ -417,34 +451,31 @@ def _operator(reading: _Reading, name: str, value: str, now: float, *, minus: bo
         span = read_value(strip(value), now)
         if span is None:
             if name != "date":
-                reading.notes.append(
-                    f"{name}:{brief(value)} is no date I can read (2026-03-05, 7d, yesterday): read as words."
-                )
+                said = f"“{name}:{brief(value)}” is not a date, so it was searched as text."
+                reading.notes.append(f"{said} Try 2026-03-05, 7d or yesterday.")
             return False
         kind = _DATES[name]
         words = f"{name}:{value}"
         if kind == "since":
-            span = Span(span.since, None, words)
+            span = Span(span.start, None, words)
         elif kind == "before":
-            span = Span(None, span.since, words)
+            span = Span(None, span.start, words)
+        reading.notes += [note for note in [two_readings(strip(value), now)] if note]
         reading.dates.append(replace(span, words=words, hard=True, at=(0, 0), outside=against))
         reading.negate = False
         return True
     return False
 
 
-# ── the whole ──
-
-
 def _finish(text: str, reading: _Reading, now: float) -> Query:
     plain = " ".join(reading.plain)
     read, unwanted = reading.groups.finish()
     if reading.groups.loosened:
-        reading.notes.append("There are too many brackets to follow each: any of what is in them is looked for.")
+        reading.notes.append("There are too many brackets: any of the words in them is searched for.")
     dated, spent = spoken(plain, now, filtered=bool(reading.dates))
     framed, ignored = spent | framing(plain), list[str]()
     groups = [_content(group, framed, ignored) for group in read]
-    if not any(groups):  # there is nothing but a frame
+    if not any(groups):  # nothing but phrases such as "can you list"
         ignored = []
         groups = [_content(group, spent, ignored) for group in read]
     if not any(groups) and not dated:
@@ -452,7 +483,7 @@ def _finish(text: str, reading: _Reading, now: float) -> Query:
     none_of = [*reading.none_of, *unwanted]
     if not any(groups) and not any((dated, none_of, reading.excluded, reading.dates, *reading.lists.values())):
         groups = [[Term(operator) for operator in reading.operators]]
-    every = list(dict.fromkeys(term for group in groups for term in group))
+    every = _affordable(reading, dict.fromkeys(term for group in groups for term in group))
     if len(every) > MOST_TERMS:
         reading.notes.append(f"Only the first {MOST_TERMS} of {len(every):,} different words were used.")
         every = every[:MOST_TERMS]
@@ -460,11 +491,11 @@ def _finish(text: str, reading: _Reading, now: float) -> Query:
         text=text,
         any_of=tuple(every),
         all_of=_required(groups, every, reading.linked),
-        none_of=tuple(dict.fromkeys(none_of))[:MOST_TERMS],
+        none_of=tuple(_affordable(reading, dict.fromkeys(none_of)))[:MOST_TERMS],
         excluded=tuple(dict.fromkeys(reading.excluded)),
         dates=(*reading.dates, *dated),
         ignored=tuple(dict.fromkeys(ignored)),
-        notes=tuple(reading.notes),
+        notes=tuple(dict.fromkeys(reading.notes)),
         plain=" ".join([plain, *dict.fromkeys(term.text for group in read for term in group if term.kind == "phrase")]),
         **{_LISTS[name]: tuple(dict.fromkeys(values)) for name, values in reading.lists.items()},
     )
@@ -473,8 +504,8 @@ def _finish(text: str, reading: _Reading, now: float) -> Query:
 def _required(
     groups: Sequence[Sequence[Term]], kept: Sequence[Term], linked: set[Term]
 ) -> tuple[tuple[Term, ...], ...]:
-    """Joined by AND, every group must occur. Quoted phrases must too: one of those that stand side by side, or what an
-    OR gives beside one.
+    """Return what must occur: every group joined by AND; and quoted phrases, one of those that are side by side, or
+    what an OR gives beside one.
     """
     known = set(kept)
     required = []
@@ -492,7 +523,7 @@ def _required(
 
 
 def _content(group: Iterable[Term], spent: set[str], ignored: list[str]) -> list[Term]:
-    """The terms that say something: neither fillers nor parts of a date that was read."""
+    """Return the terms without fillers and parts of a date that was read."""
     terms = _split_cjk(group, [word for word in spent if HAS_CJK.search(word)])
     shouting = not any(letter.islower() for term in terms for letter in term.text)
     kept = []
@@ -513,7 +544,7 @@ def _is_filler(word: str, place: int, *, shouting: bool) -> bool:
 
 
 def _split_cjk(group: Iterable[Term], spent: Iterable[str] = ()) -> list[Term]:
-    """Runs of Chinese, Japanese and Korean with the fillers cut out; a term that is all filler stays whole."""
+    """Cut the fillers out of runs of Chinese, Japanese and Korean; a term that is all filler stays whole."""
     terms, cut = list[Term](), None
     for term in group:
         if term.kind != "word" or term.text.isascii() or not HAS_CJK.search(term.text):
@@ -528,13 +559,8 @@ def _split_cjk(group: Iterable[Term], spent: Iterable[str] = ()) -> list[Term]:
     return terms
 
 
-# ---------- recall.described
-#
-# How a query was read, in one plain sentence: what a person would want to correct.
-
-
 def describe(query: Query) -> str:
-    """One sentence."""
+    """Return how a query was read, in one sentence that a person can check."""
     parts = []
     must = {term for group in query.all_of for term in group}
     free = [term for term in query.any_of if term not in must]
@@ -587,22 +613,19 @@ def _list(terms: Sequence[Term]) -> str:
     return ", ".join(map(str, terms[:12])) + more
 
 
-# ---------- recall.asked
-#
-# What a caller may ask of search, and how it is read: slips are said, instead of being taken for something else.
+# ── the arguments of a search: a wrong one is an error, and never taken for something else ──
 
 Level = Literal["session", "message"]
 Sort = Literal["newest", "oldest"] | None
 Mode = Literal["hybrid", "words", "vectors"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 MOST_HITS = 200
-"""More than anybody reads."""
 _FAR = 200_000_000_000
-"""Seconds from 1970 that still have a date (the year 8307); neither infinity nor what is no number is below it."""
+"""Seconds from 1970 that still have a date (the year 8307); infinity and NaN are not below it."""
 
 
 class SearchOptions(TypedDict, total=False):
-    """What may be said beside the text of a query."""
+    """The options of a search."""
 
     limit: int
     level: Level
@@ -619,9 +642,8 @@ class SearchOptions(TypedDict, total=False):
     mode: Mode | None
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """How the answer is to look."""
+class AnswerOptions(NamedTuple):
+    """Hold what the answer looks like."""
 
     limit: int
     level: Level
@@ -636,69 +658,74 @@ def several(value: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def known_roles(value: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The roles that are named, by the names that a query may use too."""
+    """Return the roles that are named, by any of their names."""
     return tuple(ROLES[name.casefold()] for name in several(value) if name.casefold() in ROLES)
 
 
 def no_roles(value: str | Sequence[str] | None) -> list[str]:
     return [
-        f"{brief(name)!r} is no role (user, assistant, tool, system); it was not used."
+        f"{brief(name)!r} is not a role (user, assistant, tool, system); it was not used."
         for name in several(value)
         if name.casefold() not in ROLES
     ]
 
 
 def edges(since: str | float | None, before: str | float | None, now: float) -> list[Span]:
-    """Keyword arguments: seconds, or a date as in a query. What cannot be read is no filter."""
+    """Return the spans of these keyword arguments, which were checked."""
     spans = []
-    if (at := _asked_moment(since, now)) is not None:
-        spans.append(Span(at, None, f"since:{since}"))
-    if (at := _asked_moment(before, now)) is not None:
+    if since not in (None, ""):
+        spans.append(Span(moment_of("since", since, now), None, f"since:{since}"))
+    if before not in (None, "") and (at := moment_of("before", before, now)) is not None:
         spans.append(Span(None, at, f"before:{before}"))
-    return spans
+    return [span for span in spans if (span.since, span.before) != (None, None)]
 
 
-def unread(since: str | float | None, before: str | float | None, now: float) -> list[str]:
-    return [
-        f"{value!r} is no date I can read (2026-03-05, 7d, yesterday); it was not used."
-        for value in (since, before)
-        if value not in (None, "") and _asked_moment(value, now) is None
-    ]
-
-
-def _asked_moment(value: str | float | None, now: float) -> float | None:
-    if isinstance(value, str):
-        span = read_value(value, now)
-        return span.since if span else None
-    return value if value is None or abs(value) < _FAR else None
+def moment_of(name: str, value: str | float | None, now: float) -> float | None:
+    """Return the beginning of a time, given in seconds or as in a query; None for one without a beginning."""
+    if isinstance(value, str) and (span := read_value(value, now)) is not None:
+        return span.start
+    if isinstance(value, str) or value is None or not abs(value) < _FAR:
+        raise UsageError(
+            f"{name}: {value!r:.40} is not a date.",
+            hint="Use 2026-03-05, 2026-03, 7d, yesterday or 'last week', or seconds since 1970.",
+        )
+    return value
 
 
 def check(text: object, limit: object, level: str, sort: str | None, mode: str) -> None:
-    """A slip of the caller's is said, instead of being taken for something else."""
+    """Refuse wrong options."""
     if not isinstance(text, str):
         raise UsageError(f"A query is text, not {type(text).__name__}.", hint='For example: search("login bug").')
-    if not isinstance(limit, int):
-        raise UsageError(f"The limit is a whole number, not {limit!r}.", hint="For example: limit=3.")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_HITS:
+        raise UsageError(
+            f"limit must be a whole number from 1 to {MOST_HITS}, not {limit!r:.40}.", hint="For example: limit=3."
+        )
     if level not in get_args(Level):
-        raise UsageError(f"{level!r} is no level.", hint=f"There are {', '.join(get_args(Level))}.")
+        raise UsageError(f"{level!r} is not a level.", hint=f"Use one of: {', '.join(get_args(Level))}.")
     if sort not in (None, "newest", "oldest"):
-        raise UsageError(f"{sort!r} is no order.", hint="There are newest and oldest; by relevance without it.")
+        raise UsageError(f"{sort!r} is not a sort order.", hint="Use newest or oldest; the default is by relevance.")
     if mode not in MODES:
-        raise UsageError(f"{mode!r} is no way to search.", hint=f"There are {', '.join(MODES)}.")
+        raise UsageError(f"{mode!r} is not a search mode.", hint=f"Use one of: {', '.join(MODES)}.")
 
 
 def check_filters(
-    named: Mapping[str, object], since: object, before: object, scope: object, current_session: object
+    given: Mapping[str, object], since: object, before: object, scope: object, current_session: object, now: float
 ) -> None:
-    """What narrows a search is of its type."""
-    for name, value in named.items():
+    """Refuse filters of a wrong type, and times that cannot be read."""
+    for name, value in given.items():
         several_texts = isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(one, str) for one in value)
         if not (value is None or isinstance(value, str) or several_texts):
-            raise UsageError(f"The {name} is text, or several texts, not {value!r:.80}.", hint=f'As in {name}="user".')
+            raise UsageError(f"{name} must be text or several texts, not {value!r:.80}.", hint=f'As in {name}="user".')
     for name, value in (("since", since), ("before", before)):
         if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
-            raise UsageError(f"{name} is a date or seconds since 1970, not {value!r:.80}.", hint='As in since="7d".')
+            raise UsageError(
+                f"{name} must be a date or seconds since 1970, not {value!r:.80}.", hint='As in since="7d".'
+            )
+        if value not in (None, ""):
+            moment_of(name, value, now)
     if not isinstance(scope, (Scope, type(None))):
-        raise UsageError(f"The scope is a Scope, not {scope!r:.80}.", hint='As in scope=Scope(user="anna").')
+        raise UsageError(f"scope must be a Scope, not {scope!r:.80}.", hint='As in scope=Scope(user="anna").')
     if not isinstance(current_session, (str, type(None))):
-        raise UsageError(f"The current session is named by text, not {current_session!r:.80}.", hint="Give its id.")
+        raise UsageError(
+            f"current_session must be text, not {current_session!r:.80}.", hint="Give the id of a session."
+        )

@@ -1,234 +1,51 @@
-"""Scores: words, meaning, date, speaker; one hit per conversation."""
+"""Rank candidates: by words, meaning, date, speaker and phrasing; then choose what is shown.
+
+The index scores a message as a whole, by its words. A turn rarely says everything: the question names the thing, the
+answer next to it has the fact. So a message also gets part of what its neighbours are worth, and a little for every
+term that occurs anywhere in its conversation. What vectors say is added, made relative to its best, so that neither
+side has to be good for the other to count. The weights were chosen across sets of conversations, each time without the
+set or conversation that was then asked (docs/explanation/search-quality.md); results change little between half and
+twice of each.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-import threading
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from herma.search.contradictions import Spoken, asks_for_the_past, latest_first, outdated
-from herma.search.dates import Span
-from herma.search.match import Unit, fold
-from herma.search.query import Dropped, Query, Wanted
-from herma.transcript.rows import Admitted, Head, Standing
-from herma.types import Scope, SessionInfo
+from herma.search.match import Unit, fold, of_word
+from herma.search.query import AnswerOptions, Query
+from herma.text import Late, stem
+from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
-    from herma.search.candidates import Gathered
+    from herma.search.candidates import Candidates
 
-
-# ---------- recall.rules
-#
-# Which messages may be shown. Each rule that leaves something out is counted, and comes with its remedy.
-
-HIDDEN_SOURCES = frozenset(("subagent", "tool", "kanban"))
-"""Sessions that no person held: their words come back in the session that started them."""
-DEMOTED_SOURCES = frozenset(("cron",))
-"""Shown after all others: what runs every hour says the same things every hour."""
-
-REMEDIES = {
-    "deleted": "herma sessions undelete brings a deleted session back.",
-    "rewound": "They were taken back by a rewind; herma sessions show --hidden has them.",
-    "archived": "Search with include_archived.",
-    "hidden source": "Ask for them by source:, for example source:subagent.",
-    "current conversation": "They are in the conversation at hand: look above.",
-    "session": "Leave out session:.",
-    "source": "Leave out source:.",
-    "project": "Leave out project:.",
-    "role": "Leave out role:.",
-    "date": "Leave out the date, or name a longer time.",
-}
-OTHERS = frozenset(("another user", "another profile"))
-"""What belongs to others is not even counted: the number would say whether they ever used a word."""
-CHOSEN = ("date", "role", "source", "project", "session")
-"""Rules that the query itself asked for, in the order in which they are given up when nothing is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What is asked for, and by whom. `live` are the sessions whose messages the model has before it anyway."""
-
-    roles: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    projects: tuple[str, ...] = ()
-    sessions: tuple[str, ...] = ()
-    excluded: tuple[tuple[str, str], ...] = ()
-    """What must not hold of any: a rule, and the value that is not wanted."""
-    dates: tuple[Span, ...] = ()
-    scope: Scope | None = None
-    current: str | None = None
-    live: frozenset[str] = frozenset()
-    include_archived: bool = False
-
-    @property
-    def narrow(self) -> bool:
-        """Whether much of what matches may be left out."""
-        chosen = self.roles or self.sources or self.projects or self.sessions or self.dates or self.excluded
-        return bool(chosen or self.scope or self.current)
-
-    def against(self, head: Head, session: SessionInfo | Standing | None) -> str:
-        """The first rule that keeps a message out, or nothing."""
-        return self._withheld(head, session) or self._unwanted(head, session)
-
-    def _withheld(self, head: Head, session: SessionInfo | Standing | None) -> str:
-        if session is None:
-            return "deleted"
-        if self.scope and session.scope.user != self.scope.user:
-            return "another user"
-        if self.scope and self.scope.profile and session.scope.profile not in ("", self.scope.profile):
-            return "another profile"
-        if session.deleted is not None:
-            return "deleted"
-        if head.hidden == "rewound":
-            return "rewound"
-        if session.archived and not self.include_archived:
-            return "archived"
-        if session.source in HIDDEN_SOURCES and not _is_one(session.source, self.sources):
-            return "hidden source"
-        if session.conversation == self.current and not self.left(head):
-            return "current conversation"
-        return ""
-
-    def _unwanted(self, head: Head, session: SessionInfo | Standing | None) -> str:
-        if session is None:
-            return ""
-        if self.sessions and session.id not in self.sessions and session.conversation not in self.sessions:
-            return "session"
-        if self.sources and not _is_one(session.source, self.sources):
-            return "source"
-        if self.projects and not any(same_project(project, session.scope.project) for project in self.projects):
-            return "project"
-        if self.roles and head.role not in self.roles:
-            return "role"
-        if not all(span.covers(head.timestamp) for span in self.dates):
-            return "date"
-        return next((rule for rule, value in self.excluded if _has(rule, value, head, session)), "")
-
-    def without(self, *rules: str) -> Filters:
-        """The same, with rules given up that the query asked for."""
-        return replace(
-            self,
-            dates=() if "date" in rules else self.dates,
-            roles=() if "role" in rules else self.roles,
-            sources=() if "source" in rules else self.sources,
-            projects=() if "project" in rules else self.projects,
-            sessions=() if "session" in rules else self.sessions,
-            excluded=tuple(one for one in self.excluded if one[0] not in rules),
-        )
-
-    def admitted(self) -> Admitted:
-        """Which messages may pass, as far as that is known without looking at them."""
-        elsewhere = self.without("date", "role", "session")
-        spans = [span for span in self.dates if not span.outside]
-
-        def wanted(source: str, scope: Scope, archived: bool) -> bool:
-            return not elsewhere.against(
-                Head(0, "", "", 0.0, "compacted"), Standing("", source, scope, "", archived, None)
-            )
-
-        return Admitted(
-            wanted,
-            self.sessions,
-            max((span.since for span in spans if span.since is not None), default=float("-inf")),
-            min((span.before for span in spans if span.before is not None), default=float("inf")),
-            self.roles,
-        )
-
-    def left(self, head: Head) -> bool:
-        """Whether a message of the current conversation has left the model's context."""
-        return head.hidden == "compacted" or head.session_id not in self.live
-
-
-def _is_one(source: str, sources: Sequence[str]) -> bool:
-    return source in sources or any(source.casefold() == one.casefold() for one in sources)
-
-
-def _has(rule: str, value: str, head: Head, session: SessionInfo | Standing) -> bool:
-    match rule:
-        case "source":
-            return _is_one(session.source, (value,))
-        case "project":
-            return same_project(value, session.scope.project)
-        case "role":
-            return head.role == value
-        case _:
-            return value in (session.id, session.conversation)
-
-
-def same_project(wanted: str, project: str) -> bool:
-    """The project itself, its last name, or a folder above it."""
-    wanted, project = wanted.rstrip("/").casefold(), project.rstrip("/").casefold()
-    return project == wanted or project.startswith(wanted + "/") or project.rpartition("/")[2] == wanted
-
-
-def live_sessions(current: str, members: Sequence[SessionInfo]) -> frozenset[str]:
-    """The sessions of a conversation whose text is still before the model: back to the last compression.
-
-    Sessions beside this line count as live too: they are the same conversation, told another way.
-    """
-    by_id = {member.id: member for member in members}
-    left: set[str] = set()
-    compressed = False
-    seen: set[str] = set()
-    at = by_id.get(current)
-    while at is not None and at.id not in seen:
-        seen.add(at.id)
-        if compressed:
-            left.add(at.id)
-        compressed = compressed or at.reason == "compression"
-        at = by_id.get(at.parent or "")
-    return frozenset({current, *by_id} - left)
-
-
-@dataclass(slots=True)
-class Sifted:
-    """What passed, in the given order, and how much each rule left out."""
-
-    kept: list[Head] = field(default_factory=list)
-    dropped: dict[str, int] = field(default_factory=dict)
-
-    def report(self) -> tuple[Dropped, ...]:
-        return tuple(Dropped(rule, count, REMEDIES[rule]) for rule, count in self.dropped.items())
-
-
-def sift(heads: Iterable[Head], sessions: Mapping[str, Standing], filters: Filters) -> Sifted:
-    sifted = Sifted()
-    for head in heads:
-        rule = filters.against(head, sessions.get(head.session_id))
-        if not rule:
-            sifted.kept.append(head)
-        elif rule not in OTHERS:
-            sifted.dropped[rule] = sifted.dropped.get(rule, 0) + 1
-    return sifted
-
-
-# ---------- recall.rank
-#
-# Ordering candidates: what the index says of each, plus evidence from the turns beside it and from its conversation.
-#
-# A turn rarely says everything: the question names the thing, the answer next to it has the fact. So a message is also
-# worth part of what its neighbours are worth, and a little for every term that occurs anywhere in its conversation.
-# The index scores a message as a whole; what each term is worth follows from these scores (`rarities`).
+# ── by words ──
 
 BESIDE = 0.5
-"""Weight of a neighbouring turn. 0.4–0.5 is best on LoCoMo and BEAM, and neutral where there are no neighbours."""
+"""Weight of a neighbouring turn. 0.4 to 0.5 is best on LoCoMo and BEAM, and neutral without neighbours."""
 NEAR = 0.2
-"""Weight of the turn after the next: one more point on LoCoMo, none lost elsewhere."""
+"""Weight of the turn after the next: one more point on LoCoMo."""
 CONVERSATION = 0.3
-"""Weight of terms that occur elsewhere in the conversation; from 0.5 on, long conversations swallow the list."""
+"""Weight of terms that occur elsewhere in the conversation; from 0.5 on, long conversations fill the list."""
 NAMED_DATE, NAMED_PERIOD = 0.8, 0.4
-"""What a message gains by being from the day or month that the query names; from "last month", which is more often the
-time of what is told than that of telling it. 2.5 points on LoCoMo, 20 on questions by date, none lost elsewhere."""
+"""Gain for the day or month that the query names; and for "last month", which is more often when something happened
+than
+when it was told. 2.5 points on LoCoMo, 20 on questions by date."""
 COVERAGE = 0.05
-"""What having all of the words adds to having one: neutral on every set up to here, harmful from 0.2 on."""
+"""Gain for having all of the words: neutral up to here, harmful from 0.2 on."""
 SPEAKER = {"user": 0.15, "tool": -0.1}
-"""Facts are mostly told by the user and repeated by the assistant at length: 4 to 6 points on BEAM, none lost."""
-_RANK_SATURATION, _RANK_LENGTH = 1.2, 0.75
+"""Users tell facts, and assistants repeat them at length: 4 to 6 points on BEAM."""
+_SATURATION, _LENGTH = 1.2, 0.75
 _RIDGE = 0.05
 _MOST_TIMES = 12
 """More occurrences of a word add next to nothing."""
@@ -236,7 +53,7 @@ _MOST_TIMES = 12
 
 @dataclass(slots=True)
 class Candidate:
-    """A message that may be shown, with what ranking needs of it. `found` is the index's score, 0 beside a match."""
+    """A message that may be shown, with what ranking needs of it. `found` is the index's score, 0 for a neighbour."""
 
     id: int
     group: str
@@ -249,9 +66,9 @@ class Candidate:
     shown: bool = True
     text: str = ""
     cut: bool = False
-    """Whether there is more text than ranking reads."""
+    """True if there is more text than ranking reads."""
     times: dict[str, int] | None = None
-    """How often each unit occurs in it, once that was counted."""
+    """Occurrences of each unit in it, once they are counted."""
     weights: dict[str, float] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
     told: float = 0.0
@@ -264,7 +81,7 @@ class Candidate:
 
 
 def rank(candidates: Sequence[Candidate], units: Sequence[Unit]) -> list[Candidate]:
-    """Score every candidate; best first, newest first among equals. Scores are relative: the best match alone is 1."""
+    """Score every candidate by words; best first, newest first among equals. The best match alone has a score of 1."""
     if not candidates:
         return []
     weigh(candidates, units)
@@ -285,11 +102,15 @@ def rank(candidates: Sequence[Candidate], units: Sequence[Unit]) -> list[Candida
         one.around = CONVERSATION * around[one.group] / best
         covered = COVERAGE * len(one.weights) / len(units) if one.weights else 0.0
         one.score = one.own / best + one.beside + one.around + covered + one.bonus
+    return _sorted(candidates)
+
+
+def _sorted(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda one: (-one.score, -one.timestamp, -one.id))
 
 
 def look_for(candidates: Sequence[Candidate], units: Sequence[Unit]) -> None:
-    """How often each unit occurs in each candidate, where that is not known yet."""
+    """Count how often each unit occurs in each candidate, if that is not known yet."""
     for one in candidates:
         if one.times is None:
             folded = one.folded
@@ -301,18 +122,26 @@ def look_for(candidates: Sequence[Candidate], units: Sequence[Unit]) -> None:
 
 
 def weigh(candidates: Sequence[Candidate], units: Sequence[Unit]) -> None:
-    """BM25's weight of each unit in each candidate, without its rarity."""
+    """Set BM25's weight of each unit in each candidate, without its rarity."""
     look_for(candidates, units)
-    average = max(1.0, sum(len(one.folded) for one in candidates) / len(candidates))
+    average = _average(candidates)
     for one in candidates:
         if one.times:
-            norm = _RANK_SATURATION * (1 - _RANK_LENGTH + _RANK_LENGTH * len(one.folded) / average)
+            norm = _norm(one, average)
             for name, times in one.times.items():
-                one.weights[name] = times * (_RANK_SATURATION + 1) / (times + norm)
+                one.weights[name] = times * (_SATURATION + 1) / (times + norm)
+
+
+def _average(candidates: Sequence[Candidate]) -> float:
+    return max(1.0, sum(len(one.folded) for one in candidates) / len(candidates))
+
+
+def _norm(one: Candidate, average: float) -> float:
+    return _SATURATION * (1 - _LENGTH + _LENGTH * len(one.folded) / average)
 
 
 def rarities(candidates: Sequence[Candidate]) -> dict[str, float]:
-    """What each unit is worth, so that weights times worth come nearest to the scores of the index (least squares).
+    """Return what each unit is worth, so that weights times worth come nearest to the index's scores (least squares).
 
     The ridge draws units that occur in few candidates towards the common mean.
     """
@@ -338,7 +167,7 @@ def rarities(candidates: Sequence[Candidate]) -> dict[str, float]:
 
 
 def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Gauss, without pivoting: the matrix is symmetric and positive definite."""
+    """Solve by Gauss without pivoting: the matrix is symmetric and positive definite."""
     size = len(right)
     for at in range(size):
         line = matrix[at]
@@ -357,7 +186,7 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def _conversations(candidates: Sequence[Candidate]) -> dict[str, float]:
-    """For each conversation: its best match, and for every unit what others of its messages have beyond that."""
+    """Return, for each conversation, its best match, plus what its other messages have beyond that, unit by unit."""
     members: dict[str, list[Candidate]] = defaultdict(list)
     for one in candidates:
         members[one.group].append(one)
@@ -369,7 +198,7 @@ def _conversations(candidates: Sequence[Candidate]) -> dict[str, float]:
 
 
 def _both(one: Candidate | None, other: Candidate | None) -> float:
-    """`_together` of two that may not be there: mostly at most one of them has any of the units."""
+    """Return `_together` of two that may be missing: mostly at most one of them has any of the units."""
     if one is None or not one.values:
         return other.told if other is not None else 0.0
     if other is None or not other.values:
@@ -378,7 +207,7 @@ def _both(one: Candidate | None, other: Candidate | None) -> float:
 
 
 def _together(ones: Sequence[Candidate]) -> float:
-    """The sum over units of the most that each is worth in any of these."""
+    """Return the sum over units of the most that each is worth in any of these."""
     if len(ones) < 2:
         return ones[0].told if ones else 0.0
     most = dict(ones[0].values)
@@ -389,44 +218,110 @@ def _together(ones: Sequence[Candidate]) -> float:
     return sum(most.values())
 
 
-# ---------- recall.characters
-#
-# Single Chinese characters as evidence beside pairs of them. Pure, linear.
-#
-# The index knows text without spaces as pairs of characters. That finds words of two characters,
-# and misses what says the same with other endings or in other company: 流れる物 and 流体, 继承 and 继任. A
-# character alone says less than a pair, but what shares several rare ones is more often about the
-# same thing.
+# ── by meaning ──
+
+NEAREST = 60
+"""So many messages count as near; all others are equally far."""
+MEANING = 0.8
+"""Weight of being the nearest, where having the best words is worth 1."""
+BESIDE_NEAR = 0.15
+"""Part of that for a turn beside a near one; little, because a vector includes the end of the turn before."""
+AMONG_NEAR = 0.15
+"""Part of that for the other messages of the conversation."""
+LEAST_SPREAD = 0.06
+"""Cosines closer together than this do not tell which is nearer: few messages, or many alike."""
+APART = 0.7
+"""Share of a message's nearness to all others that is subtracted: short and general ones are near everything. One to
+two points on LongMemEval, BEAM and LoCoMo each, between 0.5 and 0.85 alike."""
+NEARER, MORE_OF_MANY = 1.0, 0.3
+"""Standard deviations by which a message without any of the words must be nearer to the question than to all others: at
+most, if others have the words; and for each doubling of what was compared, if none has, or for one single thing."""
+FOREIGN = 0.5
+"""Trust in meaning in Chinese, Japanese and Korean, or with an English model in another European language."""
+KEYWORDS = 0.4
+"""Trust in meaning for words without grammar between them: such a query means the words."""
+ONE_THING = 0.5
+"""Trust in meaning for one single thing."""
+HEARD = {"assistant": 0.7}
+"""An answer repeats the question, at length and in several parts, each of which may be near."""
+FREE, CROWDED = 4, 0.03
+"""Messages of a conversation that come as they are, and what each further one has to be better by."""
+
+
+def shares(near: Sequence[tuple[int, float]]) -> dict[int, float]:
+    """Turn cosines, best first, into shares: 1 for the nearest, 0 for the last of `NEAREST`."""
+    kept = near[:NEAREST]
+    if not kept:
+        return {}
+    best = kept[0][1]
+    floor = min(kept[-1][1], best - LEAST_SPREAD)
+    return {id_: (cosine - floor) / (best - floor) for id_, cosine in kept}
+
+
+def near_enough(among: int, *, alone: bool) -> float:
+    """Return by how many standard deviations a message without the words must be nearer than usual to be shown.
+
+    `alone`: only nearness speaks for anything, and of many messages one is always near by chance.
+    """
+    least = MORE_OF_MANY * math.log2(max(1, among))
+    return least if alone else min(NEARER, least)
+
+
+def fuse(ranked: Sequence[Candidate], near: Mapping[int, float], trust: float = 1.0) -> list[Candidate]:
+    """Add what meaning is worth to candidates that are scored by words."""
+    if not near:
+        return list(ranked)
+    around: dict[str, float] = defaultdict(float)
+    for one in ranked:
+        around[one.group] = max(around[one.group], near.get(one.id, 0.0))
+    for one in ranked:
+        beside = max(near.get(one.before or 0, 0.0), near.get(one.after or 0, 0.0))
+        own = near.get(one.id, 0.0)
+        one.meaning = trust * MEANING * (own + BESIDE_NEAR * beside + AMONG_NEAR * around[one.group])
+        one.score += one.meaning
+    return _sorted(ranked)
+
+
+def by_cosine(candidates: Sequence[Candidate], cosines: Mapping[int, float]) -> list[Candidate]:
+    """Return those that are near, nearest first, whatever their words."""
+    near = [one for one in candidates if one.id in cosines and one.shown]
+    for one in near:
+        one.score = one.meaning = cosines[one.id]
+    return _sorted(near)
+
+
+# ── boosts: what else speaks for a message ──
 
 ALONE = 0.5
-"""What a character counts for, where a pair counts 1. From 0.3 to 0.8 four to seven more of a thousand questions are
-answered first, in Chinese and in Japanese, in both halves of each."""
-_CHARACTERS_SATURATION, _CHARACTERS_LENGTH = 0.6, 0.75
-_READ = 2_000
-_MOST = 32
-"""Characters that are looked for."""
-_CHARACTER = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+"""Weight of a single Chinese character, where a pair counts 1. 0.3 to 0.8 answer four to seven more of a thousand
+questions first, in Chinese and in Japanese, in both halves of each."""
+_CHARACTERS_SATURATION = 0.6
+_CHARACTERS_READ = 2_000
+_MOST_CHARACTERS = 32
+_CHARACTER = Late("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
-def sought(query: Query) -> list[str]:
-    """The characters of a question, each once; none where one pair is all there is."""
+def characters_of(query: Query) -> list[str]:
+    """Return the Chinese characters of a question, each once; none if there is only one pair.
+
+    The index has pairs of characters, and misses the same with other endings: 流れる物 and 流体, 继承 and 继任.
+    """
     text = unicodedata.normalize("NFKC", "".join(term.text for term in query.any_of))
-    found = list(dict.fromkeys(_CHARACTER.findall(text)))[:_MOST]
+    found = list(dict.fromkeys(_CHARACTER.findall(text)))[:_MOST_CHARACTERS]
     return found if len(found) > 2 else []
 
 
-def gains(characters: Sequence[str], candidates: Sequence[Candidate]) -> dict[int, float]:
-    """What each candidate gains by them, or loses to those that have more: the best match by pairs alone was 1, and the
-    best by both is 1 again, so that all that is not about words counts as much as before.
+def character_boost(characters: Sequence[str], candidates: Sequence[Candidate]) -> dict[int, float]:
+    """Return what each candidate gains by single characters, or loses to those that have more.
+
+    The best by pairs alone was 1, and the best by both is 1 again, so that everything else counts as before.
     """
     best = max((one.own for one in candidates), default=0.0)
     if not characters or best <= 0:
         return {}
-    texts = [one.folded[:_READ] for one in candidates]
+    texts = [one.folded[:_CHARACTERS_READ] for one in candidates]
     average = max(1.0, sum(map(len, texts)) / len(texts))
-    norms = [
-        _CHARACTERS_SATURATION * (1 - _CHARACTERS_LENGTH + _CHARACTERS_LENGTH * len(text) / average) for text in texts
-    ]
+    norms = [_CHARACTERS_SATURATION * (1 - _LENGTH + _LENGTH * len(text) / average) for text in texts]
     found = dict.fromkeys((one.id for one in candidates), 0.0)
     for character in characters:
         times = [text.count(character) for text in texts]
@@ -439,177 +334,53 @@ def gains(characters: Sequence[str], candidates: Sequence[Candidate]) -> dict[in
     return {one.id: (one.own + found[one.id]) / most - one.own / best for one in candidates}
 
 
-# ---------- recall.fuse
-#
-# Words and meaning together. Pure.
-#
-# What the index of words says and what the index of vectors says are both made relative to their best, weighed and
-# added, so neither has to be good for the other to be heard. Places in two lists are not added up: where one list is
-# much the weaker, that loses more than it finds. The weights were chosen across sets of English conversations, each
-# time without the set or conversation that was then asked (docs/explanation/search-quality.md); the figures change
-# little between half and twice of each.
-
-NEAREST = 60
-"""So many messages are near; all others are equally far."""
-MEANING = 0.8
-"""Weight of being the nearest, where having the best words is worth 1."""
-BESIDE_NEAR = 0.15
-"""Part of that for standing beside a near one; little, because what is embedded has the end of what came before."""
-AMONG_NEAR = 0.15
-"""Part of that for being in the same conversation."""
-LEAST_SPREAD = 0.06
-"""Cosines that lie closer together than this say nothing about which is nearer: few messages, or many alike."""
-STANDS_OUT = 0.03
-"""How far the nearest must be from the last of the near to be shown where no message has any of the words: half of the
-random strings and greetings that were tried stay below, four in five real questions are above."""
-LEAST_COMPARED = 8
-"""Of fewer, how far apart they are says nothing: one is always nearest."""
-FOREIGN = 0.5
-"""How far meaning is trusted in Chinese, Japanese and Korean, or by an English model in another European language."""
-KEYWORDS = 0.4
-"""How far it is trusted where words are put side by side with nothing between: whoever does that means the words."""
-ONE_THING = 0.5
-"""How far it is trusted where one single thing is looked for."""
-HEARD = {"assistant": 0.7}
-"""An answer repeats what was asked, at length and in several parts, each of which may be near."""
-FREE, CROWDED = 4, 0.03
-"""Messages of a conversation that come as they are, and what each further one has to be better by."""
-
-
-def shares(near: Sequence[tuple[int, float]]) -> dict[int, float]:
-    """Cosines, best first → how near each message is: 1 for the nearest, 0 for the last of `NEAREST`."""
-    kept = near[:NEAREST]
-    if not kept:
-        return {}
-    best = kept[0][1]
-    floor = min(kept[-1][1], best - LEAST_SPREAD)
-    return {id_: (cosine - floor) / (best - floor) for id_, cosine in kept}
-
-
-def stands_out(cosines: Collection[float], least: float = 0.0) -> bool:
-    """Whether anything is nearer than everything is to everything. `least` is what is unrelated at most, where that is
-    known of the model: then only what is nearer came here, and it is enough where it did not fill the list.
-    """
-    if not cosines or max(cosines) < least:
-        return False
-    if least and len(cosines) < NEAREST:
-        return True
-    return len(cosines) >= LEAST_COMPARED and max(cosines) - min(cosines) >= STANDS_OUT
-
-
-def fuse(ranked: Sequence[Candidate], near: Mapping[int, float], trust: float = 1.0) -> list[Candidate]:
-    """Add what meaning is worth to candidates that are scored by words; best first again."""
-    if not near:
-        return list(ranked)
-    around: dict[str, float] = defaultdict(float)
-    for one in ranked:
-        around[one.group] = max(around[one.group], near.get(one.id, 0.0))
-    for one in ranked:
-        beside = max(near.get(one.before or 0, 0.0), near.get(one.after or 0, 0.0))
-        own = near.get(one.id, 0.0)
-        one.meaning = trust * MEANING * (own + BESIDE_NEAR * beside + AMONG_NEAR * around[one.group])
-        one.score += one.meaning
-    return sorted(ranked, key=lambda one: (-one.score, -one.timestamp, -one.id))
-
-
-def by_cosine(candidates: Sequence[Candidate], cosines: Mapping[int, float]) -> list[Candidate]:
-    """Those that are near, nearest first, words or not."""
-    near = [one for one in candidates if one.id in cosines and one.shown]
-    for one in near:
-        one.score = one.meaning = cosines[one.id]
-    return sorted(near, key=lambda one: (-one.score, -one.timestamp, -one.id))
-
-
-def spread_out(ranked: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """The best `limit`, where every further message of one conversation counts a little less. Then the rest."""
-    left, chosen = list(ranked), []
-    taken: dict[str, int] = defaultdict(int)
-    for _ in range(min(limit, len(left))):
-        best = max(range(min(len(left), 3 * limit)), key=lambda at: (_worth(left[at], taken), -at))
-        one = left.pop(best)
-        taken[one.group] += 1
-        chosen.append(one)
-    return chosen + left
-
-
-def _worth(one: Candidate, taken: Mapping[str, int]) -> float:
-    return one.score - CROWDED * max(0, taken[one.group] - FREE + 1)
-
-
-# ---------- recall.teller
-#
-# Who would have told what is asked, and how that sounds. Pure, linear.
-#
-# What somebody did is mostly told by themselves, and in the first person: "What did Ann paint?" is answered by what Ann
-# said of herself, less by what she was told or asked. And what happened when is told with a time. By their words alone
-# such messages look like all the others about the same thing, and there are many more of those.
-
 BY_THEMSELVES = 0.6
-"""What a message gains by being said by somebody whom the question names: six points of the first places on LoCoMo, on
-conversations that were not learnt from; nothing elsewhere, where nobody is named."""
+"""Gain of a message by somebody whom the question names: "What did Ann paint?" is mostly answered by Ann. Six points of
+hit@1 on LoCoMo, on conversations that were not learned from."""
 OF_ONESELF = 0.3
-"""What a user's message gains by speaking of oneself, where the question is about somebody: four points there, one on
-BEAM."""
-WITH_A_TIME = 0.3
-"""What a message gains by naming a time, where the question is when: two points there."""
+"""Gain of a user's message in the first person, if the question is about somebody: four points there, one on BEAM."""
 _LONGEST_NAME = 32
-_TELLER_BEGINNING = 500
-"""Characters that are looked at: who goes on for longer speaks of much else."""
+_BEGINNING = 500
+"""Characters that are read for the first person: a longer message is about much else."""
 _SELVES = (
     *(" i ", " i'", " i’", " my ", " we ", " we'", " we’", " our ", " ich ", " mein", " wir ", " unser"),
     *(" je ", " j'", " j’", " mon ", " ma ", " mes ", " nous ", " yo ", " mi ", " mis "),
 )
-_FAR_SELVES = ("我", "私", "僕", "俺", "저는", "나는", "우리")
-_TIMES = (
-    *("yesterday", "today", "tonight", "tomorrow", " ago", " last ", " next ", " week", " month", " year", " morning"),
-    *(" since ", " recently", " monday", " tuesday", " wednesday", " thursday", " friday", " saturday", " sunday"),
-    *(" january", " february", " march", " april", " may", " june", " july", " august", " september", " october"),
-    *(" november", " december", " 19", " 20", " gestern", " heute", " letzte", " aujourd", " dernier", " ayer"),
-)
-_FAR_TIMES = ("昨", "今天", "今日", "去年", "今年", "上周", "上週", "先週", "先月", "年", "月", "어제", "오늘", "작년")
-_WHEN = re.compile(
-    r"^\W{0,8}(?:when|wann|quand|cuándo)\b|\b(?:what|which) (?:date|day|month|year|time)\b|\bhow long ago\b"
-    r"|什么时候|什麼時候|何时|何時|哪天|哪一天|哪年|いつ|언제",
-    re.IGNORECASE,
-)
+_SELVES_EAST = ("我", "私", "僕", "俺", "저는", "나는", "우리")
 _SOMEBODY = re.compile(
     r"\b(?:[Ii]|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|us|[Oo]ur|[Hh]e|him|[Hh]is|[Ss]he|[Hh]er|[Ii]ch|[Mm]eine?|[Ww]ir|[Jj]e|[Mm]on)\b"
     r"|\w\W{1,4}[A-Z]|我|私の|私は"
 )
-"""A pronoun, or a name: a capital that begins no sentence."""
+"""A pronoun, or a name: a capital that does not begin a sentence."""
 _WORD = re.compile(r"[^\W_]+")
 
 
-def teller_gains(question: str, candidates: Sequence[Candidate], roles: Mapping[int, str]) -> dict[int, float]:
-    """What each candidate gains, by its id; those that gain nothing are not in it."""
-    asks_when, about_somebody = _WHEN.search(question) is not None, _SOMEBODY.search(question) is not None
+def speaker_boost(question: str, candidates: Sequence[Candidate], roles: Mapping[int, str]) -> dict[int, float]:
+    """Return what candidates gain because of who speaks, and of whom."""
+    about_somebody = _SOMEBODY.search(question) is not None
     speakers = _speakers(candidates, fold(question))
-    if not (asks_when or about_somebody or speakers):
+    if not (about_somebody or speakers):
         return {}
     found = {}
     for one in candidates:
         gain = BY_THEMSELVES if one.id in speakers else 0.0
-        beginning = " " + one.folded[:_TELLER_BEGINNING] if asks_when or about_somebody else ""
-        if about_somebody and roles.get(one.id) == "user" and _has_any(beginning, _SELVES, _FAR_SELVES):
+        if about_somebody and roles.get(one.id) == "user" and _is_of_oneself(" " + one.folded[:_BEGINNING]):
             gain += OF_ONESELF
-        if asks_when and _has_any(beginning, _TIMES, _FAR_TIMES):
-            gain += WITH_A_TIME
         if gain:
             found[one.id] = gain
     return found
 
 
-def _has_any(text: str, words: Sequence[str], far: Sequence[str]) -> bool:
-    """`far`: those of other scripts, which most texts need not be searched for."""
-    for word in words:  # a loop: `any` takes twice as long, and this is asked of hundreds of messages
+def _is_of_oneself(text: str) -> bool:
+    for word in _SELVES:  # a loop: `any` takes twice as long, and this is asked of hundreds of messages
         if word in text:
             return True
-    return not text.isascii() and any(word in text for word in far)
+    return not text.isascii() and any(word in text for word in _SELVES_EAST)
 
 
 def _speakers(candidates: Sequence[Candidate], question: str) -> Collection[int]:
-    """Messages that begin with a name and a colon, where the question has that name and the conversation has others
-    that begin so: "note:" stands alone.
+    """Return messages that begin with a name and a colon, if the question has that name and the conversation has others
+    that begin so; a single "note:" is not a speaker.
     """
     said = [(one.id, one.group, name) for one in candidates if (name := _speaker(one.folded))]
     if not said:
@@ -624,7 +395,7 @@ def _speakers(candidates: Sequence[Candidate], question: str) -> Collection[int]
 
 
 def _speaker(folded: str) -> str:
-    """`ann` of "ann: i was there"; empty where nobody is named."""
+    """Return `ann` of "ann: i was there", or ""."""
     end = folded.find(":", 0, _LONGEST_NAME)
     if end < 0 and not folded[:_LONGEST_NAME].isascii():
         end = folded.find("：", 0, _LONGEST_NAME)
@@ -632,215 +403,199 @@ def _speaker(folded: str) -> str:
     return name if name and name.replace(" ", "").isalpha() and name.count(" ") < 3 else ""
 
 
-# ---------- recall.rerank
-#
-# An optional second opinion on the first few hits, from whoever can read question and text together.
-#
-# None comes with Herma. A program that has one hands it over (`h.reranker = …`), and it is asked within a deadline;
-# what it does wrong leaves the order as it was, and the report says so.
-
-RERANKED = 20
-"""Hits that are shown to it."""
-READS = 2_000
-"""Characters of each that it is given."""
+ALIKE = 1.0
+"""Weight of a similar word, times its similarity (0.55 to 1), where the word itself would count 1. From 0.6 to 1.3
+much the same."""
 
 
-class Reranker(Protocol):
-    """Says how well each text answers the question. Only the order of its numbers matters."""
-
-    def scores(self, question: str, texts: Sequence[str]) -> Sequence[float]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """The order it would have, as places in what it was given; or none, and why."""
-
-    order: tuple[int, ...] = ()
-    note: str = ""
-
-
-class _Asked(threading.Thread):
-    def __init__(self, reranker: Reranker, question: str, texts: Sequence[str]) -> None:
-        super().__init__(name="herma-rerank", daemon=True)
-        self._question = question
-        self._texts = texts
-        self._reranker = reranker
-        self.scores: Sequence[float] = ()
-        self.trouble = ""
-
-    def run(self) -> None:
-        try:
-            self.scores = [float(score) for score in self._reranker.scores(self._question, self._texts)]
-        except Exception as error:  # noqa: BLE001  a guest may raise anything
-            self.trouble = " ".join(str(error).split())[:200] or type(error).__name__
+def similar_word_boost(query: Query, candidates: Sequence[Candidate]) -> dict[int, float]:
+    """Return what candidates gain by similar words ("kids" and "children", "spend" and "spent") for those they lack."""
+    others: dict[str, list[tuple[Unit, float]]] = {}
+    for term in query.any_of:
+        # a name, capitalised inside the text, has no similar words
+        if term.kind == "word" and (term.text[0].islower() or query.plain.startswith(term.text)):
+            name = stem(fold(term.text))
+            if words := _similar_words().get(name):
+                others[name] = [(of_word(word), likeness) for word, likeness in words]
+    best = max((one.own for one in candidates), default=0.0)
+    if not others or best <= 0:
+        return {}
+    worth = {name: value / one.weights[name] for one in candidates for name, value in one.values.items()}
+    usual = sum(worth.values()) / len(worth) if worth else 0.0
+    average = _average(candidates)
+    found = {}
+    for one in candidates:
+        total = 0.0
+        for name, units in others.items():
+            if name not in one.weights:
+                total += worth.get(name, usual) * _similarity(units, one.folded)
+        if total:
+            found[one.id] = ALIKE * total * (_SATURATION + 1) / (1 + _norm(one, average)) / best
+    return found
 
 
-def opinion(reranker: Reranker, question: str, texts: Sequence[str], deadline: float) -> Opinion:
-    """Ask, for at most `deadline` seconds. Texts that it finds equally good stay in the order they had."""
-    asked = _Asked(reranker, question, [text[:READS] for text in texts])
-    asked.start()
-    asked.join(deadline)
-    if asked.is_alive():
-        return Opinion(note=f"rerank: no answer within {deadline:g} s; the order is that of the search.")
-    if asked.trouble:
-        return Opinion(note=f"rerank: it failed ({asked.trouble}); the order is that of the search.")
-    scores = asked.scores
-    if len(scores) != len(texts) or not all(map(math.isfinite, scores)):
-        return Opinion(note="rerank: it did not give one number for each text; the order is that of the search.")
-    return Opinion(order=tuple(sorted(range(len(texts)), key=lambda at: -scores[at])))
+def _similarity(words: Sequence[tuple[Unit, float]], folded: str) -> float:
+    """Return how similar the most similar of these is that occurs; `words` come in that order."""
+    for unit, likeness in words:
+        if unit.part in folded and unit.find(folded, 1):
+            return likeness
+    return 0.0
 
 
-# ---------- recall.arrange
-#
-# From a ranking to what is shown: a second opinion, the later of two claims first, no crowd, one of a conversation.
+@cache
+def _similar_words() -> Mapping[str, Sequence[tuple[str, float]]]:
+    """Return stem → words and how similar they are, most similar first. Read at the first search."""
+    found = {}
+    for line in resources.files(__package__).joinpath("alike.tsv").read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            name, _, words = line.partition("\t")
+            pairs = [word.split() for word in words.split(",")]
+            found[name] = [(word, int(hundredths) / 100) for word, hundredths in pairs]
+    return found
 
-LEAST_POOL = 20
-"""Of so many, later claims are looked for, and twice as many as are wanted."""
-
-LOOKED_AT, READ_CLOSELY = 150, 100
-"""Of so many it is asked who told them, and of so many which characters they have: what is further down hardly comes
-among the first ten by that."""
-
-
-@dataclass(slots=True)
-class Arranged:
-    """What is shown, best first. `outdated`: messages that another one, later, says otherwise than."""
-
-    chosen: list[Candidate]
-    outdated: dict[int, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-def arrange(
-    ranked: Sequence[Candidate],
-    query: Query,
-    wanted: Wanted,
-    found: Gathered,
-    reranker: Reranker | None = None,
-    deadline: float = 1.0,
-) -> Arranged:
-    result = Arranged(list(ranked))
-    if query.any_of and not wanted.sort:
-        if wanted.mode != "vectors":
-            result.chosen = _by_more(ranked, query, found)
-        if reranker is not None:
-            _rerank(result, query, reranker, deadline)
-        elif wanted.level == "message" and wanted.mode != "vectors":
-            result.chosen = spread_out(result.chosen, wanted.limit)
-        _latest_first(result, query, wanted, found)
-    elif wanted.sort:
-        newest = wanted.sort == "newest"
-        result.chosen = sorted(result.chosen, key=lambda one: (one.timestamp, one.id), reverse=newest)
-    if wanted.level == "session":
-        result.chosen = _one_each(result.chosen)
-    result.chosen = _demoted(result.chosen, found)[: wanted.limit]
-    return result
-
-
-def _by_more(ranked: Sequence[Candidate], query: Query, found: Gathered) -> list[Candidate]:
-    """With what speaks for a message beside its words: who told it, and single characters."""
-    first = ranked[:LOOKED_AT]
-    more = [gains(sought(query), first[:READ_CLOSELY])]
-    if query.ignored:  # a sentence, no bare words
-        more.append(teller_gains(query.plain, first, {one.id: found.heads[one.id].role for one in first}))
-    for one in first:
-        gain = sum(gains.get(one.id, 0.0) for gains in more)
-        one.bonus += gain
-        one.score += gain
-    return sorted(ranked, key=lambda one: (-one.score, -one.timestamp, -one.id))
-
-
-def _rerank(result: Arranged, query: Query, reranker: Reranker, deadline: float) -> None:
-    first = result.chosen[:RERANKED]
-    said = opinion(reranker, query.plain or query.text, [one.text for one in first], deadline)
-    if said.note:
-        result.notes.append(said.note)
-    else:
-        result.chosen[:RERANKED] = [first[at] for at in said.order]
-
-
-def _latest_first(result: Arranged, query: Query, wanted: Wanted, found: Gathered) -> None:
-    pool = result.chosen[: max(LEAST_POOL, 2 * wanted.limit)]
-    heads = found.heads
-    spoken = [
-        Spoken(
-            one.id, one.folded, one.timestamp, found.sessions[heads[one.id].session_id].scope.user, heads[one.id].role
-        )
-        for one in pool
-        if heads[one.id].role in ("user", "assistant")
-    ]
-    result.outdated = outdated(spoken)
-    if result.outdated and not asks_for_the_past(query.text):
-        by_id = {one.id: one for one in pool}
-        order = latest_first([one.id for one in pool], result.outdated)
-        result.chosen[: len(pool)] = [by_id[id_] for id_ in order]
-
-
-def _one_each(ranked: Iterable[Candidate]) -> list[Candidate]:
-    """The best of each conversation."""
-    best: dict[str, Candidate] = {}
-    for one in ranked:
-        best.setdefault(one.group, one)
-    return list(best.values())
-
-
-def _demoted(ranked: Sequence[Candidate], found: Gathered) -> list[Candidate]:
-    """The same order, with what runs by itself after everything else."""
-    return sorted(ranked, key=lambda one: _source(one, found) in DEMOTED_SOURCES)
-
-
-def _source(one: Candidate, found: Gathered) -> str:
-    return found.sessions[found.heads[one.id].session_id].source
-
-
-# ---------- recall.manner
-#
-# How something is said or asked, as far as that says what matters: for all times, preferred, at present. Pure.
-#
-# "Always answer with metric units" is short, names little of what it is about, and matters whenever that comes up. By
-# its words alone it loses to every message that dwells on the subject.
 
 STANDING = 0.3
-"""What an instruction for all times is worth: ten points on BEAM's questions about such, none lost elsewhere."""
-PREFERENCE = 0.1
-"""What a preference is worth."""
-RECENT = 0.15
-"""What the newest of the candidates gains over the oldest where the present is asked for; nothing elsewhere."""
+"""Gain of a standing instruction ("always answer with metric units"): it is short and names little of its subject.
+Ten points on BEAM's questions about such."""
 _SHORT = 400
-"""Characters of an instruction; what goes on for longer is about something else too."""
-_MANNER_BEGINNING = 600
-_HINTS = ("prefer", "rather", "always", "never", "like", "want you", "bevorzug", "préf", "prefie")
-_FAR_HINTS = ("喜", "好き", "好", "좋")
-"""A search for a few letters is many times faster than one for a pattern, and most messages have none of them."""
+"""Characters of an instruction; a longer message is about something else too."""
 _STANDING = re.compile(
     r"\W*(?:always|never|from now on|whenever|please (?:always|never|remember)|remember (?:to|that)|when i ask"
     r"|immer wenn|ab jetzt|ab sofort|toujours|dorénavant|siempre|a partir de ahora)\b"
     r"|\W*(?:从现在|從現在|今后|今後|以后|以後|每次|永远|永遠|务必|務必|请记住|請記住|必ず|これから|今後は|앞으로|항상)",
 )
-_PREFERENCE = re.compile(
-    r"\b(?:i (?:really |much )?prefer|my preference|i'd prefer|i would prefer|i'd rather|i (?:always|never)"
-    r"|i like to|i don't like|i want you to|ich bevorzuge|je préfère|prefiero)\b"
-    r"|我更喜欢|我更喜歡|我比较喜欢|我比較喜歡|我偏好|我不喜欢|我不喜歡|方が好き|ほうが好き|더 좋아",
-)
-_PRESENT = re.compile(
-    r"\b(?:current(?:ly)?|now|latest|newest|most recent(?:ly)?|these days|nowadays|at the moment|up to date|still"
-    r"|aktuell\w*|derzeit|jetzt|actuellement|actualmente|ahora)\b"
-    r"|目前|現在|现在|最新|最近|如今|今の|今は|지금|현재|요즘",
-    re.IGNORECASE,
-)
-
-
-def asks_for_the_present(question: str) -> bool:
-    return _PRESENT.search(question) is not None
 
 
 def lasting(folded: str) -> float:
-    """What a user's message gains by how it is said. `folded` is lower case, with plain apostrophes or curly ones."""
-    beginning = folded[:_MANNER_BEGINNING]
-    if len(folded) < _SHORT and _STANDING.match(beginning):
-        return STANDING
-    if not any(hint in beginning for hint in _HINTS) and (
-        beginning.isascii() or not any(hint in beginning for hint in _FAR_HINTS)
-    ):
-        return 0.0
-    return PREFERENCE if _PREFERENCE.search(beginning.replace("’", "'")) else 0.0
+    """Return what a user's message gains by its phrasing. `folded` is lower case."""
+    return STANDING if len(folded) < _SHORT and _STANDING.match(folded) else 0.0
+
+
+# ── a reranker, if the program has one ──
+
+RERANKED = 20
+"""Hits that are shown to it."""
+READS = 2_000
+"""Characters of each that it gets."""
+
+
+class Reranker(Protocol):
+    """Say how well each text answers the question. Only the order of its numbers matters.
+
+    Herma has none; a program sets `h.reranker`. It has a deadline, and a failure leaves the order as it was.
+    """
+
+    def scores(self, question: str, texts: Sequence[str]) -> Sequence[float]: ...
+
+
+def opinion(reranker: Reranker, question: str, texts: Sequence[str], deadline: float) -> tuple[list[int], str]:
+    """Ask for at most `deadline` seconds. → the places of the texts in its order, or a note that says why there is
+    none.
+
+    Texts that it finds equally good stay in their order.
+    """
+    given = [text[:READS] for text in texts]
+    call = BackgroundCall("rerank", lambda: [float(score) for score in reranker.scores(question, given)]).start()
+    try:
+        scores = call.answer(deadline)
+    except TimeoutError:
+        return [], f"rerank: no answer within {deadline:g} s; the order is that of the search."
+    except Exception as error:  # noqa: BLE001  a plugin may raise anything
+        message = " ".join(str(error).split())[:200] or type(error).__name__
+        return [], f"rerank: it failed ({message}); the order is that of the search."
+    if len(scores) != len(texts) or not all(map(math.isfinite, scores)):
+        return [], "rerank: it did not return one number for each text; the order is that of the search."
+    return sorted(range(len(texts)), key=lambda at: -scores[at]), ""
+
+
+# ── from a ranking to what is shown ──
+
+LEAST_POOL = 20
+"""Contradictions are looked for among so many, and among twice as many as are wanted."""
+LOOKED_AT, READ_CLOSELY = 150, 100
+"""Messages whose speakers are looked at, and whose characters are: those further down hardly reach the first ten."""
+DEMOTED_SOURCES = frozenset(("cron",))
+"""Shown after all others: what runs every hour says the same things every hour."""
+
+
+class Arranged(NamedTuple):
+    """Hold what is shown, best first. `outdated`: message → the later one that contradicts it."""
+
+    chosen: list[Candidate]
+    outdated: dict[int, int]
+    notes: list[str]
+
+
+def arrange(
+    ranked: Sequence[Candidate],
+    query: Query,
+    wanted: AnswerOptions,
+    found: Candidates,
+    reranker: Reranker | None,
+    deadline: float,
+) -> Arranged:
+    """Apply boosts and reranker, put the later of two claims first, spread conversations or keep one hit of each."""
+    chosen, contradicted, notes = list(ranked), dict[int, int](), list[str]()
+    if wanted.sort:
+        chosen.sort(key=lambda one: (one.timestamp, one.id), reverse=wanted.sort == "newest")
+    elif query.any_of:
+        if wanted.mode != "vectors":
+            chosen = _boosted(chosen, query, found)
+        if reranker is not None:
+            first = chosen[:RERANKED]
+            order, note = opinion(reranker, query.plain or query.text, [one.text for one in first], deadline)
+            chosen[:RERANKED] = [first[at] for at in order] or first
+            notes += [note] if note else []
+        elif wanted.level == "message" and wanted.mode != "vectors":
+            chosen = spread_out(chosen, wanted.limit)
+        pool = chosen[: max(LEAST_POOL, 2 * wanted.limit)]
+        contradicted = _outdated(pool, found)
+        if contradicted and not asks_for_the_past(query.text):
+            by_id = {one.id: one for one in pool}
+            chosen[: len(pool)] = [by_id[id_] for id_ in latest_first(list(by_id), contradicted)]
+    if wanted.level == "session":
+        best: dict[str, Candidate] = {}
+        for one in chosen:
+            best.setdefault(one.group, one)
+        chosen = list(best.values())
+    chosen.sort(key=lambda one: found.sessions[found.heads[one.id].session_id].source in DEMOTED_SOURCES)
+    return Arranged(chosen[: wanted.limit], contradicted, notes)
+
+
+def _boosted(ranked: Sequence[Candidate], query: Query, found: Candidates) -> list[Candidate]:
+    first = ranked[:LOOKED_AT]
+    boosts = [character_boost(characters_of(query), first[:READ_CLOSELY])]
+    if query.ignored:  # a sentence, not only words
+        boosts.append(speaker_boost(query.plain, first, {one.id: found.heads[one.id].role for one in first}))
+        boosts.append(similar_word_boost(query, first))
+    for one in first:
+        gain = sum(boost.get(one.id, 0.0) for boost in boosts)
+        one.bonus += gain
+        one.score += gain
+    return _sorted(ranked)
+
+
+def _outdated(pool: Sequence[Candidate], found: Candidates) -> dict[int, int]:
+    spoken = []
+    for one in pool:
+        head = found.heads[one.id]
+        if head.role in ("user", "assistant"):
+            who = found.sessions[head.session_id].scope.user
+            spoken.append(Spoken(one.id, one.folded, one.timestamp, who, head.role))
+    return outdated(spoken)
+
+
+def spread_out(ranked: Sequence[Candidate], limit: int) -> list[Candidate]:
+    """Return the best `limit`, where every further message of one conversation counts a little less; then the rest."""
+    left, chosen = list(ranked), []
+    taken: dict[str, int] = defaultdict(int)
+
+    def worth(one: Candidate) -> float:
+        return one.score - CROWDED * max(0, taken[one.group] - FREE + 1)
+
+    for _ in range(min(limit, len(left))):
+        best = max(range(min(len(left), 3 * limit)), key=lambda at: (worth(left[at]), -at))
+        one = left.pop(best)
+        taken[one.group] += 1
+        chosen.append(one)
+    return chosen + left

@@ -1,24 +1,29 @@
-"""Searcher.search() → SearchReport."""
+"""Search all past sessions: `Searcher.search()` → `SearchReport`.
+
+Read the query → bring the index up to date → candidates → drop what may not be shown, and count it → rank with the text
+and the turns around it → group by conversation → mark what matched. If nothing is left: say why, and try wider.
+"""
 
 from __future__ import annotations
 
-import _thread
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Unpack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from herma.errors import HermaError
-from herma.index.types import Near, TextIndex, VectorIndex
-from herma.safety.scan import without_noise
-from herma.search.candidates import INDEXES, SCANS, Gathered, Gatherer, explanation, wider
-from herma.search.expand import USUAL, Expander, Summariser, united
+from herma.models.telemetry import COUNT, STORE, traced
+from herma.safety.fold import without_noise
+from herma.search.candidates import INDEXES, SCANS, Candidates, Filters, explanation, live_sessions, wider
+from herma.search.expand import USUAL, propose_words, united
+from herma.search.expand import summarize as summarized
 from herma.search.match import Place, Unit, fold, legible, matches, named, snippet, units
 from herma.search.query import (
     MOST_HITS,
+    AnswerOptions,
     Dropped,
     Hit,
     Level,
@@ -27,7 +32,6 @@ from herma.search.query import (
     SearchOptions,
     SearchReport,
     Sort,
-    Wanted,
     check,
     check_filters,
     describe,
@@ -36,431 +40,160 @@ from herma.search.query import (
     no_roles,
     parse,
     several,
-    unread,
 )
 from herma.search.rank import (
+    APART,
     FOREIGN,
     KEYWORDS,
     NEAREST,
     ONE_THING,
-    STANDS_OUT,
     Arranged,
     Candidate,
-    Filters,
-    Reranker,
     arrange,
     by_cosine,
     fuse,
-    live_sessions,
+    near_enough,
     rank,
-    stands_out,
 )
 from herma.text import HAS_CJK, NOT_ENGLISH
-from herma.transcript.log import Transcripts
 from herma.transcript.messages import text_of
-from herma.transcript.rows import Head, Shown, Spot, Surroundings, TranscriptReader
-from herma.types import Message, Scope, SessionInfo
+from herma.transcript.rows import Head, MessageSpot, ShownMessage, TranscriptReader
+from herma.worker import BackgroundCall
 
-# ---------- recall.meaning
-#
-# Asking the index of vectors, within a deadline: search never waits long for a model, and says what it did without.
+if TYPE_CHECKING:
+    from herma.app import Herma
+    from herma.index import Near
+    from herma.index.sync import Index
+    from herma.index.vectors import Vectors
+    from herma.search.dates import Span
+    from herma.search.rank import Reranker
+    from herma.transcript.log import Transcripts
+    from herma.types import Message, Scope, SessionInfo
 
-_ENGLISH = re.compile("[A-Za-z]{3}")
-_UNRELATED = {"e5-small": 0.8}
-"""What a model says of texts that have nothing to do with each other; of the few of a small home one is always nearest.
-e5-small: of a stranger's messages 98 in 100 are below it, of messages that answer the question 3 in 100."""
+# ── asking the vectors: search never waits long for a model, and says what it did without ──
+
 FILTERED = 600
-"""The nearest that are asked for where rules leave out most of them."""
+"""Nearest messages that are asked for if filters leave out most of them."""
 AT_ONCE = 16
-"""Questions of as many searches that an embedder is given at a time; a thread waits for each."""
+"""Questions of several searches that an embedder gets at a time; each has a thread that waits."""
+_ENGLISH = re.compile("[A-Za-z]{3}")
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """What is near in meaning, how far to trust it, how long the question took to embed, and what to tell people."""
+class Meaning(NamedTuple):
+    """Hold what is near in meaning, how far to trust it, how long embedding took, and notes for people."""
 
     near: tuple[Near, ...] = ()
     trust: float = 1.0
     took_ms: float = 0.0
     notes: tuple[str, ...] = ()
-    least: float = 0.0
-    """The cosine from which on something is near at all, where that is known of the model."""
+    among: int = 0
+    """Number of vectors that were compared."""
+    spread: float = 0.0
+    """The standard deviation of how much nearer they are to the question than to each other."""
+
+
+class PendingAnswer:
+    """An answer that may still be on its way until a deadline."""
+
+    def __init__(self, otherwise: Meaning, call: BackgroundCall[Meaning] | None = None, until: float = 0.0) -> None:
+        self._answer = otherwise
+        self._call = call
+        self._until = until
+
+    @property
+    def waiting(self) -> bool:
+        return self._call is not None and not self._call.done.is_set()
+
+    def result(self) -> Meaning:
+        """Wait for the answer until the deadline."""
+        if self._call is not None:
+            try:
+                self._answer = self._call.answer(max(0.0, self._until - time.monotonic()))
+            except TimeoutError:
+                pass
+            except HermaError as error:  # the home was closed meanwhile, or cannot be read: words may still be found
+                self._answer = Meaning(notes=(f"vectors: {error}",))
+            self._call = None
+        return self._answer
 
 
 class Asker:
-    """Asks one index of vectors, beside whatever else a search does.
+    """Ask one vector index in the background of a search.
 
-    An embedder that is too slow goes on by itself; meanwhile searches are by words, and its answer serves the next one.
-    That other searches ask at the same moment is no reason to call it slow: only a question that is overdue is.
+    An embedder that is too slow goes on; meanwhile searches are by words, and its answer serves the next one. Only a
+    question that is overdue makes it slow, not that other searches ask at the same moment.
     """
 
-    def __init__(self, vectors: VectorIndex, *, deadline: float) -> None:
+    def __init__(self, vectors: Vectors, *, deadline: float) -> None:
         self._vectors = vectors
         self._deadline = deadline
         self._mutex = threading.Lock()
-        self._open: list[_Question] = []
+        self._open: list[tuple[BackgroundCall[Meaning], float]] = []
 
-    def begin(self, query: Query, filters: Filters) -> Pending:
-        """Nothing is asked where there is no embedder, or nothing in plain language to embed, or nothing that the model
-        can read: what it calls near then is noise, and an empty answer that says why is worth more.
+    def begin(self, query: Query, filters: Filters) -> PendingAnswer:
+        """Ask, unless there is no embedder, nothing in plain language, or nothing that the model can read: what it
+        calls near then is noise.
         """
         text = " ".join(query.plain.split())
         state = self._vectors.state() if text and query.any_of else None
         if state is None or not state.wanted:
-            return Pending(Meaning(notes=(f"vectors: {state.trouble}",) if state is not None and state.trouble else ()))
-        if not state.is_multilingual and _is_unreadable(text):
-            return Pending(Meaning())
+            return PendingAnswer(Meaning(notes=(f"vectors: {state.trouble}",) if state and state.trouble else ()))
+        if not state.is_multilingual and HAS_CJK.search(text) and not _ENGLISH.search(text):
+            return PendingAnswer(Meaning())
+        late = Meaning(
+            notes=(f"vectors: the embedder did not answer within {self._deadline:g} s; words alone were searched.",)
+        )
         with self._mutex:
             now = time.monotonic()
-            self._open = [asked for asked in self._open if not asked.done.is_set()]
-            if any(asked.until <= now for asked in self._open):
-                return Pending(_late(self._deadline))
+            self._open = [asked for asked in self._open if not asked[0].done.is_set()]
+            if any(until <= now for _, until in self._open):
+                return PendingAnswer(late)
             if len(self._open) >= AT_ONCE:
-                return Pending(Meaning(notes=(_CROWDED,)))
+                crowded = f"vectors: {AT_ONCE} other searches are using the embedder; words alone were searched."
+                return PendingAnswer(Meaning(notes=(crowded,)))
             trust = _trust(query, multilingual=state.is_multilingual)
-            least = next((floor for name, floor in _UNRELATED.items() if state.model.startswith(name)), 0.0)
-            question = _Question(self._vectors, text, FILTERED if filters.narrow else NEAREST, trust, least)
-            question.until = now + self._deadline
-            self._open.append(question)
-            question.start()
-            return Pending(_late(self._deadline), question)
+            nearest = FILTERED if filters.narrow else NEAREST
+            call = BackgroundCall("search vectors", lambda: self._ask(text, nearest, trust)).start()
+            self._open.append((call, now + self._deadline))
+            return PendingAnswer(late, call, now + self._deadline)
 
-
-class Pending:
-    """An answer that may still be on its way."""
-
-    def __init__(self, otherwise: Meaning, question: _Question | None = None) -> None:
-        self._answer = otherwise
-        self._question = question
-
-    @property
-    def waiting(self) -> bool:
-        """Whether it is not there yet."""
-        return self._question is not None and not self._question.done.is_set()
-
-    def result(self) -> Meaning:
-        """What is near; waits for it until the deadline, then no more."""
-        if self._question is not None:
-            if self._question.done.wait(max(0.0, self._question.until - time.monotonic())):
-                self._answer = self._question.answer
-            self._question = None
-        return self._answer
-
-
-class _Question:
-    """Asks in a thread of its own. A thread of `threading` would have its starter wait until it runs, and that takes as
-    long as a tenth of a search.
-    """
-
-    def __init__(self, vectors: VectorIndex, text: str, nearest: int, trust: float, least: float) -> None:
-        self._vectors, self._text, self._nearest, self._trust, self._least = vectors, text, nearest, trust, least
-        self.answer = Meaning()
-        self.until = 0.0
-        self.done = threading.Event()
-
-    def start(self) -> None:
-        _thread.start_new_thread(self._run, ())
-
-    def _run(self) -> None:
-        try:
-            self.run()
-        finally:
-            self.done.set()
-
-    def run(self) -> None:
-        try:
-            began = time.perf_counter()
-            self._vectors.scores(self._text, ())  # embeds the question, which the index remembers
-            took = (time.perf_counter() - began) * 1000
-            found = self._vectors.near(self._text, self._nearest)
-            near = tuple(one for one in found.hits if one.score >= self._least)
-            self.answer = Meaning(near, self._trust, round(took, 2), found.notes, self._least)
-        except HermaError as error:  # the home was closed meanwhile, or cannot be read: words may still be found
-            self.answer = Meaning(notes=(f"vectors: {error}",))
-
-
-_CROWDED = f"vectors: {AT_ONCE} other searches are asking the embedder just now; words alone were searched."
-
-
-def _late(deadline: float) -> Meaning:
-    return Meaning(notes=(f"vectors: the embedder did not answer within {deadline:g} s; words alone were searched.",))
+    def _ask(self, text: str, nearest: int, trust: float) -> Meaning:
+        began = time.perf_counter()
+        self._vectors.scores(text, ())  # embeds the question, which the index remembers
+        took = (time.perf_counter() - began) * 1000
+        found = self._vectors.apart(text, nearest, APART)
+        return Meaning(found.hits, trust, round(took, 2), found.notes, found.rows, found.spread)
 
 
 def _trust(query: Query, *, multilingual: bool) -> float:
-    """How far meaning counts: less where the model knows the language less, or where it is about one exact thing."""
+    """Return how far meaning counts: less if the model knows the language less, or for one exact thing."""
     trust = ONE_THING if len(units(query)) == 1 else 1.0 if query.ignored else KEYWORDS
-    words = query.plain.casefold().split()
-    if HAS_CJK.search(query.plain) or (not multilingual and _is_foreign(words)):
-        trust *= FOREIGN
-    return trust
+    foreign = not multilingual and any(word in NOT_ENGLISH for word in query.plain.casefold().split())
+    return trust * FOREIGN if foreign or HAS_CJK.search(query.plain) else trust
 
 
-def _is_unreadable(text: str) -> bool:
-    """Whether a model that knows English only has nothing to go by: Chinese, Japanese or Korean, and no other word."""
-    return HAS_CJK.search(text) is not None and _ENGLISH.search(text) is None
-
-
-def _is_foreign(words: Collection[str]) -> bool:
-    return any(word in NOT_ENGLISH for word in words)
-
-
-# ---------- recall.present
-#
-# How an answer is told: what was searched, and of every hit why it is here.
-
-
-def searched(sessions: int, lag: int) -> str:
-    if not sessions:
-        return "Nothing is stored yet."
-    where = f"All messages and titles of {sessions:,} session{'s' if sessions != 1 else ''}"
-    if lag > SCANS:
-        where += f", except that of the newest {lag:,} messages only the last {SCANS:,} were read"
-    return where + "."
-
-
-def why(
-    one: Candidate,
-    folded: str,
-    places: Sequence[tuple[Place, str]],
-    query: Query,
-    *,
-    cosine: float | None,
-    explain: bool,
-) -> tuple[str, ...]:
-    words = list(dict.fromkeys(folded[start:end] for (start, end), _ in places))
-    said = ["passes the filters"]
-    if query.any_of:
-        said = [f"has {', '.join(words[:8])}"] if words else []
-        if cosine is not None:
-            said.append("is near in meaning")
-        said = said or ["stands next to a match"]
-    if any(span.covers(one.timestamp) for span in query.soft_dates):
-        said.append("is from the time that was named")
-    if explain:
-        words_part = one.score - one.meaning
-        near = f"meaning {one.meaning:.2f}" + (f" (cosine {cosine:.3f})" if cosine is not None else "")
-        parts = f"index {one.found:.2f}, beside {one.beside:.2f}, conversation {one.around:.2f}, bonus {one.bonus:.2f}"
-        said.append(f"words {words_part:.2f} ({parts}), {near}")
-    return tuple(said)
-
-
-def hit(head: Head, session: SessionInfo, line: str, score: float, why: tuple[str, ...]) -> Hit:
-    return Hit(
-        session_id=head.session_id,
-        message_id=head.id,
-        role=head.role,
-        snippet=line,
-        score=round(score, 4),
-        timestamp=head.timestamp,
-        conversation=session.conversation,
-        session=session,
-        why=why,
-    )
-
-
-# ---------- recall.window
-#
-# A match in its surroundings: the turns around it, and how the conversation began and ended. Bounded in characters.
-
-WINDOW = 5
-"""Turns on each side of a match."""
-BOOKEND = 3
-"""Messages with text that begin and end a conversation."""
-FULL, BRIEF = 4_000, 1_200
-"""Characters of a message in the first hit, and in the others."""
-LEAST = 120
-"""Characters that a message keeps however little room there is."""
-
-
-class Line(NamedTuple):
-    """A message as it is shown: its text perhaps shortened, in which case `left_out` characters are missing."""
-
-    message: Message | Shown
-    text: str
-    left_out: int = 0
-    anchor: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A window and its bookends. `before` and `after` are the neighbours shown on each side of the anchor."""
-
-    messages: tuple[Line, ...]
-    start: tuple[Line, ...] = ()
-    end: tuple[Line, ...] = ()
-    before: int = 0
-    after: int = 0
-    anchor: Message | None = None
-    """Where one message was asked for: all of it."""
-
-    @property
-    def shortened(self) -> bool:
-        return any(line.left_out for line in (*self.messages, *self.start, *self.end))
-
-
-def around(transcripts: Transcripts, message_id: int, window: int) -> View | None:
-    """The message with its neighbours; rewound ones are never among them. None when there is no such message."""
-    messages = transcripts.around(message_id, window)
-    place = next((at for at, message in enumerate(messages) if message.id == message_id), None)
-    if place is None:
-        return None
-    lines = tuple(_line(message, message.id == message_id) for message in messages)
-    return View(lines, before=place, after=len(messages) - place - 1, anchor=messages[place])
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """A hit in its surroundings, and the sessions of its conversation, oldest first."""
-
-    view: View
-    members: Sequence[SessionInfo] = ()
-
-
-def in_context(
-    reader: TranscriptReader, hits: Sequence[Hit], known: Mapping[str, Sequence[SessionInfo]], window: int = WINDOW
-) -> list[Context]:
-    """For each hit its neighbours, and what user and assistant said first and last in the whole conversation, outside
-    of these. Everything is read at once for all of them. `known`: the sessions of conversations, if they were read.
-    """
-    unread = [hit.conversation for hit in hits if hit.conversation not in known]
-    members = {**known, **reader.members(unread)} if unread else known
-    spots = [Spot(hit.message_id, *_ends(hit.session_id, members[hit.conversation])) for hit in hits]
-    return [
-        Context(_view(hit.message_id, found), members[hit.conversation])
-        for hit, found in zip(hits, reader.surroundings(spots, window, BOOKEND), strict=True)
-    ]
-
-
-def _ends(here: str, members: Sequence[SessionInfo]) -> tuple[str, str]:
-    """The sessions in which a conversation begins and ends; those without messages say nothing."""
-    parts = [member.id for member in members if member.message_count or member.id == here] or [here]
-    return parts[0], parts[-1]
-
-
-def _view(anchor: int, found: Surroundings) -> View:
-    place = next((at for at, message in enumerate(found.messages) if message.id == anchor), None)
-    if place is None:
-        return View(())
-    messages = tuple(_line(message, message.id == anchor) for message in found.messages)
-    return View(messages, lines(found.start), lines(found.end), before=place, after=len(messages) - place - 1)
-
-
-def lines(messages: Sequence[Message | Shown]) -> tuple[Line, ...]:
-    return tuple(map(_line, messages))
-
-
-def fit(view: View, units: Sequence[Unit], each: int, total: int, own: int = 0) -> View:
-    """The view within so many characters a message and in all; the anchor keeps its own room (`each`, if it is not
-    said), the rest share.
-    """
-    anchor, own = next((line for line in view.messages if line.anchor), None), own or each
-    left = total - min(len(anchor.text), own) if anchor else total
-    others = [len(line.text) for line in (*view.messages, *view.start, *view.end) if not line.anchor]
-    if sum(others) <= left and max(others, default=0) <= each and (anchor is None or len(anchor.text) <= own):
-        return view
-    share = _fair(others, each, left)
-
-    def cut(line: Line) -> Line:
-        return shorten(line, own if line.anchor else share, units if line.anchor else ())
-
-    return replace(
-        view,
-        messages=tuple(map(cut, view.messages)),
-        start=tuple(map(cut, view.start)),
-        end=tuple(map(cut, view.end)),
-    )
-
-
-def from_offset(view: View, offset: int) -> View:
-    """The view with the anchor's text from there on."""
-    lines = tuple(line._replace(text=line.text[offset:]) if line.anchor else line for line in view.messages)
-    return replace(view, messages=lines)
-
-
-def shorten(line: Line, most: int, units: Sequence[Unit] = ()) -> Line:
-    """At most so many characters: the beginning, or the part round the first match."""
-    text = line.text
-    if len(text) <= most:
-        return line
-    places = matches(text, fold(text), units) if units else []
-    start = max(0, min(places[0][0][0] - most // 3, len(text) - most)) if places else 0
-    kept = ("…" if start else "") + text[start : start + most] + ("…" if start + most < len(text) else "")
-    return line._replace(text=kept, left_out=len(text) - most)
-
-
-def _fair(lengths: Sequence[int], each: int, total: int) -> int:
-    """The largest limit per message (at most `each`) with which all of them together stay within `total`."""
-    left, waiting = total, sorted(lengths)
-    for at, length in enumerate(waiting):
-        share = left // (len(waiting) - at)
-        if min(length, each) > share:
-            return max(LEAST, min(each, share))
-        left -= min(length, each)
-    return each
-
-
-def _line(message: Message | Shown, anchor: bool = False) -> Line:
-    return Line(message, without_noise(text_of(message.content)), 0, anchor)
-
-
-# ---------- recall.search
-#
-# Search over all past sessions → `SearchReport`.
-#
-# Read the query → bring the index up to date → candidates → drop what may not be shown, and count it → rank with the
-# real text and the turns around it → group by conversation → mark what matched. When nothing is left: say why, and try
-# wider.
+# ── searching ──
 
 _TITLES = 100
-"""Conversations whose titles match that are looked at where not all of them may be shown."""
+"""Conversations with a matching title that are looked at if not all of them may be shown."""
 _QUOTED = "\"'`“”„«» \n\t"
-
-
-@dataclass(slots=True)
-class _Answer:
-    """One pass: what it found and what happened on the way."""
-
-    dropped: tuple[Dropped, ...] = ()
-    notes: list[str] = field(default_factory=list)
-    matched: int = 0
-    """How many messages the index named, shown or not."""
-    partly: bool = False
-    """Whether there may be matches among what was not looked at."""
-    hits: tuple[Hit, ...] = ()
-    widened: bool = False
-    members: Mapping[str, Sequence[SessionInfo]] = field(default_factory=dict)
-    """The sessions of conversations that are shown, as far as they were read."""
+_WHOLE = 1_000_000
+"""Characters of a hit that are read to mark its matches."""
 
 
 class Searcher:
-    """Searches one home. `members` gives all sessions of a conversation."""
+    """Search the transcripts of one home."""
 
-    def __init__(
-        self,
-        reader: TranscriptReader,
-        index: TextIndex,
-        *,
-        members: Callable[[str], Sequence[SessionInfo]],
-        clock: Callable[[], float] = time.time,
-        alive: Callable[[], None] = lambda: None,
-        vectors: VectorIndex | None = None,
-        mode: Mode = "hybrid",
-        wait: float = 1.0,
-        reranker: Callable[[], Reranker | None] = lambda: None,
-    ) -> None:
-        self._reader = reader
-        self._index = index
-        self._members = members
-        self._clock = clock
-        self._alive = alive
-        self._gatherer = Gatherer(reader, index)
-        self._asker = Asker(vectors, deadline=wait) if vectors is not None else None
-        self._mode = mode
-        self._wait = wait
-        self._reranker = reranker
-        self._looked_for: tuple[str, Sequence[Unit]] = ("", ())
+    def __init__(self, app: Herma, *, wait: float | None = None, rerank: bool = True) -> None:
+        """`wait` is how many seconds the query may take to embed; None: as configured."""
+        self._app = app
+        self.reader = TranscriptReader(app.db)
+        self.wait = app.settings.search.model_wait if wait is None else wait
+        self._asker = Asker(app.index.vectors, deadline=self.wait)
+        self._rerank = rerank
         self._shown: tuple[Sequence[Hit], Mapping[str, Sequence[SessionInfo]]] = ((), {})
 
+    @traced("search_memory", lambda *_, **__: {STORE: "transcripts"}, lambda found: {COUNT: len(found.hits)})
     def search(
         self,
         text: str,
@@ -482,33 +215,33 @@ class Searcher:
         """Find what was said. Any text is a query; the report says how it was read and what was left out.
 
         Without `scope` everything in the home is searched; with it, what belongs to the same user. `mode` is by words,
-        by vectors or by both; without an embedder, and where vectors say nothing, it is by words.
+        by vectors or by both; without an embedder it is by words.
         """
-        self._alive()
-        began, mode = time.perf_counter(), mode or self._mode
+        self._app.ensure_open()
+        began, now, mode = time.perf_counter(), self._app.clock(), mode or self._app.settings.search.mode
         check(text, limit, level, sort, mode)
-        check_filters({"role": role, "source": source, "project": project}, since, before, scope, current_session)
-        query = parse(text, self._clock())
-        if any(given is not None for given in (role, source, project, since, before)):
-            query = self._narrowed(query, role, source, project, since, before)
+        check_filters({"role": role, "source": source, "project": project}, since, before, scope, current_session, now)
+        query = _narrowed(parse(text, now), role, source, project, edges(since, before, now))
         filters = self._filters(query, scope, current_session, include_archived)
-        wanted = Wanted(max(1, min(limit, MOST_HITS)), level, sort, explain, mode)
-        sessions = self._reader.size()
-        lag, answer, pending = 0, _Answer(), Pending(Meaning())
+        wanted = AnswerOptions(max(1, min(limit, MOST_HITS)), level, sort, explain, mode)
+        sessions = self.reader.size()
+        lag, pending = 0, PendingAnswer(Meaning())
+        answer = _Pass(self, query, filters, wanted, lag, pending)
         if sessions:
-            lag = self._index.catch_up(INDEXES)
-            pending = self._asked_of_vectors(query, filters, mode)
-            with self._steady(pending):
-                answer = self._answer(query, filters, wanted, lag, pending)
+            lag = self._app.index.catch_up(INDEXES)
+            if mode != "words":
+                pending = self._asker.begin(query, filters)
+            answer = self._app.db.retrying(lambda: self._run(_Pass(self, query, filters, wanted, lag, pending)))
         meaning = pending.result()
-        if not answer.hits or not (answer.matched or mode == "vectors"):
-            answer = self._try_wider(query, filters, wanted, answer, lag, sessions, pending)
+        titled = any(hit.role == "session_title" for hit in answer.hits)
+        if not answer.hits or not (answer.found.matched or titled or mode == "vectors"):
+            answer = self._try_wider(answer, lag, sessions)
         self._shown = (answer.hits, answer.members)
         return SearchReport(
             query=text,
             hits=answer.hits,
             understood=describe(query),
-            searched=searched(sessions, lag),
+            searched=_searched(sessions, lag),
             sessions=sessions,
             dropped=answer.dropped,
             notes=tuple(dict.fromkeys((*query.notes, *answer.notes, *meaning.notes))),
@@ -520,202 +253,38 @@ class Searcher:
         )
 
     def looked_for(self, text: str) -> Sequence[Unit]:
-        """What a query looks for, to be marked in what it found."""
-        last, found = self._looked_for
-        return found if last == text else units(parse(text, self._clock()))
+        """Return what a query looks for, to mark it in what was found."""
+        return units(parse(text, self._app.clock()))
 
-    def in_context(self, hits: Sequence[Hit]) -> list[Context]:
-        """Each hit with the turns around it, and how its conversation began and ended."""
-        self._alive()
+    def in_context(self, hits: Sequence[Hit]) -> list[HitContext]:
+        """Return each hit with the turns around it, and how its conversation began and ended."""
+        self._app.ensure_open()
         last, members = self._shown
-        return in_context(self._reader, hits, members if last is hits else {}) if hits else []
+        return in_context(self.reader, hits, members if last is hits else {}) if hits else []
 
-    def _steady(self, pending: Pending) -> AbstractContextManager[None]:
-        """All that is read for an answer is of one moment, unless it waits for a model: then nobody waits for it."""
-        return nullcontext() if pending.waiting or self._reranker() is not None else self._reader.steady()
+    @property
+    def index(self) -> Index:
+        return self._app.index
 
-    def _asked_of_vectors(self, query: Query, filters: Filters, mode: Mode) -> Pending:
-        return self._asker.begin(query, filters) if self._asker and mode != "words" else Pending(Meaning())
+    @property
+    def reranker(self) -> Reranker | None:
+        return self._app.reranker if self._rerank else None
 
-    # ── one pass ──
-
-    def _answer(self, query: Query, filters: Filters, wanted: Wanted, lag: int, pending: Pending) -> _Answer:
-        looked_for = units(query)
-        self._looked_for = (query.text, looked_for)
-        if wanted.mode == "vectors" and pending.result().near:
-            found = Gathered()
-        else:  # meanwhile the question is embedded and compared
-            found = self._gatherer.gather(query, filters, looked_for, wanted.limit, lag)
-            if pending.waiting:
-                self._gatherer.read_ahead(query, found, looked_for, wanted.limit)
-        meaning = pending.result()
-        if meaning.near:
-            self._gatherer.meet(found, filters, meaning.near)
-        answer = _Answer(found.sifted.report(), list(found.notes), found.matched, found.partly)
-        ranked = self._ranked(query, filters, found, looked_for, wanted, meaning)
-        arranged = arrange(ranked, query, wanted, found, self._reranker(), self._wait)
-        answer.notes += arranged.notes
-        answer.hits = self._hits(query, arranged, found, looked_for, wanted, answer)
-        if wanted.level == "session":
-            answer.hits = self._titled(query, filters, answer.hits, looked_for, wanted)
+    def _run(self, answer: _Pass) -> _Pass:
+        with self._snapshot(answer.pending):
+            answer.run()
         return answer
 
-    def _ranked(
-        self,
-        query: Query,
-        filters: Filters,
-        found: Gathered,
-        looked_for: Sequence[Unit],
-        wanted: Wanted,
-        meaning: Meaning,
-    ) -> list[Candidate]:
-        candidates = self._gatherer.candidates(query, filters, found, looked_for, wanted.limit)
-        if wanted.mode == "vectors" and found.near:
-            return by_cosine(candidates, found.cosines)
-        ranked = fuse(rank(candidates, looked_for), found.near, meaning.trust)
-        if not query.any_of:
-            return ranked
-        if not found.matched and not stands_out(found.cosines.values(), meaning.least):
-            return []
-        shown = [one for one in ranked if one.score > 0 and one.shown]
-        if not found.matched:  # nothing but nearness speaks for these
-            shown = [one for one in shown if found.cosines.get(one.id, 0.0) >= meaning.least - STANDS_OUT]
-        honest = [one for one in shown if not one.found or _has_any(one, looked_for)]
-        if len(honest) < len(shown) and all(term.kind != "prefix" for term in query.any_of):
-            self._index.suspect()
-            found.notes.append(
-                f"{len(shown) - len(honest)} matches do not contain the words: the index is being checked."
-            )
-        return honest
-
-    def _hits(
-        self,
-        query: Query,
-        arranged: Arranged,
-        found: Gathered,
-        looked_for: Sequence[Unit],
-        wanted: Wanted,
-        answer: _Answer,
-    ) -> tuple[Hit, ...]:
-        cut = [one.id for one in arranged.chosen if one.cut]
-        whole = self._reader.texts(cut, 1_000_000) if cut else {}
-        sessions = self._sessions(arranged.chosen, found, wanted, answer)
-        hits = []
-        for one in arranged.chosen:
-            head = found.heads[one.id]
-            if (session := sessions.get(head.session_id)) is None:  # purged a moment ago
-                continue
-            text = legible(whole[one.id]) if one.id in whole else one.text
-            folded = fold(text) if one.cut else one.folded
-            places = matches(text, folded, looked_for)
-            cosine = found.cosines.get(one.id)
-            reasons = why(one, folded, places, query, cosine=cosine, explain=wanted.explain)
-            newer = arranged.outdated.get(one.id)
-            if newer is not None:
-                reasons += (f"is possibly outdated: message {newer} says otherwise, later",)
-            shown = hit(head, session, snippet(text, places), one.score, reasons)
-            hits.append(replace(shown, outdated_by=newer) if newer is not None else shown)
-        return tuple(hits)
-
-    def _sessions(
-        self, chosen: Sequence[Candidate], found: Gathered, wanted: Wanted, answer: _Answer
-    ) -> Mapping[str, SessionInfo]:
-        """The sessions that are shown. Where conversations are, all of theirs: whoever shows these needs them too."""
-        if wanted.level != "session":
-            return self._reader.sessions(sorted({found.heads[one.id].session_id for one in chosen}))
-        answer.members = self._reader.members([one.group for one in chosen]) if chosen else {}
-        return {session.id: session for members in answer.members.values() for session in members}
-
-    def _titled(
-        self, query: Query, filters: Filters, hits: tuple[Hit, ...], looked_for: Sequence[Unit], wanted: Wanted
-    ) -> tuple[Hit, ...]:
-        """Conversations whose title has all the words come first, found by their words or not; where there are hits
-        enough, only the one whose title was given as it stands.
-        """
-        words = [term.text for term in query.any_of if term.kind != "prefix"]
-        title = query.text.strip(_QUOTED)
-        if wanted.sort or query.roles or not words:
-            return hits
-        most = max(wanted.limit, _TITLES) if filters.narrow else wanted.limit
-        if len(words) > 8 or query.all_of or len(hits) >= wanted.limit:
-            sessions = self._reader.titled([title], most, exactly=True)
-        else:
-            sessions = sorted(self._reader.titled(words, most), key=lambda one: one[0].title != title)
-        named: list[Hit] = []
-        for session, first in sessions:
-            head = Head(first or 0, session.id, "session_title", session.last_active)
-            if filters.against(head, session) or any(one.conversation == session.conversation for one in named):
-                continue
-            name, said = session.title or "", "is what was asked for" if session.title == title else "has all the words"
-            line = snippet(name, matches(name, fold(name), looked_for))
-            named.append(hit(head, session, line, 1.0, (f"the title {said}",)))
-        known = {one.conversation for one in named}
-        rest = [one for one in hits if one.conversation not in known]
-        by_conversation = {one.conversation: one for one in hits}
-        first_ones = [
-            replace(by_conversation[one.conversation], why=(*by_conversation[one.conversation].why, *one.why))
-            if one.conversation in by_conversation
-            else one
-            for one in named
-        ]
-        return tuple((first_ones + rest)[: wanted.limit])
-
-    # ── when nothing was found ──
-
-    def _try_wider(
-        self,
-        query: Query,
-        filters: Filters,
-        wanted: Wanted,
-        empty: _Answer,
-        lag: int,
-        sessions: int,
-        pending: Pending,
-    ) -> _Answer:
-        """`empty` has no hits, or only such as are near in meaning: those stay when words alike find nothing."""
-        empty.notes.append(
-            explanation(query, empty.dropped, empty.matched, sessions, partly=empty.partly or lag > SCANS)
-        )
-        if not sessions:
-            return empty
-        if empty.hits:
-            empty.notes.append("These are near in meaning.")
-        if query.any_of and not empty.matched:
-            self._index.suspect()
-        for attempt in wider(query, filters, empty.dropped, self._index.vocabulary):
-            answer = self._answer(attempt.query, attempt.filters, wanted, lag, pending)
-            if answer.matched and answer.hits:
-                answer.dropped, answer.widened = empty.dropped, True
-                answer.notes = [*empty.notes, attempt.note, *answer.notes]
-                return answer
-        return empty
-
-    # ── small things ──
-
-    def _narrowed(
-        self,
-        query: Query,
-        role: str | Sequence[str] | None,
-        source: str | Sequence[str] | None,
-        project: str | Sequence[str] | None,
-        since: str | float | None,
-        before: str | float | None,
-    ) -> Query:
-        """The query with what keyword arguments ask for besides."""
-        return replace(
-            query,
-            roles=(*query.roles, *known_roles(role)),
-            sources=(*query.sources, *several(source)),
-            projects=(*query.projects, *several(project)),
-            dates=(*query.dates, *edges(since, before, self._clock())),
-            notes=(*query.notes, *no_roles(role), *unread(since, before, self._clock())),
-        )
+    def _snapshot(self, pending: PendingAnswer) -> AbstractContextManager[None]:
+        """Read everything for an answer at one moment, unless it waits for a model: writers must not wait for that."""
+        return nullcontext() if pending.waiting or self.reranker is not None else self.reader.snapshot()
 
     def _filters(self, query: Query, scope: Scope | None, current: str | None, include_archived: bool) -> Filters:
         conversation, live = current, frozenset[str]()
-        known = self._reader.sessions([current]).get(current) if current else None
+        known = self.reader.sessions([current]).get(current) if current else None
         if known:
-            conversation, live = known.conversation, live_sessions(known.id, self._members(known.id))
+            conversation = known.conversation
+            live = live_sessions(known.id, self._app.transcripts.conversation(known.id))
         return Filters(
             roles=query.roles,
             sources=query.sources,
@@ -729,6 +298,208 @@ class Searcher:
             include_archived=include_archived,
         )
 
+    def _try_wider(self, empty: _Pass, lag: int, sessions: int) -> _Pass:
+        """Try wider queries. `empty` has no hits, or only hits by meaning, which stay if similar words find nothing."""
+        query, found = empty.query, empty.found
+        partly = found.partly or lag > SCANS
+        empty.notes.append(explanation(query, empty.dropped, found.matched, sessions, partly=partly))
+        if not sessions:
+            return empty
+        if empty.hits:
+            empty.notes.append("These are close in meaning.")
+        if query.any_of and not found.matched:
+            self.index.schedule_check()
+        for attempt in wider(query, empty.filters, empty.dropped, self.index.vocabulary):
+            answer = _Pass(self, attempt.query, attempt.filters, empty.wanted, lag, empty.pending)
+            answer.run()
+            if answer.found.matched and answer.hits:
+                answer.dropped, answer.widened = empty.dropped, True
+                answer.notes = [*empty.notes, attempt.note, *answer.notes]
+                return answer
+        return empty
+
+
+def _narrowed(
+    query: Query,
+    role: str | Sequence[str] | None,
+    source: str | Sequence[str] | None,
+    project: str | Sequence[str] | None,
+    dates: Sequence[Span],
+) -> Query:
+    """Return the query with the filters of the keyword arguments."""
+    return replace(
+        query,
+        roles=(*query.roles, *known_roles(role)),
+        sources=(*query.sources, *several(source)),
+        projects=(*query.projects, *several(project)),
+        dates=(*query.dates, *dates),
+        notes=(*query.notes, *no_roles(role)),
+    )
+
+
+class _Pass:
+    """One search for one reading of the query: what it found, and what happened on the way."""
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        query: Query,
+        filters: Filters,
+        wanted: AnswerOptions,
+        lag: int,
+        pending: PendingAnswer,
+    ) -> None:
+        self._searcher = searcher
+        self._reader = searcher.reader
+        self.query, self.filters, self.wanted, self.pending = query, filters, wanted, pending
+        self._lag = lag
+        self.found = Candidates(self._reader, searcher.index, query, filters, wanted.limit)
+        self._looked_for = self.found.looked_for
+        self.hits: tuple[Hit, ...] = ()
+        self.notes: list[str] = []
+        self.dropped: tuple[Dropped, ...] = ()
+        self.members: Mapping[str, Sequence[SessionInfo]] = {}
+        """The sessions of the conversations that are shown, as far as they were read."""
+        self.widened = False
+
+    def run(self) -> None:
+        found = self.found
+        if not (self.wanted.mode == "vectors" and self.pending.result().near):
+            found.gather(self._lag)  # meanwhile the question is embedded and compared
+            if self.pending.waiting:
+                found.read_ahead()
+        meaning = self.pending.result()
+        if meaning.near:
+            found.add_near(meaning.near, meaning.spread)
+        self.dropped, self.notes = found.dropped, list(found.notes)
+        ranked = self._ranked(meaning)
+        arranged = arrange(ranked, self.query, self.wanted, found, self._searcher.reranker, self._searcher.wait)
+        self.notes += arranged.notes
+        self.hits = self._hits(arranged)
+        if self.wanted.level == "session":
+            self._add_titles()
+
+    def _ranked(self, meaning: Meaning) -> list[Candidate]:
+        found, looked_for = self.found, self._looked_for
+        candidates = found.candidates()
+        if self.wanted.mode == "vectors" and found.near:
+            return by_cosine(candidates, found.cosines)
+        ranked = fuse(rank(candidates, looked_for), found.near, meaning.trust)
+        if not self.query.any_of:
+            return ranked
+        least = near_enough(meaning.among, alone=not found.matched or len(looked_for) == 1)
+        shown = [
+            one
+            for one in ranked
+            if one.score > 0
+            and one.shown
+            and (
+                one.weights
+                or one.beside
+                or one.id in found.scores
+                or one.id in found.unindexed
+                or found.nearer.get(one.id, least) >= least
+            )
+        ]
+        honest = [one for one in shown if not one.found or _has_any(one, looked_for)]
+        if len(honest) < len(shown) and all(term.kind != "prefix" for term in self.query.any_of):
+            self._searcher.index.schedule_check()
+            self.notes.append(f"{len(shown) - len(honest)} matches do not contain the words: the index is checked.")
+        return honest
+
+    def _hits(self, arranged: Arranged) -> tuple[Hit, ...]:
+        found = self.found
+        cut = [one.id for one in arranged.chosen if one.cut]
+        whole = self._reader.texts(cut, _WHOLE) if cut else {}
+        sessions = self._sessions(arranged.chosen)
+        hits = []
+        for one in arranged.chosen:
+            head = found.heads[one.id]
+            if (session := sessions.get(head.session_id)) is None:  # purged a moment ago
+                continue
+            text = legible(whole[one.id]) if one.id in whole else one.text
+            folded = fold(text) if one.cut else one.folded
+            places = matches(text, folded, self._looked_for)
+            words = list(dict.fromkeys(folded[start:end] for (start, end), _ in places))
+            reasons = self._why(one, words, found.cosines.get(one.id))
+            newer = arranged.outdated.get(one.id)
+            if newer is not None:
+                reasons += (f"is possibly outdated: message {newer} contradicts it",)
+            hits.append(_hit(head, session, snippet(text, places), one.score, reasons, newer))
+        return tuple(hits)
+
+    def _why(self, one: Candidate, words: Sequence[str], cosine: float | None) -> tuple[str, ...]:
+        said = ["passes the filters"]
+        if self.query.any_of:
+            said = [f"has {', '.join(words[:8])}"] if words else []
+            if cosine is not None:
+                said.append("is near in meaning")
+            said = said or ["stands next to a match"]
+        if any(span.covers(one.timestamp) for span in self.query.soft_dates):
+            said.append("is from the named time")
+        if self.wanted.explain:
+            words_part = one.score - one.meaning
+            near = f"meaning {one.meaning:.2f}" + (f" (cosine {cosine:.3f})" if cosine is not None else "")
+            parts = (
+                f"index {one.found:.2f}, beside {one.beside:.2f}, conversation {one.around:.2f}, bonus {one.bonus:.2f}"
+            )
+            said.append(f"words {words_part:.2f} ({parts}), {near}")
+        return tuple(said)
+
+    def _sessions(self, chosen: Sequence[Candidate]) -> Mapping[str, SessionInfo]:
+        """Return the sessions that are shown; where conversations are shown, all of theirs."""
+        if self.wanted.level != "session":
+            return self._reader.sessions(sorted({self.found.heads[one.id].session_id for one in chosen}))
+        self.members = self._reader.members([one.group for one in chosen]) if chosen else {}
+        return {session.id: session for members in self.members.values() for session in members}
+
+    def _add_titles(self) -> None:
+        """Put conversations first whose title has all the words: with a message that has some of them, else with their
+        title. If there are hits enough, only a conversation with exactly this title.
+        """
+        query, wanted, hits = self.query, self.wanted, self.hits
+        words = [term.text for term in query.any_of if term.kind != "prefix"]
+        title = query.text.strip(_QUOTED)
+        if wanted.sort or query.roles or not words:
+            return
+        most = max(wanted.limit, _TITLES) if self.filters.narrow else wanted.limit
+        if len(words) > 8 or query.all_of or len(hits) >= wanted.limit:
+            sessions = self._reader.titled([title], most, exactly=True)
+        else:
+            sessions = sorted(self._reader.titled(words, most), key=lambda one: one[0].title != title)
+        by_conversation = {one.conversation: one for one in hits if ">>>" in one.snippet}
+        first: dict[str, Hit] = {}
+        for session, message in sessions:
+            head = Head(message or 0, session.id, "session_title", session.last_active)
+            if self.filters.against(head, session) or session.conversation in first:
+                continue
+            name = session.title or ""
+            why = f"the title {'is the query' if name == title else 'has all the words'}"
+            if (shown := by_conversation.get(session.conversation)) is not None:
+                first[session.conversation] = replace(shown, why=(*shown.why, why))
+            else:
+                line = snippet(name, matches(name, fold(name), self._looked_for))
+                first[session.conversation] = _hit(head, session, line, 1.0, (why,))
+        rest = [one for one in hits if one.conversation not in first]
+        self.hits = tuple([*first.values(), *rest][: wanted.limit])
+
+
+def _hit(
+    head: Head, session: SessionInfo, line: str, score: float, why: tuple[str, ...], outdated_by: int | None = None
+) -> Hit:
+    return Hit(
+        session_id=head.session_id,
+        message_id=head.id,
+        role=head.role,
+        snippet=line,
+        score=round(score, 4),
+        timestamp=head.timestamp,
+        conversation=session.conversation,
+        session=session,
+        why=why,
+        outdated_by=outdated_by,
+    )
+
 
 def _has_any(one: Candidate, looked_for: Sequence[Unit]) -> bool:
     if one.cut or one.weights or any(unit.part in one.folded for unit in looked_for):
@@ -736,22 +507,164 @@ def _has_any(one: Candidate, looked_for: Sequence[Unit]) -> bool:
     return named(one.text, looked_for)
 
 
-# ---------- recall.assisted
-#
-# Search with a model at its side: other words to search for, and summaries of what was found. Both on request only.
-#
-# What was found without the model is there in any case; what the model could not do is said in a note.
+def _searched(sessions: int, lag: int) -> str:
+    if not sessions:
+        return "No conversation is stored yet."
+    where = f"All messages and titles of {sessions:,} session{'s' if sessions != 1 else ''}"
+    if lag > SCANS:
+        where += f", except that of the newest {lag:,} messages only the last {SCANS:,} were read"
+    return where + "."
 
-_USUAL_LIMIT = 10
+
+# ── a match in its surroundings: the turns around it, and how the conversation began and ended ──
+
+WINDOW = 5
+"""Turns on each side of a match."""
+BOOKEND = 3
+"""Messages with text that begin and end a conversation."""
+FULL, BRIEF = 4_000, 1_200
+"""Characters of a message in the first hit, and in the others."""
+LEAST = 120
+"""Characters that a message keeps in any case."""
+
+
+class ShownLine(NamedTuple):
+    """A message as it is shown: `left_out` characters of its text are missing."""
+
+    message: Message | ShownMessage
+    text: str
+    left_out: int = 0
+    anchor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A window and its bookends. `before` and `after` count the neighbours on each side of the anchor."""
+
+    messages: tuple[ShownLine, ...]
+    start: tuple[ShownLine, ...] = ()
+    end: tuple[ShownLine, ...] = ()
+    before: int = 0
+    after: int = 0
+    anchor: Message | None = None
+    """The whole message, if one message was asked for."""
+
+    @property
+    def shortened(self) -> bool:
+        return any(line.left_out for line in (*self.messages, *self.start, *self.end))
+
+
+class HitContext(NamedTuple):
+    """A hit in its surroundings, and the sessions of its conversation, oldest first."""
+
+    view: View
+    members: Sequence[SessionInfo]
+
+
+def around(transcripts: Transcripts, message_id: int, window: int) -> View | None:
+    """Return a message with its neighbours, without rewound ones; None if there is no such message."""
+    messages = transcripts.around(message_id, window)
+    view = _view(message_id, messages)
+    return replace(view, anchor=messages[view.before]) if view.messages else None
+
+
+def in_context(
+    reader: TranscriptReader, hits: Sequence[Hit], known: Mapping[str, Sequence[SessionInfo]], window: int = WINDOW
+) -> list[HitContext]:
+    """Return each hit with its neighbours, and with what user and assistant said first and last in the conversation.
+
+    `known`: the sessions of conversations that were read already.
+    """
+    unread = [hit.conversation for hit in hits if hit.conversation not in known]
+    members = {**known, **reader.members(unread)} if unread else known
+    spots = []
+    for hit in hits:
+        here = hit.session_id
+        parts = [one.id for one in members[hit.conversation] if one.message_count or one.id == here] or [here]
+        spots.append(MessageSpot(hit.message_id, parts[0], parts[-1]))
+    return [
+        HitContext(_view(hit.message_id, found.messages, found.start, found.end), members[hit.conversation])
+        for hit, found in zip(hits, reader.surroundings(spots, window, BOOKEND), strict=True)
+    ]
+
+
+def _view(
+    anchor: int,
+    messages: Sequence[Message | ShownMessage],
+    start: Sequence[ShownMessage] = (),
+    end: Sequence[ShownMessage] = (),
+) -> View:
+    place = next((at for at, message in enumerate(messages) if message.id == anchor), None)
+    if place is None:
+        return View(())
+    shown = tuple(_line(message, message.id == anchor) for message in messages)
+    return View(shown, lines(start), lines(end), before=place, after=len(shown) - place - 1)
+
+
+def lines(messages: Sequence[Message | ShownMessage]) -> tuple[ShownLine, ...]:
+    return tuple(map(_line, messages))
+
+
+def _line(message: Message | ShownMessage, anchor: bool = False) -> ShownLine:
+    return ShownLine(message, without_noise(text_of(message.content)), 0, anchor)
+
+
+def from_offset(view: View, offset: int) -> View:
+    """Return the view with the anchor's text from there on."""
+    kept = tuple(line._replace(text=line.text[offset:]) if line.anchor else line for line in view.messages)
+    return replace(view, messages=kept)
+
+
+def fit(view: View, units: Sequence[Unit], each: int, total: int, own: int = 0) -> View:
+    """Return the view in at most `total` characters, `each` for a message, `own` (or `each`) for the anchor."""
+    anchor, own = next((line for line in view.messages if line.anchor), None), own or each
+    left = total - min(len(anchor.text), own) if anchor else total
+    others = [len(line.text) for line in (*view.messages, *view.start, *view.end) if not line.anchor]
+    if sum(others) <= left and max(others, default=0) <= each and (anchor is None or len(anchor.text) <= own):
+        return view
+    share = _fair(others, each, left)
+
+    def cut(line: ShownLine) -> ShownLine:
+        return _shorten(line, own if line.anchor else share, units if line.anchor else ())
+
+    return replace(
+        view,
+        messages=tuple(map(cut, view.messages)),
+        start=tuple(map(cut, view.start)),
+        end=tuple(map(cut, view.end)),
+    )
+
+
+def _shorten(line: ShownLine, most: int, units: Sequence[Unit]) -> ShownLine:
+    """Keep at most so many characters: the beginning, or the part around the first match."""
+    text = line.text
+    if len(text) <= most:
+        return line
+    places: Sequence[tuple[Place, str]] = matches(text, fold(text), units) if units else []
+    start = max(0, min(places[0][0][0] - most // 3, len(text) - most)) if places else 0
+    kept = ("…" if start else "") + text[start : start + most] + ("…" if start + most < len(text) else "")
+    return line._replace(text=kept, left_out=len(text) - most)
+
+
+def _fair(lengths: Sequence[int], each: int, total: int) -> int:
+    """Return the largest limit per message (at most `each`) with which all together stay within `total`."""
+    left, waiting = total, sorted(lengths)
+    for at, length in enumerate(waiting):
+        share = left // (len(waiting) - at)
+        if min(length, each) > share:
+            return max(LEAST, min(each, share))
+        left -= min(length, each)
+    return each
+
+
+# ── with a model, on request: other words to search for, and summaries of what was found ──
 
 
 class AssistedSearch:
-    """Search as a `Searcher` does it, with two options more."""
+    """Search as a `Searcher` does, with two more options. A note says what the model could not do."""
 
-    def __init__(self, searcher: Searcher, expander: Expander, summariser: Summariser) -> None:
-        self._searcher = searcher
-        self._expander = expander
-        self._summariser = summariser
+    def __init__(self, app: Herma) -> None:
+        self._app = app
 
     def search(
         self,
@@ -762,26 +675,35 @@ class AssistedSearch:
         conversations: int = USUAL,
         **options: Unpack[SearchOptions],
     ) -> SearchReport:
-        """`expand`: search for other words too, ranked below. `summarize`: sum up the first conversations found."""
-        began = time.perf_counter()
-        report = self._searcher.search(text, **options)
-        looked_for = self._searcher.looked_for(text)
+        """`expand`: search for other words too, ranked below. `summarize`: summarize the first conversations found."""
+        began, models = time.perf_counter(), self._app.models
+        report = self._app.searcher.search(text, **options)
         if expand:
             report = self._expanded(report, text, options)
         if summarize and report.hits:
-            made = self._summariser.summarise(text, report.hits, looked_for, conversations=conversations)
-            report = replace(report, summaries=made.summaries, notes=(*report.notes, *made.notes))
+            model, looked_for = models.get("auxiliary", purpose="search_summary"), self._app.searcher.looked_for(text)
+            if model is None:
+                note = f"Nothing was summarized: {models.why_not('auxiliary')}"
+                report = replace(report, notes=(*report.notes, note))
+            else:
+                summaries, notes = summarized(
+                    model, self._app.transcripts, text, report.hits, looked_for, conversations=conversations
+                )
+                report = replace(report, summaries=summaries, notes=(*report.notes, *notes))
         return replace(report, took_ms=round((time.perf_counter() - began) * 1000, 2))
 
     def _expanded(self, report: SearchReport, text: str, options: SearchOptions) -> SearchReport:
-        other = self._expander.alternatives(text)
-        if not other.words:
-            return replace(report, notes=(*report.notes, other.note))
-        found = self._searcher.search(" ".join(other.words), **options)
-        limit, level = options.get("limit", _USUAL_LIMIT), options.get("level", "session")
+        model = self._app.models.get("auxiliary", purpose="query_expansion")
+        if model is None:
+            note = f"No other words were tried: {self._app.models.why_not('auxiliary')}"
+            return replace(report, notes=(*report.notes, note))
+        words, note = propose_words(model, text)
+        if not words:
+            return replace(report, notes=(*report.notes, note))
+        found = self._app.searcher.search(" ".join(words), **options)
         more = () if found.widened else found.hits
+        limit, level = options.get("limit", 10), options.get("level", "session")
         hits = more if report.widened and more else united(report.hits, more, limit, by=level)
-        said = f"Searched too, as {other.model} proposed: {', '.join(other.words)}."
-        return replace(
-            report, hits=hits, also=other.words, widened=report.widened and not more, notes=(*report.notes, said)
-        )
+        said = f"Also searched for, as {model.name} proposed: {', '.join(words)}."
+        widened = report.widened and not more
+        return replace(report, hits=hits, also=words, widened=widened, notes=(*report.notes, said))
