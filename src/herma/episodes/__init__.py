@@ -1,9 +1,7 @@
-"""The modules of herma.episodes:
+"""Episodes: what earlier conversations were about, how they ended, and where the work stands.
 
-build        messages → Episode and state (pure)
-outcome      how it ended, and why that is thought (pure)
-episodes     Episodes: record, find, forget, show; the session observer; restore(task)
-rows         their tables, and bounded reading of transcripts
-cli          herma episodes, herma restore
-types        values that build, outcome, rows and episodes share
+build      messages → episode and state of the work (pure)
+episodes   Episodes: record, find, archive, show; the session feature; restore(task)
+rows       the values, their tables, and bounded reading of transcripts
+cli        herma episodes, herma brief
 """

@@ -1,435 +1,313 @@
-"""Herma episodes, herma restore."""
+"""The commands `herma episodes` and `herma brief`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import get_args
 
 import click
 
-from herma.cli.frame import HermaCommand, HermaGroup, yes_option
-from herma.cli.output import Json, count, iso, one_line, short_when, when
+from herma.cli.context import (
+    CommandContext,
+    HermaCommand,
+    HermaGroup,
+    dry_run_option,
+    with_home,
+    yes_option,
+)
+from herma.cli.encode import Json, encode
+from herma.cli.output import count, one_line, short_when, when
 from herma.episodes.episodes import label
-from herma.episodes.types import Digest, Episode, Forgotten, Outcome, Restored, SessionState
+from herma.episodes.rows import Episode, Forgotten, Outcome, SessionState
 from herma.errors import UsageError
-from herma.transcript.cli import Desk, dry_run_option, limit_option, with_sessions, write_fields, write_lines
+from herma.transcript.cli import complete_session, find_session
 from herma.types import Scope
 
-# ---------- cli.episodes
-#
-# `herma episodes`: what was done before, how it ended, and what helped.
-
 _SHOWN = 20
-"""Episodes that are listed before a question."""
+"""Episodes that are listed before a confirmation."""
 
 
-class EpisodesGroup(HermaGroup):
-    """Lists its commands in the order in which people come to need them."""
-
-    ORDER = "list show search digests forget restore rebuild"
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click names it)
-        return sorted(self.commands, key=self.ORDER.split().index)
-
-
-@click.group(cls=EpisodesGroup)
+@click.group(cls=HermaGroup, order="list show archive")
 def episodes() -> None:
-    """See what was done before: one episode per conversation, made at its end without a model.
+    """See earlier work: one episode per conversation, made at its end without a model.
 
-    An episode has the task, how it ended and why that is thought, what came of it, and the error that was met with what
-    helped. An ID is its number, or the id of its session or the beginning of one.
+    An episode has the task, how it ended and why Herma thinks so, the result, and the error that occurred with its
+    remedy. ID is its number, or the id or title of its session.
 
     \b
     Examples:
       herma episodes list
-      herma episodes search "deploy the shop"
+      herma episodes list deploy the shop
       herma episodes show 12
-      herma episodes forget --keep 1000 --dry-run
 
     \b
     With --json a list prints ok and episodes; a change prints ok and what it did. Times are ISO 8601 in UTC.
     """
 
 
-@episodes.command("list")
-@limit_option
-@click.option("--project", metavar="NAME", help="Only those of this project.")
-@click.option("--user", metavar="ID", help="Only those of this user.")
-@click.option("--outcome", type=click.Choice(get_args(Outcome)), help="Only those that ended so.")
+_episode_ids = click.argument("episode", metavar="[ID]…", nargs=-1, shell_complete=complete_session)
+
+
+@episodes.command("list", short_help="List episodes, or find those similar to a task")
+@click.argument("task", nargs=-1)
+@click.option("--limit", type=click.IntRange(1, 1_000_000), help="Show at most this many; 20, or 5 for a TASK.")
+@click.option("--project", metavar="NAME", help="Only episodes of this project.")
+@click.option("--user", metavar="ID", help="Only episodes of this user.")
+@click.option("--outcome", type=click.Choice(get_args(Outcome)), help="Only episodes with this outcome.")
 @click.option("--category", metavar="NAME", help="Only this kind of work: coding, debugging, writing, …")
-@click.option("--archived", is_flag=True, help="Those that were put away.")
-@with_sessions
+@click.option("--archived", is_flag=True, help="Only archived episodes.")
+@click.option("--by-month", is_flag=True, help="Summarise archived episodes, a few lines per month.")
+@with_home
 def list_(
-    desk: Desk,
-    limit: int,
+    context: CommandContext,
+    task: tuple[str, ...],
+    limit: int | None,
     project: str | None,
     user: str | None,
     outcome: Outcome | None,
     category: str | None,
     archived: bool,
+    by_month: bool,
 ) -> None:
-    """List episodes, the newest first.
+    """List episodes, the newest first, or those of work similar to a TASK: by words and, with a model, by meaning.
 
     \b
     Examples:
-      herma episodes list
+      herma episodes list deploy the shop
       herma episodes list --project shop --outcome resolved
       herma episodes list --archived
+      herma episodes list --by-month
     """
+    if task:
+        _search(context, task, limit or 5, user)
+        return
+    if by_month:
+        _write_months(context, user)
+        return
+    limit = limit or 20
     scope = Scope(user=user) if user else None
-    found = desk.h.episodes.list(
+    found = context.h.episodes.list(
         scope=scope, project=project, outcome=outcome, category=category, archived=archived, limit=limit + 1
     )
     more, found = len(found) > limit, found[:limit]
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "episodes": [episode_json(one) for one in found], "more": more})
-        return
-    if not found:
-        desk.context.line(_none(archived=archived, narrowed=any((project, user, outcome, category))))
-        return
-    _table(desk, found)
-    if more:
-        desk.context.line(f"There are more: --limit {limit * 5}")
+    if context.json:
+        context.print_json({"ok": True, "episodes": [episode_json(one) for one in found], "more": more})
+    elif found:
+        _table(context, found)
+        if more:
+            context.line(f"There are more: --limit {limit * 5}")
+    elif any((project, user, outcome, category)):
+        context.line("No matching episodes.")
+    else:
+        context.line("No archived episodes." if archived else "No episodes yet. Each session makes one when it ends.")
 
 
-@episodes.command(short_help="Read one episode, and where the work stood")
-@click.argument("episode", metavar="ID")
-@with_sessions
-def show(desk: Desk, episode: str) -> None:
-    """Read one episode, what its outcome rests on, and where the work stood when the session ended.
+def _write_months(context: CommandContext, user: str | None) -> None:
+    months = context.h.episodes.digests(user=user)
+    if context.json:
+        context.print_json({"ok": True, "digests": [encode(one) for one in months]})
+        return
+    if not months:
+        context.line("No archived episodes.")
+    for one in months:
+        for line in one.text.splitlines():
+            context.line(line)
+        context.line()
+
+
+@episodes.command(short_help="Show one episode, and where the work stood")
+@click.argument("episode", metavar="ID", shell_complete=complete_session)
+@with_home
+def show(context: CommandContext, episode: str) -> None:
+    """Show one episode, the reason for its outcome, and where the work stood when the session ended.
 
     \b
     Examples:
       herma episodes show 12
       herma episodes show 20261231_2359
     """
-    one = _find(desk, episode)
-    state = desk.h.episodes.state(one.conversation)
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "episode": episode_json(one), "state": state_json(state)})
+    one = _find(context, episode)
+    state = context.h.episodes.state(one.conversation)
+    if context.json:
+        context.print_json({"ok": True, "episode": episode_json(one), "state": state_json(state)})
         return
     facts = [
         ("task", one.task),
-        ("ended", f"{label(one)}: {one.why}"),
+        ("outcome", f"{label(one)}: {one.why}"),
         ("result", one.result),
         ("error", one.error),
-        ("helped", one.remedy),
+        ("remedy", one.remedy),
         ("kind", one.category),
         ("when", f"{when(one.started)} – {when(one.ended)}"),
         ("project", one.scope.project),
         ("user", one.scope.user),
         ("tools", ", ".join(f"{name} ×{times}" for name, times in one.tools.items())),
-        ("skills", ", ".join([*one.skills_applied, *(f"{name} (made)" for name in one.skills_created)])),
+        ("skills", ", ".join([*one.skills_applied, *(f"{name} (created)" for name in one.skills_created)])),
         ("session", f"{one.session_id}, messages {one.first_message}–{one.last_message}"),
         ("used", f"{count(one.uses, 'time')}, last {when(one.last_used)}" if one.uses else ""),
         ("made by", "rules, without a model" if one.built_by == "rules" else "a model"),
         ("replaced by", str(one.superseded_by) if one.superseded_by else ""),
-        ("put away", when(one.archived) if one.archived else ""),
+        ("archived", when(one.archived) if one.archived else ""),
     ]
-    write_fields(desk.context, facts, 12)
+    context.fields(facts)
     for step in one.steps:
-        desk.context.line(f"{'':12}· {step}")
+        context.line(f"{'':12}· {step}")
     if state is not None:
-        desk.context.line()
-        for line in desk.h.episodes.describe(state).splitlines():
-            desk.context.line(line)
-    desk.context.line()
-    desk.context.line(f"The conversation: {desk.command('sessions', 'show', one.session_id)}")
+        context.line()
+        for line in context.h.episodes.describe(state).splitlines():
+            context.line(line)
+    context.line()
+    context.line(f"The conversation: {context.command('sessions', 'show', one.session_id)}")
 
 
-@episodes.command(short_help="Find earlier work on the like of a task")
-@click.argument("task", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many at most.")
-@click.option("--user", metavar="ID", help="Whose work.")
-@with_sessions
-def search(desk: Desk, task: tuple[str, ...], limit: int, user: str | None) -> None:
-    """Find earlier work on the like of a task: by words and, with an embedder, by meaning.
-
-    \b
-    Examples:
-      herma episodes search deploy the shop
-      herma episodes search "登录超时" --limit 3
-    """
-    hits = desk.h.episodes.search_similar(" ".join(task), limit, scope=Scope(user=user or ""))
-    if desk.context.json:
-        found = [{**episode_json(hit.episode), "similarity": hit.similarity, "why": list(hit.why)} for hit in hits]
-        desk.context.print_json({"ok": True, "episodes": found})
+def _search(context: CommandContext, task: tuple[str, ...], limit: int, user: str | None) -> None:
+    """Find earlier work similar to a task: by words and, with an embedding model, by meaning."""
+    hits = context.h.episodes.search_similar(" ".join(task), limit, scope=Scope(user=user or ""))
+    if context.json:
+        found = [episode_json(hit.episode) | {"similarity": hit.similarity, "why": list(hit.why)} for hit in hits]
+        context.print_json({"ok": True, "episodes": found})
         return
     if not hits:
-        desk.context.line(f"Nothing like it. What was said is found by: {desk.command('search', *task)}")
+        context.line(f"No similar episodes. To search all messages: {context.command('search', *task)}")
         return
     rows = [
         (hit.episode.id, short_when(hit.episode.ended), label(hit.episode), ", ".join(hit.why), hit.episode.task)
         for hit in hits
     ]
-    write_lines(desk.context, ["id", "ended", "how", "found by", "task"], rows)
+    names = ["id", "ended", "outcome", "found by", "task"]
+    context.table(names, rows, drop=("found by", "outcome", "ended"), cut=True)
 
 
-@episodes.command(short_help="What was put away, month by month")
-@click.option("--user", metavar="ID", help="Only what is this user's.")
-@with_sessions
-def digests(desk: Desk, user: str | None) -> None:
-    """Show what was put away, a few lines per month.
-
-    \b
-    Examples:
-      herma episodes digests
-    """
-    found = desk.h.episodes.digests(user=user)
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "digests": [_digest_json(one) for one in found]})
-        return
-    if not found:
-        desk.context.line("Nothing was put away.")
-    for one in found:
-        for line in one.text.splitlines():
-            desk.context.line(line)
-        desk.context.line()
-
-
-@episodes.command(short_help="Put the least valuable away, or some")
-@click.argument("episode", metavar="[ID]…", nargs=-1)
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="How many stay at hand; without it, episodes.max.")
+@episodes.command(short_help="Archive episodes, or take them out of the archive")
+@_episode_ids
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="Keep this many; default: episodes.max.")
+@click.option("--undo", is_flag=True, help="Take the episodes with these IDs out of the archive.")
 @yes_option
 @dry_run_option
-@with_sessions
-def forget(desk: Desk, episode: tuple[str, ...], keep: int | None, dry_run: bool) -> None:
-    """Put the least valuable episodes away, or those with these IDs. Nothing is deleted.
+@with_home
+def archive(context: CommandContext, episode: tuple[str, ...], keep: int | None, undo: bool, dry_run: bool) -> None:
+    """Archive the episodes with these IDs; without IDs, the least valuable ones. Nothing is deleted.
 
-    Least valuable are old ones that nobody used, that a later one replaces, or that failed without a remedy. They leave
-    search and prompts, stay in the digest of their month, and come back with `herma episodes restore`.
+    Least valuable are episodes that are old and unused, that a later one replaces, or that failed without a remedy.
+    Archived episodes appear neither in search nor in prompts.
 
     \b
     Examples:
-      herma episodes forget --dry-run
-      herma episodes forget --keep 1000
-      herma episodes forget 12 13
+      herma episodes archive --keep 1000 --dry-run
+      herma episodes archive 12 13
+      herma episodes archive --undo 12
     """
     if episode and keep is not None:
-        raise UsageError("IDs and --keep contradict.", hint="Give one of them.")
-    ids = [_find(desk, text).id for text in episode] or None
-    shown = desk.h.episodes.forget(most=keep, ids=ids, dry_run=True)
-    if dry_run or not shown.episodes:
-        _forgotten(desk, shown)
+        raise UsageError("IDs and --keep contradict each other.", hint="Give one of them. Nothing was changed.")
+    if undo and not episode:
+        raise UsageError("--undo needs the IDs.", hint=context.command("episodes", "list", "--archived"))
+    ids = [_find(context, text).id for text in episode] or None
+    if undo and ids:
+        _restore(context, ids, dry_run=dry_run)
         return
-    if not desk.context.json:
-        _table(desk, shown.episodes[:_SHOWN])
-    if not desk.context.confirm(f"Put {count(len(shown.episodes), 'episode')} away?"):
-        desk.context.line("Nothing was put away.")
-        desk.context.exit(1)
-    _forgotten(desk, desk.h.episodes.forget(ids=[one.id for one in shown.episodes]))
+    shown = context.h.episodes.forget(most=keep, ids=ids, dry_run=True)
+    if dry_run or not shown.episodes:
+        _write_archived(context, shown)
+        return
+    if not context.json:
+        _table(context, shown.episodes[:_SHOWN])
+    if not context.confirm(f"Archive {count(len(shown.episodes), 'episode')}?"):
+        context.line("Nothing was archived.")
+        context.exit(1)
+    _write_archived(context, context.h.episodes.forget(ids=[one.id for one in shown.episodes]))
 
 
-@episodes.command(short_help="Take episodes out of the archive")
-@click.argument("episode", metavar="ID…", nargs=-1, required=True)
-@with_sessions
-def restore(desk: Desk, episode: tuple[str, ...]) -> None:
-    """Take episodes out of the archive again.
-
-    \b
-    Examples:
-      herma episodes list --archived
-      herma episodes restore 12
-    """
-    ids = [_find(desk, text).id for text in episode]
-    back = desk.h.episodes.restore(ids)
-    if desk.context.json:
-        desk.context.print_json({"ok": True, "episodes": [episode_json(one) for one in back]})
+def _restore(context: CommandContext, ids: Sequence[int], *, dry_run: bool) -> None:
+    found = [context.h.episodes.get(number) for number in ids] if dry_run else context.h.episodes.restore(ids)
+    back = [one for one in found if one is not None and (one.archived is not None or not dry_run)]
+    if context.json:
+        context.print_json({"ok": True, "dry_run": dry_run, "episodes": [episode_json(one) for one in back]})
         return
     for one in back:
-        desk.context.line(f"Back again: {one.id}  {one.task}")
+        context.line(f"{'Would be restored' if dry_run else 'Restored'}: {one.id}  {one.task}")
     if not back:
-        desk.context.line("None of them was put away.")
+        context.line("None of these episodes is archived.")
 
 
-@episodes.command(short_help="Make episodes of sessions that have none")
-@click.argument("session", metavar="[SESSION]…", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All sessions, also those that have one.")
-@with_sessions
-def rebuild(desk: Desk, session: tuple[str, ...], everything: bool) -> None:
-    """Make episodes of sessions that have none yet, or went on since: after an import or a crash, say.
+def _write_archived(context: CommandContext, done: Forgotten) -> None:
+    if context.json:
+        context.print_json({"ok": True, **encode(done, episodes=[episode_json(one) for one in done.episodes])})
+    elif not done.episodes:
+        context.line(f"Nothing to archive; {count(done.kept, 'episode')} kept.")
+    elif done.dry_run:
+        _table(context, done.episodes[:_SHOWN])
+        context.line(f"{count(len(done.episodes), 'episode')} would be archived. Nothing was changed.")
+    else:
+        context.line(f"Archived {count(len(done.episodes), 'episode')}; {done.kept:,} kept.")
+        undo = context.command("episodes", "archive", "--undo", str(done.episodes[0].id))
+        context.line(f"To restore one: {undo}")
+
+
+@click.command(cls=HermaCommand)
+@click.argument("task", nargs=-1, required=True)
+@click.option("--project", metavar="NAME", help="The project that the task belongs to.")
+@click.option("--user", metavar="ID", help="The user who does the task.")
+@click.option(
+    "--budget",
+    type=click.IntRange(1, 100_000_000),
+    metavar="N",
+    help="Use at most this many tokens; default: the share of the model's window for memory.",
+)
+@with_home
+def brief(
+    context: CommandContext, task: tuple[str, ...], project: str | None, user: str | None, budget: int | None
+) -> None:
+    """Collect what is known for a task: where the work stopped, memory, matching skills, earlier work.
+
+    Give the text to any agent. If the budget is too small, earlier work is left out first, then skills; curated memory
+    is never shortened.
 
     \b
     Examples:
-      herma episodes rebuild
-      herma episodes rebuild 20261231_2359
-      herma episodes rebuild --all
+      herma brief fix the login bug
+      herma brief "write the importer" --project shop --budget 2000
+      herma brief "write the importer" --json
     """
-    wanted = [one.conversation for one in desk.find_all(session)] if session else None
-    with desk.context.progress("Reading sessions") as report:
-        done = desk.h.episodes.rebuild(wanted, everything=everything, progress=report)
-    if desk.context.json:
-        desk.context.print_json({"ok": True, **asdict(done)})
+    done = context.h.restore(" ".join(task), project=project, user=user, budget_tokens=budget)
+    if context.json:
+        found = [episode_json(hit.episode) | {"similarity": hit.similarity} for hit in done.episodes]
+        context.print_json({"ok": True, **encode(done, episodes=found, state=state_json(done.state))})
         return
-    looked = count(done.looked_at, "conversation")
-    desk.context.line(f"Looked at {looked}: {count(done.made, 'episode')}, {done.empty:,} with nothing in them.")
-
-
-# ── words ──
-
-
-def _find(desk: Desk, text: str) -> Episode:
-    """The episode meant by its number, or by its session."""
-    one = desk.h.episodes.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 19 else None
-    if one is None:
-        try:
-            one = desk.h.episodes.get(desk.find(text).conversation)
-        except UsageError:
-            if not text.isdigit():
-                raise
-    if one is None:
-        raise UsageError(f"There is no episode {text!r}.", hint=f"`{desk.command('episodes', 'list')}` has the ids.")
-    return one
-
-
-def _none(*, archived: bool, narrowed: bool) -> str:
-    if narrowed:
-        return "None of those that are put away is like that." if archived else "No episode is like that."
-    return "None is put away." if archived else "No episodes yet; sessions make them when they end."
-
-
-def _table(desk: Desk, found: Sequence[Episode]) -> None:
-    rows = [
-        (one.id, short_when(one.ended), label(one), one.category, one.scope.project or "-", one_line(one.task, 120))
-        for one in found
-    ]
-    write_lines(desk.context, ["id", "ended", "how", "kind", "project", "task"], rows)
-
-
-def _forgotten(desk: Desk, done: Forgotten) -> None:
-    if desk.context.json:
-        desk.context.print_json(
-            {
-                "ok": True,
-                "dry_run": done.dry_run,
-                "episodes": [episode_json(one) for one in done.episodes],
-                "digests": [_digest_json(one) for one in done.digests],
-                "kept": done.kept,
-            }
-        )
-        return
-    if not done.episodes:
-        desk.context.line(f"Nothing to put away; {count(done.kept, 'episode')} at hand.")
-        return
-    if done.dry_run:
-        _table(desk, done.episodes[:_SHOWN])
-        desk.context.line(f"{count(len(done.episodes), 'episode')} would be put away. Nothing was done.")
-        return
-    months = ", ".join(one.month for one in done.digests)
-    desk.context.line(
-        f"Put away: {count(len(done.episodes), 'episode')}, in the digest of {months}. {done.kept:,} left."
-    )
-    desk.context.line(f"To bring one back: {desk.command('episodes', 'restore', str(done.episodes[0].id))}")
+    for line in done.text.splitlines():
+        context.line(line)
+    for note in done.notes:
+        context.warn(note)
 
 
 def episode_json(one: Episode) -> Json:
-    return {
-        "id": one.id,
-        "conversation": one.conversation,
-        "session": one.session_id,
-        "source": one.source,
-        "project": one.scope.project or None,
-        "user": one.scope.user or None,
-        "task": one.task,
-        "category": one.category,
-        "outcome": one.outcome,
-        "success": one.success,
-        "why": one.why,
-        "result": one.result,
-        "error": one.error,
-        "remedy": one.remedy,
-        "steps": list(one.steps),
-        "tools": dict(one.tools),
-        "skills_applied": list(one.skills_applied),
-        "skills_created": list(one.skills_created),
-        "started": iso(one.started),
-        "ended": iso(one.ended),
-        "duration": one.duration,
-        "first_message": one.first_message,
-        "last_message": one.last_message,
-        "built_by": one.built_by,
-        "uses": one.uses,
-        "last_used": iso(one.last_used),
-        "superseded_by": one.superseded_by,
-        "archived": iso(one.archived),
-    }
+    return encode(one, rename={"session_id": "session"}, omit=["updated"], success=one.success, duration=one.duration)
 
 
 def state_json(state: SessionState | None) -> Json | None:
     if state is None:
         return None
-    return {
-        "session": state.session_id,
-        "at": iso(state.at),
-        "folder": state.folder or None,
-        "branch": state.branch or None,
-        "open_tasks": list(state.open_tasks),
-        "files": list(state.files),
-        "next_step": state.next_step,
-        "last_request": state.last_request,
-        "finished": state.finished,
-        "built_by": state.built_by,
-    }
+    return encode(state, rename={"session_id": "session"}, omit=["conversation", "scope", "ended"])
 
 
-def _digest_json(one: Digest) -> Json:
-    return {"month": one.month, "count": one.count, "text": one.text, "episodes": list(one.episodes)}
+def _find(context: CommandContext, text: str) -> Episode:
+    """Return the episode with this number, or of this session."""
+    one = context.h.episodes.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    if one is None:
+        try:
+            one = context.h.episodes.get(find_session(context, text).conversation)
+        except UsageError:
+            if not text.isdigit():
+                raise
+    if one is None:
+        hint = f"`{context.command('episodes', 'list')}` lists the ids. Nothing was changed."
+        raise UsageError(f"There is no episode {text!r}.", hint=hint, code="not_found")
+    return one
 
 
-# ---------- cli.restore
-#
-# `herma restore`: what is known for a task, for any agent to go on with.
-
-
-@click.command("restore", cls=HermaCommand)
-@click.argument("task", nargs=-1, required=True)
-@click.option("--project", metavar="NAME", help="The project that the task is in.")
-@click.option("--user", metavar="ID", help="Whose task it is.")
-@click.option(
-    "--budget",
-    type=click.IntRange(1, 100_000_000),
-    metavar="N",
-    help="Tokens; without it, a window's share for memory.",
-)
-@with_sessions
-def restore_restore(
-    desk: Desk, task: tuple[str, ...], project: str | None, user: str | None, budget: int | None
-) -> None:
-    """Put together what is known for a task: where the work was left, memory, skills that fit, earlier work.
-
-    The text is for a model to read: give it to any agent. When the budget is small, earlier work goes first, then
-    skills; curated memory is never cut.
-
-    \b
-    Examples:
-      herma restore fix the login bug
-      herma restore "write the importer" --project shop --budget 2000
-      herma restore "write the importer" --json
-    """
-    done = desk.h.restore(" ".join(task), project=project, user=user, budget_tokens=budget)
-    if desk.context.json:
-        desk.context.print_json(_as_json(done))
-        return
-    for line in done.text.splitlines():
-        desk.context.line(line)
-    for note in done.notes:
-        desk.context.warn(note)
-
-
-def _as_json(done: Restored) -> dict[str, object]:
-    return {
-        "ok": True,
-        "task": done.task,
-        "text": done.text,
-        "tokens": done.tokens,
-        "budget_tokens": done.budget_tokens,
-        "blocks": [
-            {"kind": one.kind, "text": one.text, "tokens": one.tokens, "shown": one.shown, "left_out": one.left_out}
-            for one in done.blocks
-        ],
-        "skills": list(done.skills),
-        "episodes": [{**episode_json(hit.episode), "similarity": hit.similarity} for hit in done.episodes],
-        "state": state_json(done.state),
-        "notes": list(done.notes),
-    }
+def _table(context: CommandContext, found: Sequence[Episode]) -> None:
+    rows = [
+        (one.id, short_when(one.ended), label(one), one.category, one.scope.project or "-", one_line(one.task, 120))
+        for one in found
+    ]
+    names = ["id", "ended", "outcome", "kind", "project", "task"]
+    context.table(names, rows, drop=("project", "kind", "outcome", "ended"), cut=True)

@@ -1,129 +1,304 @@
-"""Their tables, and bounded reading of transcripts."""
+"""Keep the rows of episodes and session states, and read transcripts within bounds."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-import apsw
-
-from herma.episodes.types import SOURCES_WITHOUT, Episode, EpisodeFilter, SessionState, Weight
 from herma.errors import StoreChanged
-from herma.store.database import Database, insert_returning_id, parsed, queries
-from herma.transcript.rows import SqliteSessions, texts
+from herma.store.database import Database, DatabaseConnection, parsed
+from herma.transcript.rows import SessionRows, texts
 from herma.types import Message, Scope, SessionInfo
 
-# ---------- store.sqlite.episodes
-#
-# Episodes and states of sessions in `herma.db`: implements `EpisodeRows`, `EpisodeLookup` and `StateRows`.
+Outcome: TypeAlias = Literal["successful", "resolved", "failed", "interrupted", "unclear"]
+"""The outcome of a conversation. "resolved": successful after an error with a known remedy. "interrupted": it broke
+off, or
+left work open. "unclear": nothing shows how it ended."""
+BuiltBy: TypeAlias = Literal["rules", "model"]
+LONGEST_RESULT = 200
+SOURCES_WITHOUT = ("subagent", "review", "background_review")
+"""Sources whose sessions make no episodes: they are steps of another session, or review it."""
 
-_PLAIN = (
-    *("conversation", "session_id", "source", "started", "ended", "task", "category", "outcome", "why", "result"),
-    *("error", "remedy", "first_message", "last_message", "built_by", "updated", "uses", "last_used"),
-)
-"""Columns that hold what the episode has under the same name."""
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One conversation with content: what was asked, what was done, how it ended.
+
+    `why` is the reason for `outcome`. `built_by` is "rules" if no model took part. Times are seconds since 1970. An
+    `archived` episode is part of the digest of its month; it can be taken out of the archive again.
+    """
+
+    conversation: str
+    session_id: str
+    scope: Scope
+    task: str
+    outcome: Outcome
+    started: float
+    ended: float
+    id: int = 0
+    category: str = "other"
+    steps: tuple[str, ...] = ()
+    tools: Mapping[str, int] = field(default_factory=dict)
+    why: str = ""
+    result: str = ""
+    error: str = ""
+    remedy: str = ""
+    skills_applied: tuple[str, ...] = ()
+    skills_created: tuple[str, ...] = ()
+    source: str = ""
+    first_message: int = 0
+    last_message: int = 0
+    built_by: BuiltBy = "rules"
+    updated: float = 0.0
+    uses: int = 0
+    last_used: float | None = None
+    superseded_by: int | None = None
+    archived: float | None = None
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first message to the last."""
+        return max(0.0, self.ended - self.started)
+
+    @property
+    def success(self) -> bool | None:
+        """Return whether the task was done; None if that is unclear."""
+        return None if self.outcome == "unclear" else self.outcome in ("successful", "resolved")
 
 
-class SqliteEpisodes:
+class EpisodeHit(NamedTuple):
+    """An episode found for a task: how similar it is, how much it is worth, and why it was found.
+
+    `words` is the share of the task's words that it has; `meaning` is the cosine, if there is an embedder.
+    """
+
+    episode: Episode
+    similarity: float
+    value: float
+    why: tuple[str, ...] = ()
+    words: float = 0.0
+    meaning: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The archived episodes of one month in a few lines."""
+
+    month: str
+    count: int
+    text: str
+    episodes: tuple[int, ...] = ()
+
+
+class Forgotten(NamedTuple):
+    """Episodes that were archived, or would be."""
+
+    episodes: tuple[Episode, ...]
+    digests: tuple[Digest, ...]
+    kept: int
+    dry_run: bool = False
+
+
+class Rebuilt(NamedTuple):
+    """Hold how many conversations were read, how many episodes were made, and how many conversations had no content."""
+
+    looked_at: int = 0
+    made: int = 0
+    empty: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """Hold where the work stood when a session ended.
+
+    `finished`: the last request was answered. `ended`: the conversation was ended; otherwise it broke off, or is still
+    open in another program.
+    """
+
+    conversation: str
+    session_id: str
+    scope: Scope
+    at: float
+    folder: str = ""
+    branch: str = ""
+    open_tasks: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    next_step: str = ""
+    last_request: str = ""
+    finished: bool = True
+    built_by: BuiltBy = "rules"
+    ended: bool = True
+
+    @property
+    def unfinished(self) -> bool:
+        """Return whether there is something to continue."""
+        return bool(self.open_tasks or self.next_step or not self.finished)
+
+
+class RestoredBlock(NamedTuple):
+    """One part of the text for a task. `shown` counts what fits the budget, `left_out` the rest."""
+
+    kind: Literal["state", "memory", "skills", "episodes"]
+    text: str
+    tokens: int
+    shown: int = 0
+    left_out: int = 0
+
+
+class Restored(NamedTuple):
+    """Hold what is known for a task, within a budget: as text for a model, and as blocks for a program."""
+
+    task: str
+    text: str
+    blocks: tuple[RestoredBlock, ...]
+    tokens: int
+    budget_tokens: int
+    episodes: tuple[EpisodeHit, ...] = ()
+    skills: tuple[str, ...] = ()
+    state: SessionState | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeFilter:
+    """Hold which episodes are meant; None means any. `user` is that of the scope."""
+
+    profile: str | None = None
+    user: str | None = None
+    project: str | None = None
+    outcome: Outcome | None = None
+    category: str | None = None
+    archived: bool | None = False
+    superseded: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The fields of an episode that decide its value."""
+
+    id: int
+    ended: float
+    outcome: Outcome
+    has_remedy: bool
+    uses: int
+    last_used: float | None
+    superseded: bool
+
+
+_EPISODE = """
+id conversation session_id source profile project user started ended task category steps tools outcome why result error
+remedy skills_applied skills_created first_message last_message built_by updated uses last_used superseded_by archived
+"""
+_STATE = """
+conversation session_id profile project user at folder branch open_tasks files next_step last_request finished built_by
+"""
+"""Columns in the order in which the queries name them; each is a field, or one of the scope."""
+
+
+class EpisodeRows:
     """Rows of the tables `episodes` and `session_states`."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        found = queries("episodes")
+        found = database.queries("episodes.rows")
         self._sql = {name: sql.replace("{visible}", _statement(found["visible"])) for name, sql in found.items()}
 
     # ── episodes ──
 
     def put(self, episode: Episode, task_key: str, terms: Sequence[str]) -> Episode:
-        bindings = {**_bindings(episode), "task_key": task_key}
+        """Store the episode of a conversation with its terms; it supersedes earlier ones of the same task and scope.
 
-        def work(connection: apsw.Connection) -> int:
-            there: Any = connection.execute(self._sql["conversation_there"], bindings).fetchone()
+        Return it with its id. Raise `StoreChanged` if its conversation was deleted meanwhile.
+        """
+        bindings = {**_columns(episode), "task_key": task_key}
+
+        def work(connection: DatabaseConnection) -> int:
+            there: Any = connection.row(self._sql["conversation_there"], bindings)
             if not there[0] or there[1]:
                 raise StoreChanged(f"The conversation {episode.conversation} was deleted meanwhile.")
-            number = insert_returning_id(connection, self._sql["put"], bindings)
+            number = connection.insert(self._sql["put"], bindings)
             self._find_by(connection, number, terms)
             keyed = {**bindings, "id": number}
-            connection.execute(self._sql["release"], keyed)
-            later: Any = connection.execute(self._sql["superseder"], keyed).fetchone()
-            connection.execute(self._sql["superseded_by"], {"id": number, "by": later[0] if later else None})
+            connection.run(self._sql["release"], keyed)
+            later: Any = connection.row(self._sql["superseder"], keyed)
+            connection.run(self._sql["superseded_by"], {"id": number, "by": later[0] if later else None})
             if later is None:
-                connection.execute(self._sql["supersede"], keyed)
+                connection.run(self._sql["supersede"], keyed)
             return number
 
         number = self._db.write(work)
         return self.get([number]).get(number, episode)
 
     def get(self, ids: Sequence[int]) -> dict[int, Episode]:
-        return {one.id: one for one in self._episodes("get", ids=json.dumps(list(ids)))}
+        return {one.id: one for one in self._episodes("get", ids=list(ids))}
 
     def of_conversation(self, conversation: str) -> Episode | None:
+        """Return the episode of a conversation, by its id or by that of any of its sessions."""
         found = self._episodes("of_conversation", conversation=conversation)
         return found[0] if found else None
 
     def select(self, which: EpisodeFilter, limit: int, offset: int = 0) -> list[Episode]:
+        """Return the episodes that pass the filter, newest first."""
         conditions, bindings = _conditions(which)
         sql = f"{self._sql['columns']} {self._sql['select'].replace('{conditions}', conditions)}"
         return [episode_of(row) for row in self._db.rows(sql, {**bindings, "limit": limit, "offset": offset})]
 
-    def mark(self, ids: Sequence[int], *, used: float | None = None, archived: float | None = None) -> int:
-        if used is not None:
-            return self._change("used", ids=json.dumps(list(ids)), at=used)
-        if archived is None:
-            return 0
+    def mark_used(self, ids: Sequence[int], at: float) -> None:
+        self._db.run(self._sql["used"], {"ids": list(ids), "at": at})
 
-        def work(connection: apsw.Connection) -> int:
-            wanted = {"ids": json.dumps(list(ids)), "at": archived}
-            connection.execute(self._sql["drop_terms"], wanted)
-            connection.execute(self._sql["archive"], wanted)
-            return int(connection.changes())
+    def archive(self, ids: Sequence[int], at: float) -> None:
+        """Archive episodes; they are no longer found by their terms."""
 
-        return self._db.write(work)
+        def work(connection: DatabaseConnection) -> None:
+            wanted = {"ids": list(ids), "at": at}
+            connection.run(self._sql["drop_terms"], wanted)
+            connection.run(self._sql["archive"], wanted)
 
-    def unarchive(self, terms: Mapping[int, Sequence[str]], at: float) -> int:
-        def work(connection: apsw.Connection) -> int:
-            connection.execute(self._sql["unarchive"], {"ids": json.dumps(list(terms)), "at": at})
-            changed = int(connection.changes())
+        self._db.write(work)
+
+    def unarchive(self, terms: Mapping[int, Sequence[str]], at: float) -> None:
+        """Take episodes out of the archive; they count as used now, so that they are not archived again at once."""
+
+        def work(connection: DatabaseConnection) -> None:
+            connection.run(self._sql["unarchive"], {"ids": list(terms), "at": at})
             for number, words in terms.items():
                 self._find_by(connection, number, words)
-            return changed
 
-        return self._db.write(work)
+        self._db.write(work)
 
-    def remove(self, conversation: str) -> bool:
-        def work(connection: apsw.Connection) -> bool:
-            gone: list[Any] = connection.execute(self._sql["remove"], {"conversation": conversation}).fetchall()
+    def remove(self, conversation: str) -> None:
+        """Delete the episode of a conversation that has no content any more."""
+
+        def work(connection: DatabaseConnection) -> None:
+            gone: list[Any] = connection.rows(self._sql["remove"], {"conversation": conversation})
             for (number,) in gone:
-                connection.execute(self._sql["release"], {"id": number})
+                connection.run(self._sql["release"], {"id": number})
                 self._find_by(connection, number, ())
-            return bool(gone)
 
-        return self._db.write(work)
-
-    # ── looking through ──
+        self._db.write(work)
 
     def with_terms(self, terms: Sequence[str], most: int) -> list[list[int]]:
-        sql = self._sql["with_term"]
+        """Return the newest `most` episodes of each term, of all users, without archived ones."""
 
-        def work(connection: apsw.Connection) -> list[list[int]]:
-            found = []
-            for term in terms:
-                rows: Any = connection.execute(sql, {"term": term, "most": most}).fetchall()
-                found.append([row[0] for row in rows])
-            return found
+        def work(connection: DatabaseConnection) -> list[list[int]]:
+            bindings = [{"term": term, "most": most} for term in terms]
+            return [[row[0] for row in connection.rows(self._sql["with_term"], each)] for each in bindings]
 
         return self._db.read(work, [[] for _ in terms])
 
     def weights(self) -> list[Weight]:
+        """Return the weights of all episodes that are not archived, of all users."""
         return [
             Weight(id_, ended, outcome, bool(remedy), uses, last_used, bool(superseded))
             for id_, ended, outcome, remedy, uses, last_used, superseded in self._db.rows(self._sql["weights"])
         ]
 
-    def months(self, profile: str, user: str | None) -> list[tuple[str, int]]:
-        return [(str(m), int(n)) for m, n in self._db.rows(self._sql["months"], {"profile": profile, "user": user})]
+    def months(self, profile: str, user: str | None) -> list[str]:
+        """Return the months with archived episodes, newest first."""
+        return [month for month, _ in self._db.rows(self._sql["months"], {"profile": profile, "user": user})]
 
     def archived_in(self, month: str, profile: str, user: str | None) -> list[Episode]:
         return self._episodes("archived_in", month=month, profile=profile, user=user)
@@ -133,47 +308,35 @@ class SqliteEpisodes:
         return int(rows[0][0]) if rows else 0
 
     def version(self) -> str:
+        """Return a text that differs whenever an episode was changed."""
         rows = self._db.rows(self._sql["version"])
         return "/".join(map(str, rows[0])) if rows else "0/0/0"
 
     # ── states ──
 
     def put_state(self, state: SessionState) -> None:
-        bindings = {
-            "conversation": state.conversation,
-            "session_id": state.session_id,
-            "profile": state.scope.profile,
-            "project": state.scope.project,
-            "user": state.scope.user,
-            "at": state.at,
-            "folder": state.folder,
-            "branch": state.branch,
-            "open_tasks": _array(state.open_tasks),
-            "files": _array(state.files),
-            "next_step": state.next_step,
-            "last_request": state.last_request,
-            "finished": state.finished,
-            "built_by": state.built_by,
-        }
+        bindings = _columns(state)
 
-        def work(connection: apsw.Connection) -> None:
-            there: Any = connection.execute(self._sql["conversation_there"], bindings).fetchone()
-            if there[0] and not there[1]:  # what is deleted meanwhile needs no state
-                connection.execute(self._sql["put_state"], bindings)
+        def work(connection: DatabaseConnection) -> None:
+            there: Any = connection.row(self._sql["conversation_there"], bindings)
+            if there[0] and not there[1]:  # else it was deleted meanwhile
+                connection.run(self._sql["put_state"], bindings)
 
         self._db.write(work)
 
     def state_of(self, conversation: str) -> SessionState | None:
+        """Return the state of a conversation, by its id or by that of any of its sessions."""
         return self._state("state_of", conversation=conversation)
 
     def newest_state(self, scope: Scope, *, not_of: str = "") -> SessionState | None:
+        """Return the newest state of exactly this profile, project and user, except that of one conversation."""
         return self._state("newest_state", profile=scope.profile, user=scope.user, project=scope.project, not_of=not_of)
 
     # ── inside ──
 
-    def _find_by(self, connection: apsw.Connection, number: int, terms: Sequence[str]) -> None:
-        connection.execute(self._sql["drop_terms"], {"ids": json.dumps([number])})
-        connection.executemany(self._sql["add_term"], [(term, number) for term in terms])
+    def _find_by(self, connection: DatabaseConnection, number: int, terms: Sequence[str]) -> None:
+        connection.run(self._sql["drop_terms"], {"ids": [number]})
+        connection.run_many(self._sql["add_term"], [(term, number) for term in terms])
 
     def _episodes(self, name: str, **bindings: Any) -> list[Episode]:
         return [episode_of(row) for row in self._db.rows(f"{self._sql['columns']} {self._sql[name]}", bindings)]
@@ -182,16 +345,9 @@ class SqliteEpisodes:
         rows = self._db.rows(f"{self._sql['state_columns']} {self._sql[name]}", bindings)
         return _session_state(rows[0]) if rows else None
 
-    def _change(self, name: str, **bindings: Any) -> int:
-        def work(connection: apsw.Connection) -> int:
-            connection.execute(self._sql[name], bindings)
-            return int(connection.changes())
-
-        return self._db.write(work)
-
 
 def _conditions(which: EpisodeFilter) -> tuple[str, dict[str, Any]]:
-    """What is asked for, in SQL: only that, so that the planner sees which index fits."""
+    """Return the conditions that are set, as SQL, so that the planner can choose an index; and their bindings."""
     named = {name: getattr(which, name) for name in ("profile", "user", "project", "outcome", "category")}
     asked = {name: value for name, value in named.items() if value is not None}
     conditions = [f"e.{name} = :{name}" for name in asked]
@@ -202,144 +358,110 @@ def _conditions(which: EpisodeFilter) -> tuple[str, dict[str, Any]]:
 
 
 def _statement(sql: str) -> str:
-    """A piece of SQL without its comment, to be put into others."""
+    """Return SQL without its comment, to be put into other statements."""
     return " ".join(line for line in sql.splitlines() if not line.startswith("--"))
 
 
-def _array(texts: Sequence[str]) -> str:
-    return json.dumps(list(texts), ensure_ascii=False)
-
-
-def _bindings(episode: Episode) -> dict[str, Any]:
-    return {
-        **{name: getattr(episode, name) for name in _PLAIN},
-        "profile": episode.scope.profile,
-        "project": episode.scope.project,
-        "user": episode.scope.user,
-        "steps": _array(episode.steps),
-        "tools": json.dumps(dict(episode.tools), ensure_ascii=False),
-        "skills_applied": _array(episode.skills_applied),
-        "skills_created": _array(episode.skills_created),
+def _columns(value: Episode | SessionState) -> dict[str, Any]:
+    """Return a value as columns: its scope is three of them, lists and maps are JSON."""
+    found = {field.name: getattr(value, field.name) for field in fields(value) if field.name != "scope"}
+    listed = {
+        name: json.dumps(list(one) if isinstance(one, tuple) else dict(one), ensure_ascii=False)
+        for name, one in found.items()
+        if isinstance(one, tuple | Mapping)
     }
+    return {**found, **listed, "profile": value.scope.profile, "project": value.scope.project, "user": value.scope.user}
+
+
+def _fields(names: str, row: Sequence[Any]) -> dict[str, Any]:
+    """Return the fields of a value that `_columns` stored."""
+    found = dict(zip(names.split(), row, strict=True))
+    scope = Scope(found.pop("profile"), found.pop("project"), found.pop("user"))
+    lists = {"steps", "skills_applied", "skills_created", "open_tasks", "files"} & found.keys()
+    return {**found, "scope": scope, **{name: tuple(parsed(found[name])) for name in lists}}
 
 
 def episode_of(row: Sequence[Any]) -> Episode:
-    (id_, conversation, session_id, source, profile, project, user, started, ended, task, category) = row[:11]
-    (steps, tools, outcome, why, result, error, remedy, applied, created) = row[11:20]
-    (first, last, built_by, updated, uses, last_used, superseded_by, archived) = row[20:]
-    return Episode(
-        id=id_,
-        conversation=conversation,
-        session_id=session_id,
-        source=source,
-        scope=Scope(profile, project, user),
-        started=started,
-        ended=ended,
-        task=task,
-        category=category,
-        steps=tuple(parsed(steps)),
-        tools=parsed(tools),
-        outcome=outcome,
-        why=why,
-        result=result,
-        error=error,
-        remedy=remedy,
-        skills_applied=tuple(parsed(applied)),
-        skills_created=tuple(parsed(created)),
-        first_message=first,
-        last_message=last,
-        built_by=built_by,
-        updated=updated,
-        uses=uses,
-        last_used=last_used,
-        superseded_by=superseded_by,
-        archived=archived,
-    )
+    found = _fields(_EPISODE, row)
+    return Episode(**{**found, "tools": parsed(found["tools"])})
 
 
 def _session_state(row: Sequence[Any]) -> SessionState:
-    (conversation, session_id, profile, project, user, at, folder, branch, tasks, files) = row[:10]
-    (next_step, last_request, finished, built_by) = row[10:]
-    return SessionState(
-        conversation=conversation,
-        session_id=session_id,
-        scope=Scope(profile, project, user),
-        at=at,
-        folder=folder,
-        branch=branch,
-        open_tasks=tuple(parsed(tasks)),
-        files=tuple(parsed(files)),
-        next_step=next_step,
-        last_request=last_request,
-        finished=bool(finished),
-        built_by=built_by,
-    )
+    found = _fields(_STATE, row)
+    return SessionState(**{**found, "finished": bool(found["finished"])})
 
-
-# ---------- store.sqlite.glimpses
-#
-# Transcripts as episodes are made from them: implements `Glimpses`. However long a conversation is, little is read.
 
 LARGEST = 256 * 1024
-"""Bytes of a stored text beyond which only its beginning is read."""
+"""Bytes of a stored text; of a larger one, only the beginning is read."""
 _BEGINNING = 192 * 1024
-"""Bytes that are read of it, as they are stored: more than one block of what is compressed, which has up to 128 KiB."""
+"""Stored bytes that are read of it: more than one block of compressed data, which has up to 128 KiB."""
 _LOOKED_AT = 500
-"""Sessions among which the one that was broken off is looked for, the last active first."""
+"""Last active sessions among which one that was not ended is searched."""
 _TEXT = re.compile(r'"text":\s?"((?:[^"\\]|\\.)*)', re.DOTALL)
 _UNESCAPED = re.compile(r"\\+\Z")
-_TEXTS = (3, 4, 5)  # where a row holds content, parts and calls
+_TEXTS = (3, 4, 5)  # content, parts and tool calls in a row
 
 
-class SqliteGlimpses:
-    """Reads only."""
+class TranscriptExcerpts:
+    """Read the sessions of a conversation, and excerpts of their messages."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        self._sessions = SqliteSessions(database)
-        self._sql = queries("episodes")
+        self._sessions = SessionRows(database)
+        self._sql = database.queries("episodes.rows")
 
     def sessions(self, conversation: str) -> list[SessionInfo]:
+        """Return the sessions of a conversation, oldest first, by its id or by that of a session; none if one of them
+        is deleted.
+        """
         ids = [row[0] for row in self._db.rows(self._sql["sessions"], {"conversation": conversation})]
         known = self._sessions.get(ids) if ids else {}
         return [known[id_] for id_ in ids] if len(known) == len(ids) else []
 
-    def glimpse(self, conversation: str, first: int, last: int, at_most: int) -> list[Message]:
-        def work(connection: apsw.Connection) -> list[Message]:
-            keys: list[Any] = connection.execute(self._sql["keys"], {"conversation": conversation}).fetchall()
+    def excerpt(self, conversation: str, first: int, last: int, at_most: int) -> list[Message]:
+        """Return the first and the last messages without rewound ones; long texts are cut in the middle."""
+
+        def work(connection: DatabaseConnection) -> list[Message]:
+            keys: list[Any] = connection.rows(self._sql["keys"], {"conversation": conversation})
             rows = self._chosen(connection, keys, first, last)
             return _messages(connection, rows, at_most, self._sql["payload_sizes"], self._sql["payload_beginnings"])
 
         return self._db.read(work, [])
 
     def unended(self, scope: Scope, since: float, not_of: Sequence[str]) -> str | None:
+        """Return the conversation of exactly this profile, project and user that was last active since a time and was
+        not ended, except these.
+        """
         bindings = {
             "profile": scope.profile,
             "project": scope.project,
             "user": scope.user,
             "since": since,
-            "not_of": json.dumps(list(not_of)),
-            "others": json.dumps(SOURCES_WITHOUT),
+            "not_of": list(not_of),
+            "others": list(SOURCES_WITHOUT),
             "looked_at": _LOOKED_AT,
         }
         rows = self._db.rows(self._sql["unended"], bindings)
         return str(rows[0][0]) if rows else None
 
     def without_episode(self, limit: int, after: str, everything: bool) -> list[str]:
-        others = json.dumps(SOURCES_WITHOUT)
+        """Return conversations without a state, or active after it was stored, by id; or, with `everything`, all that
+        make episodes.
+        """
+        others = list(SOURCES_WITHOUT)
         bindings = {"limit": limit, "after": after, "everything": everything, "others": others}
         rows = self._db.rows(self._sql["without_episode"], bindings)
         return [row[0] for row in rows]
 
     def _chosen(
-        self, connection: apsw.Connection, keys: Sequence[tuple[int, str]], first: int, last: int
+        self, connection: DatabaseConnection, keys: Sequence[tuple[int, str]], first: int, last: int
     ) -> list[tuple[str, Any]]:
-        """Rows with the ids of their sessions, in the order of the conversation."""
+        """Return rows with the ids of their sessions, in the order of the conversation."""
         head: list[tuple[str, Any]] = []
         for key, session_id in keys:
             if len(head) >= first:
                 break
-            rows: Any = connection.execute(self._sql["first_messages"], {"key": key, "limit": first - len(head)})
+            rows: Any = connection.rows(self._sql["first_messages"], {"key": key, "limit": first - len(head)})
             head += [(session_id, row) for row in rows]
         seen = {row[0] for _, row in head}
         tail: list[tuple[str, Any]] = []
@@ -347,7 +469,7 @@ class SqliteGlimpses:
             if len(tail) >= last:
                 break
             after = max((row[0] for id_, row in head if id_ == session_id), default=-1)
-            more: Any = connection.execute(
+            more: Any = connection.rows(
                 self._sql["last_messages"], {"key": key, "after": after, "limit": last - len(tail)}
             )
             tail += [(session_id, row) for row in more if row[0] not in seen]
@@ -355,18 +477,18 @@ class SqliteGlimpses:
 
 
 def _messages(
-    connection: apsw.Connection, rows: Sequence[tuple[str, Any]], at_most: int, sizes: str, beginnings: str
+    connection: DatabaseConnection, rows: Sequence[tuple[str, Any]], at_most: int, sizes: str, beginnings: str
 ) -> list[Message]:
     cells = [row[at] for _, row in rows for at in _TEXTS]
     wanted = {piece for cell in cells if isinstance(cell, bytes) for piece in json.loads(cell)}
-    numbers = json.dumps([piece for piece in wanted if isinstance(piece, int)])
-    small = {row[0] for row in connection.execute(sizes, {"ids": numbers, "largest": LARGEST})} if wanted else set()
-    large = json.dumps([piece for piece in wanted if isinstance(piece, int) and piece not in small])
-    read: Any = connection.execute(beginnings, {"ids": large, "most": _BEGINNING}) if large != "[]" else ()
+    numbers = [piece for piece in wanted if isinstance(piece, int)]
+    small = {row[0] for row in connection.rows(sizes, {"ids": numbers, "largest": LARGEST})} if wanted else set()
+    large = [piece for piece in wanted if isinstance(piece, int) and piece not in small]
+    read: Any = connection.rows(beginnings, {"ids": large, "most": _BEGINNING}) if large else ()
     begun = {number: _beginning(codec, data, at_most) for number, codec, data in read}
 
     def shrunk(cell: Any) -> Any:
-        """The cell with the beginnings of what is too large to be read."""
+        """Return the cell with the beginnings of texts that are too large."""
         if not isinstance(cell, bytes):
             return cell
         return json.dumps(
@@ -405,7 +527,7 @@ def _message(session_id: str, row: Sequence[Any], whole: Any, at_most: int) -> M
 
 
 def _beginning(codec: str, data: bytes, at_most: int) -> str:
-    """The first characters of a text of which the first stored bytes are given."""
+    """Return the first characters of a text from its first stored bytes."""
     if codec == "zstd":
         import zstandard
 
@@ -415,7 +537,7 @@ def _beginning(codec: str, data: bytes, at_most: int) -> str:
 
 
 def _begun(parts: str) -> list[dict[str, str]]:
-    """The first text of parts that are cut in its middle; without its end, where a sign may be cut."""
+    """Return the first text of JSON parts that were cut; without its end, where an escape may be cut."""
     found = _TEXT.search(parts)
     said = _json(f'"{found[1]}"') or _json(f'"{_UNESCAPED.sub("", found[1][:-8])}"') if found else None
     return [{"type": "text", "text": said}] if isinstance(said, str) else []
@@ -424,7 +546,7 @@ def _begun(parts: str) -> list[dict[str, str]]:
 def _json(text: str | None) -> Any:
     try:
         return json.loads(text or "null")
-    except (ValueError, RecursionError):  # a piece of it was too large to be read
+    except (ValueError, RecursionError):  # a part of it was too large to be read
         return None
 
 

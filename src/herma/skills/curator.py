@@ -1,305 +1,484 @@
-"""Stale, needs review, archive, rollback."""
+"""Keep skills in shape by age and use, with a snapshot before and a report after; roll back.
+
+The curator deletes nothing. It moves skills to the archive, each with a row in the history that can be undone. A run
+that is killed half-way loses nothing: the next run does the rest.
+"""
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from difflib import unified_diff
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from herma import __version__
 from herma.compression.summary import landmarks
-from herma.errors import HermaError, ModelError, StoreBusy, StoreChanged, StoreError, UsageError
-from herma.models.client import ChatModel
+from herma.errors import ConfigError, HermaError, ModelError, StoreBusy, StoreChanged, StoreError, UsageError, checked
 from herma.skills.document import parse
-from herma.skills.find import alike
-from herma.skills.library import Catalogue, SkillLibrary
-from herma.skills.types import (
+from herma.skills.files import CuratorFiles, SkillSnapshots
+from herma.skills.find import COMPARED, merge_candidates
+from herma.skills.library import document_text
+from herma.skills.rows import (
     ArchivedSkill,
+    CuratorMemory,
+    CuratorMove,
+    CuratorReport,
     DeleteSkill,
     EditSkill,
+    Flag,
     Incoming,
+    MergeCandidate,
     Skill,
-    SkillOrigin,
     SkillOutcome,
     SkillRefused,
+    SkillSnapshotContent,
+    SkillSnapshotInfo,
     SkillStaged,
     SkillState,
     SkillUsage,
-    SkillUsageRows,
     SkillWritten,
 )
 from herma.types import Author, Origin, Who
-from herma.worker import Worker
 
-# ---------- types.curator
-#
-# Keeping skills in shape: what the curator may do, what it decided and why, and what came of it.
+if TYPE_CHECKING:
+    from herma.app import Herma
+    from herma.config import CuratorSettings
+    from herma.models.client import ChatModel
 
-_CURATOR_DAY = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class CuratorRules:
-    """By what the curator goes. Times are seconds."""
-
-    stale: float = 30 * _CURATOR_DAY
-    """Unused for so long: stale."""
-    archive: float = 90 * _CURATOR_DAY
-    """Unused for so long: to the archive."""
-    notice: float = 7 * _CURATOR_DAY
-    """So long before that, at least, a report must have named it."""
-    interval: float = 7 * _CURATOR_DAY
-    most: int = 10
-    """Skills that go to the archive in one interval, at most."""
-    origins: frozenset[SkillOrigin] = frozenset(("agent",))
-    """Whose skills may become stale and go to the archive."""
-    uses: int = 5
-    """So many outcomes must be known before failures count."""
-    rate: float = 0.5
-    """Below this part of successes a skill needs review."""
+BY_ITSELF = "by itself"
+_AUTHOR = Author(Who.CURATOR, Origin.AGENT_CONCLUDED)
+_USER = Author()
+_HOUR, _DAY = 3_600.0, 86_400.0
+_SHORT = 16
+_CLOSING = 3.0
+"""Seconds that the end of a program waits for a run that has begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """That the curator said a skill needs review. Once the skill was changed, what it did before counts no more."""
-
-    at: float
-    why: str
-    successes: int = 0
-    failures: int = 0
-    lifted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CuratorMemory:
-    """What the curator knows from earlier runs."""
-
-    seen: float | None = None
-    """When it first looked at this home."""
-    last_run: float | None = None
-    runs: int = 0
-    noticed: Mapping[str, float] = field(default_factory=dict)
-    """Skill → since when reports name it as unused."""
-    flagged: Mapping[str, Flag] = field(default_factory=dict)
-    """Skill → that the curator said it needs review: only what it said itself it takes back."""
-    asked: Mapping[str, str] = field(default_factory=dict)
-    """Pair of skills → their texts when a model was last asked for one text: it is not asked again for the same."""
-    clean: tuple[str, ...] = ()
-    """Texts (beginnings of their hashes) that the scanner has nothing against: they are not read again."""
-    scanner: str = ""
-    """Which scanner said so."""
-
-
-@dataclass(frozen=True, slots=True)
-class SkillStanding:
-    """One skill of the home, with what is known of it."""
+class SkillStanding(NamedTuple):
+    """One skill with what is known of it. `changed`: when it was last written or restored. `broken`: what is wrong with
+    it, the scanner's verdict or a missing dependency."""
 
     skill: Skill
     usage: SkillUsage | None = None
     changed: float | None = None
-    """When it was last written or restored, by the history."""
     broken: str = ""
-    """What is wrong with it: the scanner's verdict, a dependency that is not there."""
 
 
-MoveResult: TypeAlias = Literal["planned", "done", "staged", "skipped", "failed"]
-"""`staged`: it waits for a person in the inbox of skills."""
+class CuratorPlan(NamedTuple):
+    """List the due work. `kept`: skills that would be archived if something did not protect them → why. `seeds`: skills
+    without any record; their age counts from now on. `aging`: skills unused for long enough to be named."""
+
+    moves: tuple[CuratorMove, ...]
+    kept: Mapping[str, str]
+    seeds: tuple[str, ...]
+    aging: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class CuratorMove:
-    """One skill in another state, and why. `change` is its number in the history of skills, where files moved."""
+class CuratorStatus(NamedTuple):
+    """When the curator ran and will run, how many skills are in which state, and what a run would do now. `next_run` is
+    None if it is switched off, or has not seen a skill yet."""
 
-    skill: str
-    path: str
-    before: SkillState
-    after: SkillState
-    reason: str
-    result: MoveResult = "planned"
-    said: str = ""
-    """Why it was skipped, or what went wrong."""
-    change: int | None = None
-    pending: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MergeCandidate:
-    """Two skills that say nearly the same. They are never merged without a person."""
-
-    skills: tuple[str, str]
-    why: str
-    degree: float
-    pending: tuple[int, ...] = ()
-    """Numbers in the inbox, where a model proposed one text for both."""
-    said: str = ""
-    """What came of asking a model."""
+    enabled: bool
+    last_run: float | None
+    next_run: float | None
+    runs: int
+    states: Mapping[str, int]
+    pinned: int
+    archived: int
+    snapshots: int
+    last: CuratorReport | None
+    plan: CuratorPlan
 
 
-@dataclass(frozen=True, slots=True)
-class CuratorPlan:
-    """What should be done now. `kept`: skills that would go, if something did not protect them: name → why."""
-
-    moves: tuple[CuratorMove, ...] = ()
-    kept: Mapping[str, str] = field(default_factory=dict)
-    seeds: tuple[str, ...] = ()
-    """Skills of which nothing is known yet: from now on their age is counted."""
-    aging: frozenset[str] = frozenset()
-    """Skills that are unused for long enough to be named."""
-
-
-RunState: TypeAlias = Literal["running", "done", "interrupted", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class CuratorReport:
-    """One run: what was done to which skill and why, what protects others, and what could be merged."""
-
-    id: str
-    begun: float
-    why: str
-    state: RunState = "running"
-    ended: float | None = None
-    dry_run: bool = False
-    snapshot: str = ""
-    checked: int = 0
-    moves: tuple[CuratorMove, ...] = ()
-    kept: Mapping[str, str] = field(default_factory=dict)
-    merges: tuple[MergeCandidate, ...] = ()
-    notes: tuple[str, ...] = ()
-    diff: str = ""
-    """The list of skills before and after, line by line."""
-
-    @property
-    def done(self) -> tuple[CuratorMove, ...]:
-        return tuple(move for move in self.moves if move.result == "done")
-
-
-@dataclass(frozen=True, slots=True)
-class SkillSnapshotInfo:
-    """A copy of all skills as they were. `trouble`: why it cannot be used, if so."""
-
-    id: str
-    at: float
-    why: str
-    skills: int
-    size: int
-    digest: str = ""
-    """Of files and states: two snapshots of the same have the same."""
-    skipped: tuple[str, ...] = ()
-    trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SkillSnapshotContent:
-    """What is in a snapshot: per folder of a skill its files (path, bytes, executable), and what was known of each."""
-
-    info: SkillSnapshotInfo
-    folders: Mapping[str, tuple[tuple[str, bytes, bool], ...]]
-    usage: Mapping[str, SkillUsage]
-
-
-@dataclass(frozen=True, slots=True)
-class RolledBack:
-    """What a rollback did, or would do: each skill and how. `left`: what is otherwise than then, and stays so."""
+class RolledBack(NamedTuple):
+    """List the effects of a rollback, done or planned, as (path, what). `left`: what differs and stays so.
+    `before`: the snapshot of
+    how things were before the rollback."""
 
     snapshot: str
-    dry_run: bool = False
-    before: str = ""
-    """The snapshot of how things were before the rollback."""
-    done: tuple[tuple[str, str], ...] = ()
-    left: tuple[tuple[str, str], ...] = ()
-    failed: tuple[tuple[str, str], ...] = ()
+    dry_run: bool
+    before: str
+    done: tuple[tuple[str, str], ...]
+    left: tuple[tuple[str, str], ...]
+    failed: tuple[tuple[str, str], ...]
 
     @property
     def ok(self) -> bool:
         return not self.failed
 
 
-@dataclass(frozen=True, slots=True)
-class CuratorStatus:
-    """How things stand: when it ran and will run, how many skills are in which state, and what a run would do now."""
+@checked()
+class Curator:
+    """The curator of one home. It runs when it is asked to, or when a run is due."""
 
-    enabled: bool
-    last_run: float | None
-    next_run: float | None
-    """None: nothing is known of skills here yet, or it is switched off."""
-    runs: int
-    states: Mapping[str, int]
-    pinned: int
-    archived: int
-    snapshots: int
-    last: CuratorReport | None = None
-    plan: CuratorPlan = field(default_factory=CuratorPlan)
+    def __init__(self, app: Herma) -> None:
+        self._app = app
+        self._settings = app.settings.curator
+        _check(self._settings)
+        self._snapshots = SkillSnapshots(app.home)
+        self._records = CuratorFiles(app.home, app.db, app.settings.profile)
+        self._lane = app.worker.lane("curator")
+        self._interval = self._settings.interval_hours * _HOUR
+        self._due_at: float | None = None
 
-
-# ---------- ports.curator
-#
-# What the curator needs: copies of all skills, a book of its runs, and to be the only one at work.
-
-
-class SkillSnapshots(Protocol):
-    """Copies of all skills, archive and copies left out."""
-
-    def take(self, snapshot_id: str, why: str, usage: Mapping[str, SkillUsage], at: float) -> SkillSnapshotInfo:
-        """Make one, read it back, and only then call it made. When nothing changed since the newest, → that one."""
-        ...
-
-    def list(self) -> Sequence[SkillSnapshotInfo]:
-        """Newest first; files that are none say what is wrong with them."""
-        ...
-
-    def read(self, snapshot_id: str) -> SkillSnapshotContent:
-        """Everything in one, checked. `StoreError` when it is damaged, `UsageError` when there is none."""
-        ...
-
-    def prune(self, keep: int, spare: str) -> Sequence[str]:
-        """Remove the oldest beyond so many, but not `spare`. → ids."""
-        ...
-
-
-class CuratorBook(Protocol):
-    """What the curator writes down."""
-
-    def alone(self) -> AbstractContextManager[bool]:
-        """Hold the only place at the work while the block runs, over all processes; yields whether it was free."""
-        ...
-
-    def memory(self) -> CuratorMemory: ...
-
-    def remember(self, memory: CuratorMemory) -> None: ...
-
-    def write(self, report: CuratorReport, text: str) -> str:
-        """Keep a report, and its text for people, in place of an earlier one of the same id. → where."""
-        ...
+    def status(self) -> CuratorStatus:
+        """Return when it ran and will run, the states of skills, and what a run would do now. Change nothing."""
+        self._app.ensure_open()
+        seen = self._look()
+        own = [each for each in seen.standings if not each.skill.external]
+        states = Counter(each.usage.state if each.usage else "active" for each in own)
+        last = seen.memory.last_run if seen.memory.last_run is not None else seen.memory.seen
+        reports = self._records.reports(1)
+        return CuratorStatus(
+            enabled=self._settings.enabled,
+            last_run=seen.memory.last_run,
+            next_run=last + self._interval if last is not None and self._settings.enabled else None,
+            runs=seen.memory.runs,
+            states=dict(sorted(states.items())),
+            pinned=sum(bool(each.usage and each.usage.pinned) for each in own),
+            archived=len(self._app.skills.folders.archived()),
+            snapshots=sum(not one.trouble for one in self._snapshots.list()),
+            last=reports[0] if reports else None,
+            plan=seen.plan,
+        )
 
     def reports(self, limit: int | None = None) -> Sequence[CuratorReport]:
-        """Newest first."""
-        ...
+        """Return earlier runs, newest first."""
+        self._app.ensure_open()
+        return self._records.reports(limit)
 
-    def changed(self) -> Mapping[str, float]:
-        """When each skill was last written or restored, by the history of skills."""
-        ...
+    def report(self, run: str | None = None) -> CuratorReport:
+        """Return the newest run, or the one with this id."""
+        found = next((one for one in self.reports() if run in (None, one.id)), None)
+        if found is None:
+            what = "There was no run yet." if run is None else f"There is no run {run}."
+            raise UsageError(
+                what,
+                hint="`herma skills tidy` starts a run; `herma skills tidy --list` lists the runs.",
+                code="not_found",
+            )
+        return found
 
-    def last_said(self, besides: str = "") -> float | None:
-        """When anything was last said in this home, besides in this session. None: not lately."""
-        ...
+    def snapshots(self) -> Sequence[SkillSnapshotInfo]:
+        """Return the snapshots of all skills, newest first."""
+        self._app.ensure_open()
+        return self._snapshots.list()
+
+    def run(
+        self,
+        *,
+        dry_run: bool = False,
+        why: str = "by hand",
+        progress: Callable[[int, int], None] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> CuratorReport:
+        """Check every skill, do what is due, and report. With `dry_run`, report what would be done; change nothing.
+
+        Only one process can run it at a time; raise `StoreBusy` if another one does.
+        """
+        self._app.ensure_open()
+        if dry_run:
+            now = self._app.clock()
+            seen = self._look()
+            planned = self._report(_stamp(now), now, why, seen)
+            return replace(planned, state="done", ended=now, dry_run=True, diff=seen.diff(planned.moves))
+        with self._alone():
+            return self._run(why, progress or (lambda *_: None), cancel or threading.Event())
+
+    def _run(self, why: str, progress: Callable[[int, int], None], cancel: threading.Event) -> CuratorReport:
+        now = self._app.clock()
+        self._settle_interrupted()
+        seen = self._look(cancel)
+        if cancel.is_set():  # nothing was done; what was read need not be read again
+            self._records.remember(seen.memory)
+            return CuratorReport(_stamp(now), now, why, "interrupted", now)
+        report = self._report(self._free_id(now), now, why, seen)
+        report = replace(report, snapshot=self._snapshot(report.id, why) if seen.own else "")
+        self._records.write(report, page(report))  # before anything changes: a killed run leaves this behind
+        flags = [move for move in report.moves if move.after == "needs_review"]
+        self._records.remember(remembered(seen.memory, seen.plan, flags, seen.usage, now))
+        moves: list[CuratorMove] = []
+        for count, move in enumerate(report.moves, 1):
+            moves.append(self._do(move, report, cancel))
+            progress(count, len(report.moves))
+        self._seed(seen, now)
+        done = [move for move in moves if move.result == "done"]
+        memory = remembered(seen.memory, seen.plan, done, seen.usage, now)
+        memory = replace(memory, seen=memory.seen or now, last_run=now, runs=memory.runs + 1)
+        self._records.remember(memory)
+        self._due_at = None
+        if self._settings.consolidate and not cancel.is_set():
+            report, asked = consolidate(report, self._app, memory.asked, cancel)
+            self._records.remember(replace(memory, asked=asked))
+        failed = any(move.result == "failed" for move in moves)
+        report = replace(report, state="failed" if failed else "done", ended=self._app.clock(), moves=tuple(moves))
+        report = replace(report, diff=seen.diff(done))
+        self._records.write(report, page(report))
+        self._snapshots.prune(self._settings.keep_snapshots, report.snapshot)
+        return report
+
+    def _report(self, run: str, now: float, why: str, seen: _Look) -> CuratorReport:
+        notes = []
+        if len(seen.own) > COMPARED:
+            notes.append(f"Only {COMPARED:,} skills were compared with each other.")
+        if seen.plan.seeds:
+            notes.append(f"{len(seen.plan.seeds)} skills are new to the curator; their age counts from now on.")
+        return CuratorReport(
+            run,
+            now,
+            why,
+            checked=len(seen.standings),
+            moves=seen.plan.moves,
+            kept=seen.plan.kept,
+            merges=merge_candidates(seen.own),
+            notes=tuple(notes),
+        )
+
+    def _do(self, move: CuratorMove, run: CuratorReport, cancel: threading.Event) -> CuratorMove:
+        if cancel.is_set():
+            return replace(move, result="skipped", said="the run was stopped")
+        try:
+            if move.after != "archived" or not move.path:
+                self._app.skills.rows.set_states({move.skill: move.after}, self._app.clock())
+                return replace(move, result="done")
+            if (why_not := self._overtaken(move)) is not None:
+                return replace(move, result="skipped", said=why_not)
+            reason = f"curator {run.id}: {move.reason}"
+            if self._app.settings.skills.write_approval and run.why == BY_ITSELF:
+                outcome = self._app.skills.propose(DeleteSkill(move.path), author=_AUTHOR, reason=move.reason)
+            else:
+                outcome = self._app.skills.archive(move.path, author=_AUTHOR, reason=reason)
+        except StoreChanged:
+            return replace(move, result="skipped", said="it was moved in the meantime")
+        except HermaError as exc:
+            return replace(move, result="failed", said=str(exc))
+        if isinstance(outcome, SkillStaged):
+            return replace(move, result="staged", said="a person decides", pending=outcome.pending)
+        if isinstance(outcome, SkillRefused) and outcome.kind == "rejected":
+            return replace(move, result="skipped", said=outcome.message)
+        if isinstance(outcome, SkillWritten):
+            return replace(move, result="done", change=outcome.change)
+        return replace(move, result="failed", said=outcome.message)
+
+    def _overtaken(self, move: CuratorMove) -> str | None:
+        """Return why a skill must stay after all: it was used, changed or pinned since it was checked."""
+        usage = self._app.skills.usage().get(move.skill)
+        if usage is not None and usage.pinned:
+            return "it was pinned in the meantime"
+        newest = max([usage.last_touched or 0.0 if usage else 0.0, self._records.changed().get(move.skill, 0.0)])
+        if self._app.clock() - newest < self._settings.archive_days * _DAY:
+            return "it was used in the meantime"
+        return None
+
+    def _seed(self, seen: _Look, now: float) -> None:
+        for name in seen.plan.seeds:
+            known = seen.usage.get(name) or SkillUsage(name)
+            self._app.skills.rows.put(replace(known, created=now))
+
+    def _settle_interrupted(self) -> None:
+        """Mark a run that was killed, with what it did."""
+        states = {name: one.state for name, one in self._app.skills.usage().items()}
+        archived = {kept.name for kept in self._app.skills.folders.archived()}
+        for report in self._records.reports(20):
+            if report.state == "running":
+                moves = tuple(_settled(move, states, archived) for move in report.moves)
+                ended = replace(report, state="interrupted", moves=moves, ended=self._app.clock())
+                ended = replace(ended, notes=(*report.notes, "This run was interrupted; the next one does the rest."))
+                self._records.write(ended, page(ended))
+
+    def rollback(
+        self,
+        snapshot: str | None = None,
+        *,
+        exact: bool = False,
+        dry_run: bool = False,
+        author: Author = _USER,
+    ) -> RolledBack:
+        """Restore skills as they were in a snapshot, or before the newest run that did anything.
+
+        Skills that were changed or made since stay as they are, unless `exact`: then they are archived first. Every
+        step is in the history, and a snapshot is taken before.
+        """
+        self._app.ensure_open()
+        chosen = snapshot or self._newest_snapshot()
+        if dry_run:
+            return roll_back(self._app, self._snapshots.read(chosen), author, exact=exact, dry_run=True)
+        with self._alone():
+            self._settle_interrupted()
+            content = self._snapshots.read(chosen)
+            before = self._snapshot(self._free_id(self._app.clock()), f"before a rollback to {chosen}")
+            return roll_back(self._app, content, author, exact=exact)._replace(before=before)
+
+    def _newest_snapshot(self) -> str:
+        good = [one.id for one in self._snapshots.list() if not one.trouble]
+        for report in self._records.reports():
+            if report.snapshot in good and (report.done or report.state == "running"):
+                return report.snapshot
+        if not good:
+            raise UsageError("There is no snapshot yet.", hint="Every run of the curator takes one.")
+        return good[0]
+
+    def due(self, now: float | None = None) -> bool:
+        """Return whether a run is due. The first time, only write the time down: the first run is an interval later."""
+        if not self._settings.enabled:
+            return False
+        at = self._app.clock() if now is None else now
+        if self._due_at is None:
+            memory = self._records.memory()
+            last = memory.last_run if memory.last_run is not None else memory.seen
+            if last is None:
+                if not any(not skill.external for skill in self._app.skills.shelf().skills):
+                    return False
+                last = at
+                self._records.remember(replace(memory, seen=at))
+            self._due_at = min(last, at) + self._interval
+        return at >= self._due_at
+
+    def later(self, session: str, *, ended: bool) -> None:
+        """Run in the background after a reply, or at the end of a session, if a run is due and no session is active."""
+        self._lane.cancel(session)
+        try:
+            if not self.due():
+                return
+        except StoreError:
+            return  # a read-only home
+        wait = 0.0 if ended else self._settings.min_idle_hours * _HOUR
+        self._lane.submit("keeping skills in shape", self._by_itself(session, ended), owner=session, after=wait)
+
+    def wait(self, timeout: float = 60.0) -> bool:
+        """Wait until no run is under way. Return False if that took too long."""
+        return self._lane.wait(timeout)
+
+    def close(self, within: float = _CLOSING) -> None:
+        """Wait a few seconds for a run that has begun."""
+        self._lane.close(within)
+
+    def _by_itself(self, session: str, ended: bool) -> Callable[[threading.Event], None]:
+        def work(cancel: threading.Event) -> None:
+            self._due_at = None  # another process may have been faster
+            now = self._app.clock()
+            if not self.due(now) or not self._is_quiet(now, session if ended else ""):
+                return
+            try:
+                self.run(why=BY_ITSELF, cancel=cancel)
+            except StoreBusy:
+                return  # another process runs it
+
+        return work
+
+    def _is_quiet(self, now: float, besides: str) -> bool:
+        """Return whether no message came for a while, or the run is overdue by a whole interval."""
+        last = self._records.last_message(besides)
+        overdue = self._due_at is not None and now - self._due_at >= self._interval
+        return last is None or now - last >= self._settings.min_idle_hours * _HOUR or (overdue and bool(besides))
+
+    def _look(self, cancel: threading.Event | None = None) -> _Look:
+        """Read everything, change nothing. If it is cancelled, the plan is worthless, but `memory.clean` is not."""
+        library = self._app.skills
+        skills, usage, changed = library.shelf().skills, library.usage(), self._records.changed()
+        memory = self._records.memory()
+        clean = set(memory.clean) if memory.scanner == __version__ else set()
+        archived = tuple(kept.name for kept in library.folders.archived())
+        present = {skill.name for skill in skills}
+
+        def broken(skill: Skill, known: SkillUsage | None) -> str:
+            missing = sorted(set(skill.dependencies) - present)
+            if skill.external or missing:
+                where = "is in the archive" if missing and missing[0] in archived else "does not exist"
+                return "" if skill.external else f"it needs {missing[0]}, which {where}"
+            if skill.hash[:_SHORT] in clean or (cancel and cancel.is_set()):
+                return ""
+            report = library.report(skill, document_text(library.folders, skill))
+            if report.verdict != "dangerous":
+                clean.add(skill.hash[:_SHORT])  # scanning takes long, so each text is scanned once
+                return ""
+            first = report.findings[0]
+            dangerous = f"the scanner calls it dangerous (rule {first.rule}, line {first.line})"
+            return "" if known and known.vouched == skill.hash else dangerous
+
+        standings = tuple(
+            SkillStanding(skill, known, changed.get(skill.name), broken(skill, known))
+            for skill, known in ((skill, usage.get(skill.name)) for skill in skills)
+        )
+        clean &= {skill.hash[:_SHORT] for skill in skills}
+        memory = replace(memory, clean=tuple(sorted(clean)), scanner=__version__)
+        due = plan(standings, archived, usage, memory, self._app.clock(), self._settings)
+        return _Look(standings, usage, memory, due)
+
+    def _snapshot(self, snapshot_id: str, why: str) -> str:
+        skills = self._app.skills
+        with skills.writer.hold():  # files and states must match
+            return self._snapshots.take(snapshot_id, why, skills.usage(), self._app.clock()).id
+
+    def _free_id(self, now: float) -> str:
+        taken = {one.id for one in self._snapshots.list()} | {one.id for one in self._records.reports()}
+        plain = _stamp(now)
+        return next(each for n in range(1, 10_000) if (each := plain if n == 1 else f"{plain}-{n}") not in taken)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self._app.db.refuse_foreign()  # before anything is made in its home
+        with self._records.alone() as free:
+            if not free:
+                raise StoreBusy(
+                    "The curator is running already, in this program or another.", hint="Wait until it is done."
+                )
+            yield
 
 
-# ---------- skills.curator_plan
-#
-# What the curator should do: skills with what is known of them in, changes of state with reasons out. Pure.
-#
-# A skill that nobody uses becomes stale, is named in reports, and later goes to the archive, from where it comes back
-# at any time. One that fails, that the scanner objects to, or that needs what is not there, is marked for review.
-# Pinned skills are never touched; those of others, and those that others need, never go to the archive.
+class _Look(NamedTuple):
+    """The skills as they are now, and what is due."""
 
-_CURATOR_PLAN_DAY = 86_400.0
+    standings: tuple[SkillStanding, ...]
+    usage: Mapping[str, SkillUsage]
+    memory: CuratorMemory
+    plan: CuratorPlan
+
+    @property
+    def own(self) -> list[Skill]:
+        return [each.skill for each in self.standings if not each.skill.external]
+
+    def diff(self, moves: Iterable[CuratorMove]) -> str:
+        """Return the list of skills with their states before and after these moves."""
+        before: dict[str, str] = {
+            each.skill.name: each.usage.state if each.usage else "active" for each in self.standings
+        }
+        after = before | {move.skill: move.after for move in moves}
+        was, now = ([f"{name}: {state}" for name, state in sorted(side.items())] for side in (before, after))
+        return "\n".join(unified_diff(was, now, "before", "after", lineterm="", n=0))
+
+
+def _stamp(at: float) -> str:
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(at))
+
+
+def _settled(move: CuratorMove, states: Mapping[str, str], archived: set[str]) -> CuratorMove:
+    happened = states.get(move.skill) == move.after or (move.after == "archived" and move.skill in archived)
+    return replace(move, result="done" if happened else "skipped", said="" if happened else "the run was interrupted")
+
+
+def _check(settings: CuratorSettings) -> None:
+    """Raise `ConfigError` if the settings contradict each other."""
+    allowed = ("agent", "installed", "user", "found")
+    if unknown := [name for name in _origins(settings) if name not in allowed]:
+        raise ConfigError(f"curator.origins: unknown value {min(unknown)!r}.", hint=f"Allowed: {', '.join(allowed)}.")
+    if settings.archive_days < settings.stale_days:
+        raise ConfigError(
+            f"curator.archive_days ({settings.archive_days:g}) is less than curator.stale_days"
+            f" ({settings.stale_days:g}).",
+            hint="A skill must become stale before it is archived.",
+        )
+
+
+def _origins(settings: CuratorSettings) -> set[str]:
+    return {origin.strip() for origin in settings.origins.split(",")} - {""}
+
+
+# ── what is due ──
 
 
 def plan(
@@ -308,14 +487,19 @@ def plan(
     usage: Mapping[str, SkillUsage],
     memory: CuratorMemory,
     now: float,
-    rules: CuratorRules,
+    rules: CuratorSettings,
 ) -> CuratorPlan:
-    """Everything that is due now. `archived`: names in the archive; `usage`: all rows, of skills elsewhere too."""
+    """Return everything that is due now. Pure.
+
+    An unused skill becomes stale, is named in reports, and is archived later. One that fails, that the scanner
+    objects to, or that needs what is missing, is marked for review. Pinned skills are never touched; skills that others
+    made, or need, are never archived. `archived`: names in the archive. `usage`: all rows, also of external skills.
+    """
     all_of_them = sorted(standings, key=lambda each: (each.skill.name, each.skill.path, each.skill.root))
     names = Counter(each.skill.name for each in all_of_them)
     ours = [each for each in all_of_them if _is_free(each) and names[each.skill.name] == 1]
     aged = {each.skill.name: _age(each, now) for each in ours}
-    aging = {name for name, age in aged.items() if age is not None and age >= rules.stale}
+    aging = {name for name, age in aged.items() if age is not None and age >= rules.stale_days}
     aging &= {each.skill.name for each in ours if _looked_after(each, rules)}
     leaving, kept = _leaving(all_of_them, ours, aged, memory, now, rules, usage.values())
     moves = []
@@ -338,7 +522,7 @@ def remembered(
     usage: Mapping[str, SkillUsage],
     now: float,
 ) -> CuratorMemory:
-    """What to know at the next run: since when each skill is named as unused, and what was said to need review."""
+    """Return the memory for the next run: since when each skill is named as unused, and what was marked for review."""
     noticed = {name: memory.noticed.get(name, now) for name in sorted(found.aging)}
     flagged = dict(memory.flagged)
     for move in moves:
@@ -352,66 +536,62 @@ def remembered(
         elif move.before == "needs_review" and move.skill in flagged:
             flagged[move.skill] = replace(flagged[move.skill], lifted=True)
         if move.after != "archived" and move.skill in noticed:
-            noticed[move.skill] = now  # what was said of it in another state is no notice
+            noticed[move.skill] = now  # an earlier notice does not count in a new state
     return replace(memory, noticed=noticed, flagged=flagged)
-
-
-# ── one skill ──
 
 
 def _is_free(each: SkillStanding) -> bool:
     return not each.skill.external and not (each.usage and each.usage.pinned)
 
 
-def _looked_after(each: SkillStanding, rules: CuratorRules) -> bool:
-    return (each.usage.origin if each.usage else "found") in rules.origins
+def _looked_after(each: SkillStanding, rules: CuratorSettings) -> bool:
+    return (each.usage.origin if each.usage else "found") in _origins(rules)
 
 
 def _age(each: SkillStanding, now: float) -> float | None:
-    """Seconds since anybody had to do with it; None where nothing is known: then it counts from the first look on."""
+    """Return the days since the last use or change; None if nothing is known of it."""
     if each.usage is None:
         return None
     known = [at for at in (each.usage.last_touched, each.changed) if at is not None]
-    return now - max(known) if known else None
+    return (now - max(known)) / _DAY if known else None
 
 
 def _next_state(
-    each: SkillStanding, state: SkillState, age: float | None, memory: CuratorMemory, rules: CuratorRules
+    each: SkillStanding, state: SkillState, age: float | None, memory: CuratorMemory, rules: CuratorSettings
 ) -> tuple[SkillState, str] | None:
-    """The state that a skill should have if it stays, and why; None when it has it."""
-    if state == "archived":  # somebody moved its folder back
-        return _next_state(each, "active", age, memory, rules) or ("active", "it is back in its place")
+    """Return the state that a skill should have if it stays, and why; None if it has it."""
+    if state == "archived":  # a person moved its folder back
+        return _next_state(each, "active", age, memory, rules) or ("active", "it is back in its folder")
     if state == "deprecated":
-        return None  # a person said so
+        return None  # a person set it
     flag = memory.flagged.get(each.skill.name)
     ailing = each.broken or _failing(each, flag, rules)
     if ailing:
         return None if state == "needs_review" else ("needs_review", ailing)
     if state == "needs_review":
-        return ("active", "what was wrong with it is put right") if flag and not flag.lifted else None
+        if flag is None or flag.lifted:
+            return None
+        return _next_state(each, "active", age, memory, rules) or ("active", "what was wrong with it is fixed")
     if not _looked_after(each, rules):
         return None
     if age is None:
         return ("active", "nothing is known of its use; its age counts from now on") if state == "stale" else None
-    if age >= rules.stale:
+    if age >= rules.stale_days:
         return None if state == "stale" else ("stale", _unused(age))
-    return ("active", f"it was of use {_days(age)} ago") if state == "stale" else None
+    return ("active", f"it was used {_days(age)} ago") if state == "stale" else None
 
 
-def _failing(each: SkillStanding, flag: Flag | None, rules: CuratorRules) -> str:
-    """What it did before it was put right counts no more."""
+def _failing(each: SkillStanding, flag: Flag | None, rules: CuratorSettings) -> str:
+    """Return how often it failed, if too often. Outcomes before its last repair do not count."""
     if each.usage is None:
         return ""
     successes, failures = each.usage.successes, each.usage.failures
     if flag and max(each.usage.last_patched or 0.0, each.changed or 0.0) > flag.at:
         successes, failures = max(0, successes - flag.successes), max(0, failures - flag.failures)
     known = successes + failures
-    if known < max(rules.uses, 1) or successes / known >= rules.rate:
+    if known < max(rules.review_uses, 1) or successes / known >= rules.review_rate:
         return ""
-    return f"it failed {failures} times of {known}"
-
-
-# ── all of them ──
+    return f"it failed {failures} of {known} times"
 
 
 def _leaving(
@@ -420,38 +600,40 @@ def _leaving(
     aged: Mapping[str, float | None],
     memory: CuratorMemory,
     now: float,
-    rules: CuratorRules,
+    rules: CuratorSettings,
     usage: Iterable[SkillUsage],
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The skills that go to the archive, with reasons; and those that would, and what keeps them."""
+    """Return the skills that are archived, with reasons; and those that are due but kept, with reasons."""
     kept: dict[str, str] = {}
     due: dict[str, float] = {}
     for each in ours:
         name, age = each.skill.name, aged[each.skill.name]
-        if age is None or age < rules.archive:
+        if age is None or age < rules.archive_days:
             continue
         since = memory.noticed.get(name)
         if not _looked_after(each, rules):
             kept[name] = "it was not made by an agent"
-        elif since is None or now - since < rules.notice or _says_active(each):
-            kept[name] = "it goes only after reports have named it for a while"
+        elif since is None or now - since < rules.notice_days * _DAY or _says_active(each):
+            kept[name] = "reports must have named it for a while first"
         else:
             due[name] = age
-    for each in all_of_them:  # said, so that nobody wonders
-        if each.usage and each.usage.pinned and (age := _age(each, now)) is not None and age >= rules.archive:
+    for each in all_of_them:  # protected, but reported
+        if each.usage and each.usage.pinned and (age := _age(each, now)) is not None and age >= rules.archive_days:
             kept[each.skill.name] = "it is pinned"
     needed_by = _needed_by(all_of_them)
     leaving = _without_needed(due, needed_by)
-    kept |= {name: f"{_other(needed_by[name], name)} needs it" for name in due if name not in leaving}
-    recent = sum(1 for one in usage if one.archived_at is not None and one.archived_at > now - rules.interval)
-    room = max(0, rules.most - recent)
+    kept |= {name: f"{min(needed_by[name] - {name})} needs it" for name in due if name not in leaving}
+    recent = sum(
+        1 for one in usage if one.archived_at is not None and one.archived_at > now - rules.interval_hours * _HOUR
+    )
+    room = max(0, rules.most_archived - recent)
     chosen = _within(room, sorted(leaving, key=lambda name: (-due[name], name)), needed_by)
-    kept |= dict.fromkeys(leaving - chosen, f"at most {rules.most} go at a time")
+    kept |= dict.fromkeys(leaving - chosen, f"at most {rules.most_archived} are archived at a time")
     return {name: _unused(due[name]) for name in chosen}, kept
 
 
 def _says_active(each: SkillStanding) -> bool:
-    """Whether a report would first have to call it stale."""
+    """Return whether a report would have to call it stale first."""
     return each.usage is None or each.usage.state in ("active", "archived")
 
 
@@ -465,7 +647,7 @@ def _needed_by(standings: Iterable[SkillStanding]) -> dict[str, set[str]]:
 
 
 def _without_needed(due: Collection[str], needed_by: Mapping[str, set[str]]) -> set[str]:
-    """Those that nobody needs who stays. Skills that need only each other go together."""
+    """Return those that no remaining skill needs. Skills that need only each other leave together."""
     leaving = set(due)
     while True:
         needed = {name for name in leaving if not needed_by.get(name, set()) <= leaving}
@@ -475,7 +657,7 @@ def _without_needed(due: Collection[str], needed_by: Mapping[str, set[str]]) -> 
 
 
 def _within(room: int, leaving: Sequence[str], needed_by: Mapping[str, set[str]]) -> set[str]:
-    """As many as there is room for, in this order; each with those that need it, or not at all."""
+    """Return as many as there is room for, in this order; each with those that need it, or not at all."""
     chosen: set[str] = set()
     while True:
         before = len(chosen)
@@ -491,148 +673,26 @@ def _within(room: int, leaving: Sequence[str], needed_by: Mapping[str, set[str]]
 
 
 def _strayed(archived: Collection[str], names: Mapping[str, int], usage: Mapping[str, SkillUsage]) -> list[CuratorMove]:
-    """Skills that lie in the archive and are not said to: moved by hand, or by a process that was killed."""
+    """Return skills in the archive whose state is another: moved by hand, or by a killed process."""
     return [
-        CuratorMove(name, "", usage[name].state, "archived", "it lies in the archive")
+        CuratorMove(name, "", usage[name].state, "archived", "it is in the archive")
         for name in sorted(set(archived))
         if name not in names and name in usage and usage[name].state != "archived" and not usage[name].pinned
     ]
 
 
-def _other(names: set[str], not_this: str) -> str:
-    return min(names - {not_this})
-
-
 def _unused(age: float) -> str:
-    return f"nobody used it for {_days(age)}"
+    return f"unused for {_days(age)}"
 
 
 def _days(age: float) -> str:
-    days = int(max(age, 0.0) // _CURATOR_PLAN_DAY)
+    days = int(max(age, 0.0))
     return "less than a day" if days < 1 else "a day" if days == 1 else f"{days} days"
 
 
-# ---------- reflect.curator_desk
-#
-# What the curator works with, and how it looks at the skills: each with all that is known of it.
+# ── one text for two skills ──
 
-_SHORT = 16
-CURATOR = Author(Who.CURATOR, Origin.AGENT_CONCLUDED)
-
-
-@dataclass(frozen=True, slots=True)
-class CuratorOptions:
-    """How the curator is set."""
-
-    rules: CuratorRules
-    enabled: bool = True
-    idle: float = 7_200.0
-    """Seconds without a word before it begins by itself."""
-    keep: int = 5
-    """Snapshots that are kept."""
-    approval: bool = False
-    """By itself it archives nothing: it proposes, and a person decides."""
-    consolidate: bool = False
-    """Ask a model to propose one text for two skills that nearly repeat each other."""
-
-
-@dataclass(frozen=True, slots=True)
-class CuratorDesk:
-    """What the curator is given."""
-
-    library: Callable[[], SkillLibrary]
-    catalogue: Catalogue
-    usage: SkillUsageRows
-    hold: Callable[[], AbstractContextManager[None]]
-    snapshots: SkillSnapshots
-    book: CuratorBook
-    clock: Callable[[], float]
-    model: Callable[[], ChatModel | None] = lambda: None
-    alive: Callable[[], None] = lambda: None
-    failed: Callable[[str, str], None] = lambda *_: None
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The skills as they are now, and what should be done."""
-
-    standings: tuple[SkillStanding, ...]
-    usage: Mapping[str, SkillUsage]
-    archived: tuple[str, ...]
-    memory: CuratorMemory
-    plan: CuratorPlan
-
-    @property
-    def own(self) -> list[Skill]:
-        return [each.skill for each in self.standings if not each.skill.external]
-
-    @property
-    def states(self) -> dict[str, str]:
-        return {each.skill.name: each.usage.state if each.usage else "active" for each in self.standings}
-
-
-def look(desk: CuratorDesk, rules: CuratorRules, now: float, cancel: threading.Event | None = None) -> Look:
-    """Reads everything, changes nothing. Cancelled half-way, its plan is worth nothing; what it has read is."""
-    shelf = desk.catalogue.shelf()
-    usage = desk.usage.all()
-    changed = desk.book.changed()
-    memory = desk.book.memory()
-    scanning = _Scanning(desk.catalogue, set(memory.clean) if memory.scanner == __version__ else set(), cancel)
-    archived = tuple(kept.name for kept in desk.catalogue.folders.archived())
-    there = {skill.name for skill in shelf.skills}
-    standings = tuple(
-        SkillStanding(
-            skill,
-            usage.get(skill.name),
-            changed.get(skill.name),
-            "" if skill.external else _broken(scanning, skill, usage.get(skill.name), there, archived),
-        )
-        for skill in shelf.skills
-    )
-    present = {skill.hash[:_SHORT] for skill in shelf.skills}
-    memory = replace(memory, clean=tuple(sorted(scanning.clean & present)), scanner=__version__)
-    return Look(standings, usage, archived, memory, plan(standings, archived, usage, memory, now, rules))
-
-
-@dataclass(frozen=True, slots=True)
-class _Scanning:
-    """Reading texts takes long, so each is read once."""
-
-    catalogue: Catalogue
-    clean: set[str]
-    cancel: threading.Event | None
-
-    def objection(self, skill: Skill, vouched: str) -> str:
-        if skill.hash[:_SHORT] in self.clean or (self.cancel and self.cancel.is_set()):
-            return ""
-        data = self.catalogue.folders.read(skill, "SKILL.md") or b""
-        report = self.catalogue.report(skill, data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
-        if report.verdict != "dangerous":
-            self.clean.add(skill.hash[:_SHORT])
-            return ""
-        first = report.findings[0]
-        dangerous = f"the scanner calls it dangerous (rule {first.rule}, line {first.line})"
-        return "" if vouched == skill.hash else dangerous
-
-
-def _broken(
-    scanning: _Scanning, skill: Skill, usage: SkillUsage | None, there: set[str], archived: tuple[str, ...]
-) -> str:
-    missing = sorted(set(skill.dependencies) - there)
-    if missing:
-        where = "is in the archive" if missing[0] in archived else "is not there"
-        return f"it needs {missing[0]}, which {where}"
-    return scanning.objection(skill, usage.vouched if usage else "")
-
-
-# ---------- reflect.consolidate
-#
-# One text for two skills that nearly repeat each other: a model writes it, checks say what it lost, a person decides.
-#
-# Nothing is merged here: the proposals wait in the inbox of skills, the new text first, then the other skill's way to
-# the archive. A text that leaves out a command, a path or a name that either of the two has is not even proposed.
-
-MOST = 3
+_MOST_ASKED = 3
 """Pairs for which a model is asked in one run."""
 _LARGEST = 40_000
 _ANSWER = 16_000
@@ -646,29 +706,33 @@ _SYSTEM = (
 
 
 def consolidate(
-    report: CuratorReport, desk: CuratorDesk, known: Mapping[str, str], cancel: threading.Event
+    report: CuratorReport, app: Herma, known: Mapping[str, str], cancel: threading.Event
 ) -> tuple[CuratorReport, dict[str, str]]:
-    """The report with what came of asking a model for the nearest pairs; and for which texts it was asked, ever."""
+    """Ask a model to merge the most similar pairs. Return the report, and for which texts it was ever asked.
+
+    Nothing is merged here: the proposals wait in the inbox, the new text first, then archiving the other skill. A text
+    that leaves out a command, a path or a name of either skill is not proposed.
+    """
     if not report.merges:
         return report, dict(known)
-    model = desk.model()
+    model = app.models.get("auxiliary", purpose="curate")
     if model is None:
-        note = "No model is set that could propose one text for two skills (herma models check)."
+        note = "No model is configured, so none could propose one text for two skills (herma models check)."
         return replace(report, notes=(*report.notes, note)), dict(known)
-    skills = {skill.name: skill for skill in desk.catalogue.shelf().skills if not skill.external}
-    usage = desk.usage.all()
+    skills = {skill.name: skill for skill in app.skills.shelf().skills if not skill.external}
+    usage = app.skills.usage()
     merges: list[MergeCandidate] = []
     texts = dict(known)
     asked = 0
     for pair in report.merges:
         both = [skills[name] for name in pair.skills if name in skills and _may_change(usage.get(name))]
         key, now = " ".join(pair.skills), " ".join(skill.hash for skill in both)
-        if len(both) < 2 or asked >= MOST or cancel.is_set() or texts.get(key) == now:
+        if len(both) < 2 or asked >= _MOST_ASKED or cancel.is_set() or texts.get(key) == now:
             merges.append(pair)
             continue
         asked += 1
         try:
-            merges.append(_proposed(pair, both[0], both[1], usage, model, desk, cancel))
+            merges.append(_proposed(pair, both[0], both[1], usage, model, app, cancel))
             texts[key] = now
         except ModelError as exc:
             merges.append(replace(pair, said=str(exc)))
@@ -679,7 +743,7 @@ def consolidate(
 
 
 def missing_from(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """What the sources have and a text left out: lines of code, and everything with a name."""
+    """Return what the sources have and a text left out: lines of code, names, paths, numbers."""
     kept = {" ".join(line.split()) for line in text.splitlines()}
     lost: list[str] = []
     for source in sources:
@@ -689,7 +753,7 @@ def missing_from(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _code(text: str) -> list[str]:
-    """The lines in fences, without blanks round them."""
+    """Return the lines of fenced code."""
     found: list[str] = []
     inside = False
     for line in text.splitlines():
@@ -710,37 +774,39 @@ def _proposed(
     other: Skill,
     usage: Mapping[str, SkillUsage],
     model: ChatModel,
-    desk: CuratorDesk,
+    app: Herma,
     cancel: threading.Event,
 ) -> MergeCandidate:
-    """Ask, check, and put the proposals into the inbox. The one that was of more use stays."""
+    """Ask, check, and put the proposals into the inbox. The skill that was used more stays."""
     heir, gone = sorted((one, other), key=lambda skill: (-usage[skill.name].uses, skill.name))
-    texts = [
-        (desk.catalogue.folders.read(skill, "SKILL.md") or b"").decode("utf-8", "replace") for skill in (heir, gone)
-    ]
+    texts = [document_text(app.skills.folders, skill) for skill in (heir, gone)]
     if any(len(text) > _LARGEST for text in texts):
-        return replace(pair, said="They are too long for a model to be asked.")
+        return replace(pair, said="They are too long to ask a model.")
     task = f"The result is called {heir.name}.\n\n<first>\n{texts[0]}\n</first>\n\n<second>\n{texts[1]}\n</second>"
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": task}]
     reply = model.reply(messages, max_tokens=_ANSWER, deadline=_DEADLINE, cancel=cancel)
     text = _document(reply.text)
     merged = parse(text, heir.name)
     if isinstance(merged, str) or merged.name != heir.name:
-        return replace(pair, said="The model's text is no skill.")
+        return replace(pair, said="The model's text is not a skill.")
     if lost := missing_from(text, (heir.body, gone.body)):
-        return replace(pair, said=f"The model's text left out {len(lost)} things, as {lost[0][:80]!r}; not proposed.")
+        return replace(
+            pair,
+            said=f"The model's text left out {len(lost)} things, for example {lost[0][:80]!r}; it was not proposed.",
+        )
     reason = f"{heir.name} and {gone.name}: {pair.why}"
-    library = desk.library()
-    edit = library.propose(EditSkill(heir.name, text), author=CURATOR, reason=reason)
+    edit = app.skills.propose(EditSkill(heir.name, text), author=_AUTHOR, reason=reason)
     if not isinstance(edit, SkillStaged):
         return replace(pair, said=edit.message)
-    away = library.propose(DeleteSkill(gone.name, heir.name), author=CURATOR, reason=reason)
+    away = app.skills.propose(DeleteSkill(gone.name, heir.name), author=_AUTHOR, reason=reason)
     pending = (edit.pending, away.pending) if isinstance(away, SkillStaged) else (edit.pending,)
-    return replace(pair, pending=pending, said=f"A model proposes one text, as {heir.name}; {gone.name} would go.")
+    return replace(
+        pair, pending=pending, said=f"A model proposes one text, as {heir.name}; {gone.name} would be archived."
+    )
 
 
 def _document(text: str) -> str:
-    """The SKILL.md in an answer: models put it into fences, and say a word before it."""
+    """Return the SKILL.md in an answer: models put it into fences and write a sentence before it."""
     start = text.find("---\n")
     body = text[start:] if start > 0 else text
     body = body.rstrip()
@@ -749,19 +815,17 @@ def _document(text: str) -> str:
     return body + "\n"
 
 
-# ---------- reflect.curator_rollback
-#
-# Bringing skills back as a snapshot has them. Every step is a move that the history of skills knows and can undo.
+# ── rollback ──
 
 _Files = tuple[tuple[str, bytes, bool], ...]
 
 
 def roll_back(
-    desk: CuratorDesk, content: SkillSnapshotContent, author: Author, *, exact: bool, dry_run: bool = False
+    app: Herma, content: SkillSnapshotContent, author: Author, *, exact: bool, dry_run: bool = False
 ) -> RolledBack:
-    """Do it, or say what would be done."""
-    work = _Work(desk, content, author, dry_run, f"rollback to {content.info.id}")
-    shelf = desk.catalogue.shelf()
+    """Restore the skills of a snapshot, or say what would be done. Every step is in the history and can be undone."""
+    work = _Rollback(app, content, author, dry_run=dry_run)
+    shelf = app.skills.shelf()
     there = {skill.path: skill for skill in shelf.skills if not skill.external}
     taken = {path: skill.name for path, skill in there.items()}
     refused = {each.path for each in shelf.refused if not each.root}
@@ -775,48 +839,47 @@ def roll_back(
             work.compare(there[path], files, exact=exact)
         elif path in refused:
             if not work.is_same(Skill(path, "", path=path), files):
-                work.leave(path, "its SKILL.md cannot be read now; look at it yourself")
+                work.left.append((path, "its SKILL.md cannot be read now; check it yourself"))
         elif other := _namesake(_name_of(path, content.usage), taken):
-            work.leave(path, f"another skill of this name is there now ({other})")
+            work.left.append((path, f"another skill of this name exists now ({other})"))
         else:
             work.bring_back(path, files)
     work.states()
     return RolledBack(content.info.id, dry_run, "", tuple(work.done), tuple(work.left), tuple(work.failed))
 
 
-@dataclass(slots=True)
-class _Work:
-    desk: CuratorDesk
-    content: SkillSnapshotContent
-    author: Author
-    dry_run: bool
-    reason: str
-    done: list[tuple[str, str]] = field(default_factory=list)
-    left: list[tuple[str, str]] = field(default_factory=list)
-    failed: list[tuple[str, str]] = field(default_factory=list)
+class _Rollback:
+    """The steps of one rollback, and what became of them."""
 
-    def leave(self, path: str, why: str) -> None:
-        self.left.append((path, why))
+    def __init__(self, app: Herma, content: SkillSnapshotContent, author: Author, *, dry_run: bool) -> None:
+        self.app = app
+        self.content = content
+        self.author = author
+        self.dry_run = dry_run
+        self.reason = f"rollback to {content.info.id}"
+        self.done: list[tuple[str, str]] = []
+        self.left: list[tuple[str, str]] = []
+        self.failed: list[tuple[str, str]] = []
 
     def compare(self, skill: Skill, files: _Files, *, exact: bool) -> None:
-        """A skill that is there: as it was, or changed since."""
+        """Handle a skill that is there: as it was, or changed since."""
         if self.is_same(skill, files):
             return
         if not exact:
-            self.leave(skill.path, "it was changed since")
+            self.left.append((skill.path, "it was changed since"))
         elif self.put_away(skill, "it was changed since"):
             self.bring_back(skill.path, files)
 
     def put_away(self, skill: Skill, why: str) -> bool:
-        usage = self.desk.usage.all().get(skill.name)
+        usage = self.app.skills.usage().get(skill.name)
         if usage is not None and usage.pinned:
-            self.leave(skill.path, "it is pinned")
+            self.left.append((skill.path, "it is pinned"))
             return False
         reason = f"{self.reason}: {why}"
         return self._try(
             skill.path,
             f"to the archive: {why}",
-            lambda: self.desk.library().archive(skill.path, author=self.author, reason=reason),
+            lambda: self.app.skills.archive(skill.path, author=self.author, reason=reason),
         )
 
     def bring_back(self, path: str, files: _Files) -> None:
@@ -826,15 +889,15 @@ class _Work:
             self._try(
                 path,
                 "back from the archive",
-                lambda: self.desk.library().restore(folder, author=self.author, reason=self.reason),
+                lambda: self.app.skills.restore(folder, author=self.author, reason=self.reason),
             )
         elif self._try(path, "back from the snapshot", lambda: self._install(path, files)) and not self.dry_run:
             self._know(path)
 
     def states(self) -> None:
-        """States as they were, of what is in its place. How often a skill was used since is not forgotten."""
-        usage = self.desk.usage.all()
-        there = {skill.name for skill in self.desk.catalogue.shelf().skills if not skill.external}
+        """Restore the states of skills that are in their place; keep the counts of their use."""
+        usage = self.app.skills.usage()
+        there = {skill.name for skill in self.app.skills.shelf().skills if not skill.external}
         there |= {_name_of(path, self.content.usage) for path, what in self.done if what.startswith("back ")}
         changed: dict[str, SkillState] = {}
         for name, then in sorted(self.content.usage.items()):
@@ -845,9 +908,7 @@ class _Work:
                     changed[name] = then.state
                     self.done.append((name, f"{then.state} again (it was {was})"))
         if changed and not self.dry_run:
-            self.desk.usage.set_states(changed, self.desk.clock())
-
-    # ── steps ──
+            self.app.skills.rows.set_states(changed, self.app.clock())
 
     def _try(self, path: str, what: str, act: Callable[[], SkillOutcome]) -> bool:
         if self.dry_run:
@@ -862,34 +923,34 @@ class _Work:
         return outcome.ok
 
     def _archived(self, path: str, files: _Files) -> ArchivedSkill | None:
-        """What lies in the archive and is the same: it was only moved."""
-        for kept in self.desk.catalogue.folders.archived():
+        """Return the archived skill with the same files: it was only moved."""
+        for kept in self.app.skills.folders.archived():
             if kept.path == path and self.is_same(Skill(kept.name, "", path=kept.folder), files):
                 return kept
         return None
 
     def is_same(self, skill: Skill, files: _Files) -> bool:
-        read = self.desk.catalogue.folders
+        read = self.app.skills.folders
         now = {each.path for each in read.files(skill, texts=False) if not each.link}
         return now == {path for path, _, _ in files} and all(read.read(skill, path) == data for path, data, _ in files)
 
     def _install(self, path: str, files: _Files) -> SkillOutcome:
         category, _, folder = path.rpartition("/")
         incoming = Incoming(f"snapshot {self.content.info.id}", folder, files)
-        installed = self.desk.library().install(
+        installed = self.app.skills.install(
             incoming, trust="builtin", category=category, force=True, author=self.author
         )
         return installed[0].outcome
 
     def _know(self, path: str) -> None:
-        """What was known of a skill that was made anew from the snapshot."""
+        """Restore the usage row of a skill that was made again from the snapshot."""
         then = self.content.usage.get(_name_of(path, self.content.usage))
         if then is not None:
-            self.desk.usage.put(replace(then, state="active", archived_at=None))
+            self.app.skills.rows.put(replace(then, state="active", archived_at=None))
 
 
 def _name_of(path: str, usage: Mapping[str, SkillUsage]) -> str:
-    """The name of the skill in a folder, as its row has it; as a rule the folder's own."""
+    """Return the name of the skill in a folder, as its row has it; usually the folder's own."""
     last = path.rpartition("/")[2]
     return next((name for name in usage if name.casefold() == last.casefold()), last)
 
@@ -898,68 +959,37 @@ def _namesake(name: str, taken: Mapping[str, str]) -> str:
     return next((path for path, other in taken.items() if other.casefold() == name.casefold()), "")
 
 
-# ---------- reflect.curator_words
-#
-# What the curator says of a run: a page for people, and the list of skills before and after. Pure.
-
-
-def listing_diff(states: Mapping[str, str], moves: Iterable[CuratorMove]) -> str:
-    """The list of skills with their states, before and after these moves, line by line."""
-    after = dict(states)
-    for move in moves:
-        after[move.skill] = move.after
-    was, now = ([f"{name}: {state}" for name, state in sorted(side.items())] for side in (states, after))
-    return "\n".join(unified_diff(was, now, "before", "after", lineterm="", n=0))
+# ── reports for people ──
 
 
 def page(report: CuratorReport) -> str:
-    """A report as Markdown."""
+    """Return a report as Markdown."""
     return "\n".join(_lines(report)) + "\n"
 
 
-def summary(report: CuratorReport) -> str:
-    """A run in one sentence."""
-    moves = [move for move in report.moves if move.result in ("done", "planned")]
-    counts = {state: sum(move.after == state for move in moves) for state in dict.fromkeys(m.after for m in moves)}
-    said = ", ".join(f"{count} {_WORDS[state]}" for state, count in counts.items()) or "nothing to do"
-    others = {what: sum(move.result == what for move in report.moves) for what in ("staged", "skipped", "failed")}
-    more = "".join(f", {count} {what}" for what, count in others.items() if count)
-    merges = f", {len(report.merges)} pairs nearly repeat each other" if report.merges else ""
-    return f"{report.checked} skills looked at: {said}{more}{merges}."
-
-
-_WORDS = {
-    "active": "active again",
-    "stale": "stale",
-    "needs_review": "in need of review",
-    "deprecated": "deprecated",
-    "archived": "to the archive",
-}
-
-
 def _lines(report: CuratorReport) -> Iterator[str]:
-    yield f"# Skills, {_when(report.begun)}"
+    yield f"# Skills, {time.strftime('%Y-%m-%d %H:%M', time.localtime(report.begun))}"
     yield ""
-    yield f"Run {report.id} ({report.why}), {report.state}. {summary(report)}"
+    yield f"Run {report.id} ({report.why}), {report.state}. {report.summary}"
     if report.snapshot:
-        yield f"To take everything back: `herma curator rollback {report.snapshot}`"
+        yield f"To undo everything: `herma skills tidy --rollback {report.snapshot}`"
     if report.moves:
         yield from ("", "## What was done", "")
         yield from ("| skill | was | is | why | |", "|---|---|---|---|---|")
         for move in report.moves:
-            cells = (move.skill, move.before, move.after, move.reason, _result(move))
+            change = f" (change {move.change})" if move.change else ""
+            result = f"{move.result}{change}" + (f": {move.said}" if move.said else "")
+            cells = (move.skill, move.before, move.after, move.reason, result)
             yield f"| {' | '.join(map(_cell, cells))} |"
     if report.diff:
         yield from ("", "```diff", report.diff.replace("```", "'''"), "```")
     if report.kept:
-        yield from ("", "## What stays, although nobody uses it", "")
+        yield from ("", "## Kept, although unused", "")
         yield from (f"- {_cell(name)}: {_cell(why)}" for name, why in sorted(report.kept.items()))
     if report.merges:
         yield from ("", "## What could be merged", "")
         for one in report.merges:
-            inbox = (
-                f" In the inbox: {', '.join(map(str, one.pending))} (`herma skills pending`)." if one.pending else ""
-            )
+            inbox = f" In the inbox: {', '.join(map(str, one.pending))} (`herma inbox`)." if one.pending else ""
             said = f" {_cell(one.said)}" if one.said else ""
             yield f"- {_cell(one.skills[0])} and {_cell(one.skills[1])}: {_cell(one.why)}.{inbox}{said}"
     if report.notes:
@@ -967,399 +997,6 @@ def _lines(report: CuratorReport) -> Iterator[str]:
         yield from (f"- {_cell(note)}" for note in report.notes)
 
 
-def _result(move: CuratorMove) -> str:
-    change = f" (change {move.change})" if move.change else ""
-    return f"{move.result}{change}" + (f": {move.said}" if move.said else "")
-
-
 def _cell(text: str) -> str:
-    """A text in a table: on one line, and without what would end the cell."""
+    """Return a text for a table: on one line, without what would end the cell."""
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def _when(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-
-
-# ---------- skills.curator_alike
-#
-# Which skills nearly repeat each other: candidates for a merge that a person may want. Pure.
-
-CURATOR_ALIKE_MOST = 50
-"""Pairs that are named; whoever has more begins with these."""
-COMPARED = 1_500
-"""Skills that are compared with each other: the work grows with the square."""
-_WORD = re.compile(r"[^\W_]{3,}")
-_SAID = 0.3
-_BODY = 0.8
-_MOST_BODY = 40_000
-
-
-def merge_candidates(skills: Sequence[Skill], most: int = CURATOR_ALIKE_MOST) -> tuple[MergeCandidate, ...]:
-    """Pairs that say nearly the same, the nearest first."""
-    ordered = sorted(skills, key=lambda skill: (skill.name, skill.path))[:COMPARED]
-    found: dict[tuple[str, str], MergeCandidate] = {}
-    for one, other in _worth_comparing(ordered):
-        pair = (one.name, other.name)
-        for each in alike(one, [other]) if pair[0] != pair[1] else ():
-            found.setdefault(pair, MergeCandidate(pair, each.why, round(each.degree, 3)))
-    return tuple(sorted(found.values(), key=lambda one: (-one.degree, one.skills)))[:most]
-
-
-def _worth_comparing(skills: Sequence[Skill]) -> Iterator[tuple[Skill, Skill]]:
-    """Pairs that share words enough: whatever `alike` finds, it finds among these. Words are read once per skill."""
-    said = [_words(skill.description) for skill in skills]
-    body = [_words(skill.body[:_MOST_BODY]) for skill in skills]
-    for at, skill in enumerate(skills):
-        for other in range(at + 1, len(skills)):
-            if _share(said[at], said[other], _SAID) or _share(body[at], body[other], _BODY):
-                yield skill, skills[other]
-
-
-def _share(one: frozenset[str], other: frozenset[str], part: float) -> bool:
-    """Whether they have at least this part of their words in common. Sizes alone often say that they cannot."""
-    small, large = sorted((len(one), len(other)))
-    if not small or small < part * large:
-        return False
-    common = len(one & other)
-    return common >= part * (small + large - common)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.casefold()))
-
-
-# ---------- reflect.curator
-#
-# The curator: `h.curator`. It keeps skills in shape: by age and use, with a snapshot before and a report after.
-#
-# It deletes nothing. What it puts away is in the archive, with a row in the history of skills that can be undone; how
-# everything was before is in the snapshot. Whoever kills it half-way loses nothing: the next run does the rest.
-
-Progress = Callable[[int, int], None]
-BY_ITSELF = "by itself"
-_CLOSING = 3.0
-"""Seconds that the end of a program waits for a run that has begun."""
-
-
-class Curator:
-    """One per opened memory. Nothing happens before somebody asks, or a run is due."""
-
-    def __init__(self, desk: CuratorDesk, options: CuratorOptions) -> None:
-        self._desk = desk
-        self.options = options
-        self._worker = Worker("herma: curator", failed=desk.failed)
-        self._due_at: float | None = None
-
-    # ── looking ──
-
-    def status(self) -> CuratorStatus:
-        """When it ran and will run, how skills stand, and what a run would do now. Changes nothing."""
-        self._desk.alive()
-        seen = self._look()
-        own = [each for each in seen.standings if not each.skill.external]
-        states = [each.usage.state if each.usage else "active" for each in own]
-        reports = self._desk.book.reports(1)
-        return CuratorStatus(
-            enabled=self.options.enabled,
-            last_run=seen.memory.last_run,
-            next_run=self._next(seen) if self.options.enabled else None,
-            runs=seen.memory.runs,
-            states={state: states.count(state) for state in sorted(set(states))},
-            pinned=sum(bool(each.usage and each.usage.pinned) for each in own),
-            archived=len(seen.archived),
-            snapshots=sum(not one.trouble for one in self._desk.snapshots.list()),
-            last=reports[0] if reports else None,
-            plan=seen.plan,
-        )
-
-    def reports(self, limit: int | None = None) -> Sequence[CuratorReport]:
-        """Earlier runs, newest first."""
-        self._desk.alive()
-        return self._desk.book.reports(limit)
-
-    def report(self, run: str | None = None) -> CuratorReport:
-        """The newest run, or the one of this id."""
-        found = next((one for one in self.reports() if run in (None, one.id)), None)
-        if found is None:
-            what = "There was no run yet." if run is None else f"There is no run {run}."
-            raise UsageError(what, hint="`herma curator run` makes one; `herma curator report --list` lists them.")
-        return found
-
-    def snapshots(self) -> Sequence[SkillSnapshotInfo]:
-        """Copies of all skills, newest first."""
-        self._desk.alive()
-        return self._desk.snapshots.list()
-
-    # ── a run ──
-
-    def run(
-        self,
-        *,
-        dry_run: bool = False,
-        why: str = "by hand",
-        progress: Progress | None = None,
-        cancel: threading.Event | None = None,
-    ) -> CuratorReport:
-        """Look at every skill, do what is due, and report. With `dry_run`, report what would be done; change nothing.
-
-        One run at a time over all processes: `StoreBusy` when another is at it.
-        """
-        self._desk.alive()
-        if dry_run:
-            now = self._desk.clock()
-            seen = self._look()
-            planned = self._report(_stamp(now), now, why, seen)
-            return replace(planned, state="done", ended=now, dry_run=True, diff=_diff(seen, planned.moves))
-        with self._alone():
-            return self._run(why, progress or (lambda *_: None), cancel or threading.Event())
-
-    def _run(self, why: str, progress: Progress, cancel: threading.Event) -> CuratorReport:
-        desk, now = self._desk, self._desk.clock()
-        self._settle_interrupted()
-        seen = self._look(cancel)
-        if cancel.is_set():  # nothing was done; what was read need not be read again
-            desk.book.remember(seen.memory)
-            return CuratorReport(_stamp(now), now, why, "interrupted", now)
-        report = self._report(self._free_id(now), now, why, seen)
-        report = replace(report, snapshot=self._snapshot(report.id, why) if seen.own else "")
-        desk.book.write(report, page(report))  # before anything changes: a run that is killed leaves this behind
-        flags = [move for move in report.moves if move.after == "needs_review"]
-        desk.book.remember(remembered(seen.memory, seen.plan, flags, seen.usage, now))
-        moves: list[CuratorMove] = []
-        for count, move in enumerate(report.moves, 1):
-            moves.append(self._do(move, report, cancel))
-            progress(count, len(report.moves))
-        self._seed(seen, now)
-        done = [move for move in moves if move.result == "done"]
-        memory = remembered(seen.memory, seen.plan, done, seen.usage, now)
-        memory = replace(memory, seen=memory.seen or now, last_run=now, runs=memory.runs + 1)
-        desk.book.remember(memory)
-        self._due_at = None
-        if self.options.consolidate and not cancel.is_set():
-            report, asked = consolidate(report, desk, memory.asked, cancel)
-            desk.book.remember(replace(memory, asked=asked))
-        failed = any(move.result == "failed" for move in moves)
-        report = replace(report, state="failed" if failed else "done", ended=desk.clock(), moves=tuple(moves))
-        report = replace(report, diff=_diff(seen, done))
-        desk.book.write(report, page(report))
-        desk.snapshots.prune(self.options.keep, report.snapshot)
-        return report
-
-    def _report(self, run: str, now: float, why: str, seen: Look) -> CuratorReport:
-        notes = []
-        if len(seen.own) > COMPARED:
-            notes.append(f"Only {COMPARED:,} skills were compared with each other.")
-        if seen.plan.seeds:
-            notes.append(f"{len(seen.plan.seeds)} skills are seen for the first time; their age counts from now on.")
-        merges = merge_candidates(seen.own)
-        return CuratorReport(
-            run,
-            now,
-            why,
-            checked=len(seen.standings),
-            moves=seen.plan.moves,
-            kept=seen.plan.kept,
-            merges=merges,
-            notes=tuple(notes),
-        )
-
-    def _do(self, move: CuratorMove, run: CuratorReport, cancel: threading.Event) -> CuratorMove:
-        if cancel.is_set():
-            return replace(move, result="skipped", said="the run was stopped")
-        try:
-            if move.after != "archived" or not move.path:
-                self._desk.usage.set_states({move.skill: move.after}, self._desk.clock())
-                return replace(move, result="done")
-            if (why_not := self._overtaken(move)) is not None:
-                return replace(move, result="skipped", said=why_not)
-            reason = f"curator {run.id}: {move.reason}"
-            if self.options.approval and run.why == BY_ITSELF:
-                outcome = self._desk.library().propose(DeleteSkill(move.path), author=CURATOR, reason=move.reason)
-            else:
-                outcome = self._desk.library().archive(move.path, author=CURATOR, reason=reason)
-        except StoreChanged:
-            return replace(move, result="skipped", said="it was moved meanwhile")
-        except HermaError as exc:
-            return replace(move, result="failed", said=str(exc))
-        if isinstance(outcome, SkillStaged):
-            return replace(move, result="staged", said="a person decides", pending=outcome.pending)
-        if isinstance(outcome, SkillRefused) and outcome.kind == "rejected":
-            return replace(move, result="skipped", said=outcome.message)
-        if isinstance(outcome, SkillWritten):
-            return replace(move, result="done", change=outcome.change)
-        return replace(move, result="failed", said=outcome.message)
-
-    def _overtaken(self, move: CuratorMove) -> str | None:
-        """Why a skill must not go after all: somebody used, changed or pinned it since it was looked at."""
-        usage = self._desk.usage.all().get(move.skill)
-        if usage is not None and usage.pinned:
-            return "it was pinned meanwhile"
-        newest = max([usage.last_touched or 0.0 if usage else 0.0, self._desk.book.changed().get(move.skill, 0.0)])
-        if self._desk.clock() - newest < self.options.rules.archive:
-            return "it was of use meanwhile"
-        return None
-
-    def _seed(self, seen: Look, now: float) -> None:
-        for name in seen.plan.seeds:
-            known = seen.usage.get(name) or SkillUsage(name)
-            self._desk.usage.put(replace(known, created=now))
-
-    def _settle_interrupted(self) -> None:
-        """A run that has not ended and is not at work was killed: say so, and what of it happened."""
-        states = {name: one.state for name, one in self._desk.usage.all().items()}
-        archived = {kept.name for kept in self._desk.catalogue.folders.archived()}
-        for report in self._desk.book.reports(20):
-            if report.state == "running":
-                moves = tuple(_settled(move, states, archived) for move in report.moves)
-                ended = replace(report, state="interrupted", moves=moves, ended=self._desk.clock())
-                ended = replace(ended, notes=(*report.notes, "This run was cut off; the next one does the rest."))
-                self._desk.book.write(ended, page(ended))
-
-    # ── people ──
-
-    def archive(self, name: str, *, author: Author = Author(), reason: str = "") -> SkillOutcome:  # noqa: B008  frozen
-        """Move a skill to the archive now."""
-        return self._desk.library().archive(name, author=author, reason=reason)
-
-    def restore(self, name: str, *, author: Author = Author(), reason: str = "") -> SkillOutcome:  # noqa: B008
-        """Bring a skill back from the archive; its age counts from now on."""
-        return self._desk.library().restore(name, author=author, reason=reason)
-
-    def archived(self) -> Sequence[ArchivedSkill]:
-        """What lies in the archive."""
-        return self._desk.library().archived()
-
-    def pin(self, name: str) -> SkillUsage:
-        """Leave this skill as it is, whatever happens."""
-        return self._desk.library().pin(name)
-
-    def unpin(self, name: str) -> SkillUsage:
-        return self._desk.library().unpin(name)
-
-    def rollback(
-        self,
-        snapshot: str | None = None,
-        *,
-        exact: bool = False,
-        dry_run: bool = False,
-        author: Author = Author(),  # noqa: B008
-    ) -> RolledBack:
-        """Bring skills back as they were in a snapshot: without one, before the newest run that did anything.
-
-        Skills that were changed or made since stay as they are, unless `exact`: then what is there now goes to the
-        archive first. Everything is in the history, and how it was before is in a snapshot of its own.
-        """
-        self._desk.alive()
-        chosen = snapshot or self._newest_snapshot()
-        if dry_run:
-            return roll_back(self._desk, self._desk.snapshots.read(chosen), author, exact=exact, dry_run=True)
-        with self._alone():
-            self._settle_interrupted()
-            content = self._desk.snapshots.read(chosen)
-            before = self._snapshot(self._free_id(self._desk.clock()), f"before a rollback to {chosen}")
-            return replace(roll_back(self._desk, content, author, exact=exact), before=before)
-
-    def _newest_snapshot(self) -> str:
-        good = [one.id for one in self._desk.snapshots.list() if not one.trouble]
-        for report in self._desk.book.reports():
-            if report.snapshot in good and (report.done or report.state == "running"):
-                return report.snapshot
-        if not good:
-            raise UsageError("There is no snapshot yet.", hint="Every run of the curator makes one.")
-        return good[0]
-
-    # ── by itself ──
-
-    def due(self, now: float | None = None) -> bool:
-        """Whether a run is due. The first time, only that is written down, and one interval goes by."""
-        if not self.options.enabled:
-            return False
-        at = self._desk.clock() if now is None else now
-        if self._due_at is None:
-            memory = self._desk.book.memory()
-            last = memory.last_run if memory.last_run is not None else memory.seen
-            if last is None:
-                if not any(not skill.external for skill in self._desk.catalogue.shelf().skills):
-                    return False
-                last = at
-                self._desk.book.remember(replace(memory, seen=at))
-            self._due_at = min(last, at) + self.options.rules.interval
-        return at >= self._due_at
-
-    def later(self, session: str, *, ended: bool) -> None:
-        """A reply was given, or a session ended: run in the background if that is due, once nobody is at work."""
-        self._worker.cancel(session)
-        try:
-            if not self.due():
-                return
-        except StoreError:
-            return  # a home that cannot be written is curated by whoever can write it
-        wait = 0.0 if ended else self.options.idle
-        self._worker.submit("keeping skills in shape", self._by_itself(session, ended), owner=session, after=wait)
-
-    def wait(self, timeout: float = 60.0) -> bool:
-        """Until no run is at work. → whether that was so in time."""
-        return self._worker.wait(timeout)
-
-    def close(self) -> None:
-        """Let a run that has begun come to its end, for a few seconds."""
-        self._worker.close(_CLOSING)
-
-    def _by_itself(self, session: str, ended: bool) -> Callable[[threading.Event], None]:
-        def work(cancel: threading.Event) -> None:
-            self._due_at = None  # others may have been quicker
-            now = self._desk.clock()
-            if not self.due(now) or not self._is_quiet(now, session if ended else ""):
-                return
-            try:
-                self.run(why=BY_ITSELF, cancel=cancel)
-            except StoreBusy:
-                return  # somebody else is at it
-
-        return work
-
-    def _is_quiet(self, now: float, besides: str) -> bool:
-        """Whether nobody said anything for a while; or the run is so long overdue that it need not matter."""
-        said = self._desk.book.last_said(besides)
-        overdue = self._due_at is not None and now - self._due_at >= self.options.rules.interval
-        return said is None or now - said >= self.options.idle or (overdue and bool(besides))
-
-    # ── steps ──
-
-    def _look(self, cancel: threading.Event | None = None) -> Look:
-        return look(self._desk, self.options.rules, self._desk.clock(), cancel)
-
-    def _next(self, seen: Look) -> float | None:
-        last = seen.memory.last_run if seen.memory.last_run is not None else seen.memory.seen
-        return None if last is None else last + self.options.rules.interval
-
-    def _snapshot(self, snapshot_id: str, why: str) -> str:
-        desk = self._desk
-        with desk.hold():  # so that files and states belong together
-            return desk.snapshots.take(snapshot_id, why, desk.usage.all(), desk.clock()).id
-
-    def _free_id(self, now: float) -> str:
-        taken = {one.id for one in self._desk.snapshots.list()} | {one.id for one in self._desk.book.reports()}
-        plain = _stamp(now)
-        return next(each for n in range(1, 10_000) if (each := plain if n == 1 else f"{plain}-{n}") not in taken)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with self._desk.book.alone() as free:
-            if not free:
-                raise StoreBusy("The curator is at work already, in this program or another.", hint="Wait for it.")
-            yield
-
-
-def _stamp(at: float) -> str:
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(at))
-
-
-def _diff(seen: Look, moves: Sequence[CuratorMove]) -> str:
-    return listing_diff(seen.states, moves)
-
-
-def _settled(move: CuratorMove, states: Mapping[str, str], archived: set[str]) -> CuratorMove:
-    happened = states.get(move.skill) == move.after or (move.after == "archived" and move.skill in archived)
-    return replace(move, result="done" if happened else "skipped", said="" if happened else "the run was cut off")

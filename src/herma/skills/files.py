@@ -1,4 +1,4 @@
-"""Folders, history, snapshots, archives."""
+"""Keep skills on disk: read and write their folders, take snapshots, read archives, store the curator's records."""
 
 from __future__ import annotations
 
@@ -22,82 +22,77 @@ from pathlib import Path
 from typing import IO, Any
 
 from herma.errors import StoreBusy, StoreChanged, StoreError, UsageError
-from herma.skills.curator import (
+from herma.skills.document import MOST_BYTES, SKIPPED_FOLDERS, read_skill
+from herma.skills.rows import (
+    ARCHIVE,
+    ArchivedSkill,
     CuratorMemory,
     CuratorMove,
     CuratorReport,
     Flag,
-    MergeCandidate,
-    SkillSnapshotContent,
-    SkillSnapshotInfo,
-)
-from herma.skills.rows import KnownFile, OpenChange, SkillRows, hash_of
-from herma.skills.types import (
-    SUPPORT_FOLDERS,
-    ArchivedSkill,
     Incoming,
+    KnownFile,
+    MergeCandidate,
     NewSkillChange,
-    Shelf,
+    OpenChange,
+    SharedSkills,
     Skill,
     SkillFile,
+    SkillHistory,
+    SkillShelf,
+    SkillSnapshotContent,
+    SkillSnapshotInfo,
     SkillUsage,
     UnreadableSkill,
     UnsafePath,
+    hash_of,
 )
-from herma.store.database import Database, queries
+from herma.store.database import Database
 from herma.store.files import (
-    alone,
     discard,
     exclusive,
     flags,
+    flush,
     install,
     make_folder,
+    named_lock,
     prepare,
     replace_file,
+    sync_folder,
     temporary_of,
 )
-from herma.store.salvage import sync_folder
 from herma.types import Author, Origin, Who
 
-# ---------- store.skill_files
-#
-# Skills as folders: the home's own under `skills/`, and folders elsewhere that are only read.
-#
-# A folder with a SKILL.md in it is a skill; the folders above it are its category. Nothing is read through a link that
-# leads out of where it lies.
-
-ARCHIVE = ".archive"
 DOCUMENT = "SKILL.md"
-Reader = Callable[[bytes, str, str], Skill | UnreadableSkill]
 _DEEPEST = 4
 _MOST_SKILLS = 5_000
 _MOST_FILES = 500
-_SKILL_FILES_MOST_BYTES = 2**20
-_SKILL_FILES_SKIPPED = {"node_modules", "venv", "env", "__pycache__", "site-packages", *SUPPORT_FOLDERS}
-_Stamp = tuple[int, int, int]
+_File = tuple[str, bytes, bool]
+"""Path, content, executable."""
 
 
 class SkillFiles:
-    """Implements `SkillFolders`. `reader` makes a skill of the bytes of a SKILL.md."""
+    """Read the skills in the home's `skills/` folder, and in external folders.
 
-    def __init__(self, home: Path, rows: SkillRows, reader: Reader, external: Sequence[Path] = ()) -> None:
+    A folder with a SKILL.md is a skill; the folders above it are its category. Links that lead out are not followed.
+    """
+
+    def __init__(self, home: Path, rows: SkillHistory, external: Sequence[Path] = ()) -> None:
         self.root = home / "skills"
         self._rows = rows
-        self._reader = reader
         self._external = tuple(external)
-        self._cache: dict[str, tuple[_Stamp, Skill | UnreadableSkill]] = {}
+        self._cache: dict[str, tuple[tuple[int, int, int], Skill | UnreadableSkill]] = {}
 
-    # ── reading ──
-
-    def look(self) -> Shelf:
+    def look(self) -> SkillShelf:
+        """Return all skills."""
         skills: list[Skill] = []
         refused: list[UnreadableSkill] = []
-        about: dict[str, str] = {}
+        categories: dict[str, str] = {}
         seen: set[str] = set()
-        stamps = sha256()
+        stamps: list[str] = []
         for base in (self.root, *self._external):
             root = "" if base is self.root else str(base)
-            for found in self._walk(base, root, stamps, about):
+            for found in self._walk(base, root, stamps, categories):
                 if isinstance(found, UnreadableSkill):
                     refused.append(found)
                 elif root and found.name in seen:
@@ -105,14 +100,17 @@ class SkillFiles:
                 else:
                     skills.append(found)
             seen = {skill.name for skill in skills}
-        return Shelf(tuple(skills), tuple(refused), about, stamps.hexdigest()[:16])
+        stamp = sha256("\n".join(stamps).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return SkillShelf(tuple(skills), tuple(refused), categories, stamp)
 
     def files(self, skill: Skill, *, texts: bool = True) -> list[SkillFile]:
-        base = self._folder(skill)
+        """Return every file of a skill, SKILL.md first. Links that lead out are named and not read."""
+        base = self.folder(skill)
         return [_described(base, path, texts=texts) for path in list_files(base)]
 
     def read(self, skill: Skill, file: str) -> bytes | None:
-        path = inside(self._folder(skill), file)
+        """Return the content of one file, None if there is none. `UnsafePath` if the path leads out of the skill."""
+        path = inside(self.folder(skill), file)
         try:
             return read_regular(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -121,11 +119,12 @@ class SkillFiles:
             raise StoreError(f"{path} cannot be read: {exc.strerror or exc}.") from exc
 
     def archived(self) -> list[ArchivedSkill]:
+        """Return the skills in the archive."""
         known = self._rows.archived_from()
         found = []
         for folder in _folders(self.root / ARCHIVE):
             name = f"{ARCHIVE}/{folder.name}"
-            read = self._read_skill(folder, name, "")
+            read = self._read_skill(folder, name, "", [])
             if read is None:
                 continue
             skill_name = read.name if isinstance(read, Skill) else folder.name
@@ -133,15 +132,13 @@ class SkillFiles:
             found.append(ArchivedSkill(skill_name, name, path, at))
         return found
 
-    def where(self, skill: Skill) -> str:
-        return str(self._folder(skill))
-
-    # ── steps ──
-
-    def _folder(self, skill: Skill) -> Path:
+    def folder(self, skill: Skill) -> Path:
+        """Return where a skill is."""
         return inside(Path(skill.root) if skill.root else self.root, skill.path)
 
-    def _walk(self, base: Path, root: str, stamps: object, about: dict[str, str]) -> Iterator[Skill | UnreadableSkill]:
+    def _walk(
+        self, base: Path, root: str, stamps: list[str], categories: dict[str, str]
+    ) -> Iterator[Skill | UnreadableSkill]:
         if not base.is_dir():
             if root:
                 yield UnreadableSkill("", "the folder is not there", root)
@@ -153,9 +150,9 @@ class SkillFiles:
             folder, path = stack.pop()
             for child in _folders(folder):
                 below = f"{path}/{child.name}" if path else child.name
-                if child.name.startswith(".") or child.name in _SKILL_FILES_SKIPPED:
+                if child.name.startswith(".") or child.name in SKIPPED_FOLDERS:
                     continue
-                if child.is_symlink() and not _is_within(Path(os.path.realpath(child)), real):
+                if child.is_symlink() and not Path(os.path.realpath(child)).is_relative_to(real):
                     reason = "a link that leads out of the skills folder; name its target in skills.external_dirs"
                     yield UnreadableSkill(below, reason, root)
                     continue
@@ -165,65 +162,54 @@ class SkillFiles:
                     yield found
                 elif below.count("/") + 1 < _DEEPEST:
                     stack.append((child, below))
-                    if (text := _description(child)) and below not in about:
-                        about[below] = text
+                    if (text := _description(child)) and below not in categories:
+                        categories[below] = text
 
-    def _read_skill(self, folder: Path, path: str, root: str, stamps: object = None) -> Skill | UnreadableSkill | None:
-        """The skill in a folder, read anew only when its file changed. None: it is no skill."""
+    def _read_skill(self, folder: Path, path: str, root: str, stamps: list[str]) -> Skill | UnreadableSkill | None:
+        """Return the skill in a folder, None if there is none. Read it again only if its file changed."""
         document = folder / DOCUMENT
         try:
             status = document.lstat()
         except OSError:
             return None
         if stat.S_ISLNK(status.st_mode):
-            if not _is_within(Path(os.path.realpath(document)), Path(os.path.realpath(folder))):
+            if not Path(os.path.realpath(document)).is_relative_to(os.path.realpath(folder)):
                 return UnreadableSkill(path, "its SKILL.md is a link that leads out of the skill", root)
             try:
                 status = document.stat()
             except OSError:
                 return UnreadableSkill(path, "its SKILL.md is a link that leads nowhere", root)
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if isinstance(stamps, _Hash):
-            stamps.update(f"{root}\0{path}\0{stamp}\n".encode("utf-8", "surrogatepass"))
-        key = str(document)
-        kept = self._cache.get(key)
+        stamps.append(f"{root}\0{path}\0{stamp}")
+        kept = self._cache.get(str(document))
         if kept is None or kept[0] != stamp:
-            kept = (stamp, self._made(document, path, root, status))
-            self._cache[key] = kept
+            kept = self._cache[str(document)] = (stamp, _read_document(document, path, root, status.st_size))
         return kept[1]
 
-    def _made(self, document: Path, path: str, root: str, status: os.stat_result) -> Skill | UnreadableSkill:
-        try:
-            path.encode()
-        except UnicodeEncodeError:
-            shown = path.encode("utf-8", "backslashreplace").decode()
-            return UnreadableSkill(shown, "the name of its folder is not text", root)
-        if status.st_size > _SKILL_FILES_MOST_BYTES:
-            return UnreadableSkill(
-                path, f"it has {status.st_size:,} bytes; {_SKILL_FILES_MOST_BYTES:,} are the limit", root
-            )
-        try:
-            return self._reader(read_regular(document), path, root)
-        except OSError as exc:
-            return UnreadableSkill(path, f"it cannot be read: {exc.strerror or exc}", root)
 
-
-_Hash = type(sha256())
+def _read_document(document: Path, path: str, root: str, size: int) -> Skill | UnreadableSkill:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return UnreadableSkill(_printable(path), "the name of its folder is not text", root)
+    if size > MOST_BYTES:
+        return UnreadableSkill(path, f"it has {size:,} bytes; the limit is {MOST_BYTES:,}", root)
+    try:
+        return read_skill(read_regular(document), path, root)
+    except OSError as exc:
+        return UnreadableSkill(path, f"it cannot be read: {exc.strerror or exc}", root)
 
 
 def external_folders(home: Path, named: str) -> list[Path]:
-    """The folders that a setting names, separated by commas; `~` and variables are understood."""
+    """Return the folders that a setting names, separated by commas. `~` and variables are replaced."""
     parts = [part.strip() for part in named.split(",") if part.strip()]
     return [home / Path(os.path.expandvars(part)).expanduser() for part in parts]
 
 
-# ── paths ──
-
-
 def inside(base: Path, relative: str, *, to_write: bool = False) -> Path:
-    """`base/relative`, if that is where it really lies. `UnsafePath` otherwise.
+    """Return `base/relative` if it is really inside `base`, else raise `UnsafePath`.
 
-    To be written, no part of it may differ from what is there in case alone: other systems would take it for that.
+    For writing, no part of it may differ from an existing name in case only: other systems would take both for one.
     """
     parts = relative.split("/")
     bad = not relative or "\\" in relative or "\x00" in relative or any(part in ("", ".", "..") for part in parts)
@@ -234,36 +220,31 @@ def inside(base: Path, relative: str, *, to_write: bool = False) -> Path:
         if to_write and not os.path.lexists(path / part):
             _check_case(path, part, relative)
         path = path / part
-    real, root = Path(os.path.realpath(path)), Path(os.path.realpath(base))
-    if not _is_within(real, root):
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(base)):
         raise UnsafePath(f"{relative!r} is a link that leads out of the skill.", hint="Remove the link.")
     if to_write and path.is_symlink():
-        raise UnsafePath(f"{relative!r} is a link; it is not written through.", hint="Remove the link.")
+        raise UnsafePath(f"{relative!r} is a link; files are not written through links.", hint="Remove the link.")
     return path
 
 
 def _check_case(folder: Path, name: str, relative: str) -> None:
+    def folded(text: str) -> str:
+        return unicodedata.normalize("NFC", text).casefold()
+
     try:
         with os.scandir(folder) as entries:
-            same = next((entry.name for entry in entries if _folded(entry.name) == _folded(name)), None)
+            same = next((entry.name for entry in entries if folded(entry.name) == folded(name)), name)
     except OSError:
         return
-    if same is not None and same != name:
+    if same != name:
         raise UnsafePath(
-            f"{relative!r} differs from {same!r}, which is there, in nothing but case.", hint="Choose another name."
+            f"{relative!r} differs from the existing {same!r} in upper and lower case only.",
+            hint="Choose another name.",
         )
 
 
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
-
-
-def _is_within(path: Path, root: Path) -> bool:
-    return path == root or path.is_relative_to(root)
-
-
 def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder, by name; links to folders are among them."""
+    """Return the folders in a folder, and links to folders, by name."""
     try:
         with os.scandir(folder) as entries:
             return sorted((Path(entry.path) for entry in entries if entry.is_dir()), key=lambda path: path.name)
@@ -272,7 +253,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def list_files(base: Path) -> list[str]:
-    """Paths of the files of a skill, SKILL.md first; those of links to folders as the links themselves."""
+    """Return the paths of the files of a skill, SKILL.md first. A link to a folder is one path."""
     found: list[str] = []
     stack = [""]
     while stack and len(found) < _MOST_FILES:
@@ -298,19 +279,19 @@ def _described(base: Path, file: str, *, texts: bool) -> SkillFile:
     link = ""
     if path.is_symlink():
         real = Path(os.path.realpath(path))
-        link = "?" if not real.exists() else "" if _is_within(real, Path(os.path.realpath(base))) else str(real)
+        link = "?" if not real.exists() else "" if real.is_relative_to(os.path.realpath(base)) else str(real)
     if link or not path.is_file():
         return SkillFile(file, 0, link=link or "?")
     try:
         status = path.stat()
-        text = _text(path) if texts and status.st_size <= 4 * _SKILL_FILES_MOST_BYTES else None
+        text = as_text(read_regular(path)) if texts and status.st_size <= 4 * MOST_BYTES else None
     except OSError:
         return SkillFile(file, 0, link="?")
     return SkillFile(file, status.st_size, text, executable=bool(status.st_mode & 0o111))
 
 
-def _text(path: Path) -> str | None:
-    data = read_regular(path)
+def as_text(data: bytes) -> str | None:
+    """Return the text of a file, None if it is not text."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -319,19 +300,18 @@ def _text(path: Path) -> str | None:
 
 
 def read_regular(path: Path) -> bytes:
-    """The bytes of an ordinary file; a pipe or a device could keep us waiting for ever."""
+    """Return the bytes of a regular file. `OSError` for a pipe or a device, which could block for ever."""
     handle = os.open(os.path.realpath(path), flags("O_RDONLY", "O_NONBLOCK", "O_NOFOLLOW"))
     with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(0, "it is not an ordinary file")
-        return file.read(64 * _SKILL_FILES_MOST_BYTES)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(0, "it is not a regular file")
+        return file.read(64 * MOST_BYTES)
 
 
 def _description(folder: Path) -> str:
-    """What DESCRIPTION.md says about a category: its description, else its first line."""
+    """Return what DESCRIPTION.md says about a category: its description, else its first line."""
     try:
-        text = _text(folder / "DESCRIPTION.md") or ""
+        text = as_text(read_regular(folder / "DESCRIPTION.md")) or ""
     except OSError:
         return ""
     for line in text.split("\n"):
@@ -341,41 +321,319 @@ def _description(folder: Path) -> str:
     return first.lstrip("# ").strip()[:300]
 
 
-# ---------- store.skill_snapshots
-#
-# Copies of all skills in `backups/skills/`: one tar file each, whose first member says what the others must be.
-#
-# A copy is written aside, read back and compared, and only then given its name. What lies in the archive is not in it:
-# nothing ever leaves the archive by itself.
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()
 
-SUFFIX = ".tar.gz"
+
+# ── writing ──
+
+_HAND = Author(Who.HAND_EDIT, Origin.USER_SAID)
+_STAGING = ".staging"
+
+
+class SkillFileWriter:
+    """Change the files of skills, with rows in the history, under one lock for all skills of a home.
+
+    A change is a row with the content before and after, then a rename, then the row is marked done. The next
+    holder of the lock settles what a killed process left open: the file, or the folder, shows whether it happened.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        rows: SkillHistory,
+        *,
+        lock_timeout: float = 10.0,
+        clock: Callable[[], float] = time.time,
+        shared: SharedSkills | None = None,
+    ) -> None:
+        """`shared`: the rows of a server, which get every change."""
+        self._root = home / "skills"
+        self._rows = rows
+        self._shared = shared
+        self._lock_timeout = lock_timeout
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._alone: bool | None = None
+
+    @contextmanager
+    def hold(self, path: str | None = None) -> Iterator[None]:
+        """Take the lock; settle earlier changes; record edits by hand, of the skill at `path` or of all known ones.
+
+        A skill at `path` that the history does not know is added to it. `StoreBusy` after the deadline.
+        """
+        if not self._mutex.acquire(timeout=self._lock_timeout):
+            raise StoreBusy(
+                f"Another thread has held the lock on skills for more than {self._lock_timeout:g} seconds.",
+                hint="Try again.",
+            )
+        try:
+            _make(self._root)
+            with exclusive(self._root / ".herma.lock", self._lock_timeout) as alone, self._with_other_hosts():
+                self._alone = alone
+                self._settle_open()
+                if path is None or self._is_new(path):
+                    for known in self._rows.known_paths():
+                        self._record_hand_edits(known, add=False)
+                if path is not None:
+                    self._record_hand_edits(path, add=True)
+                yield
+        finally:
+            self._alone = None
+            self._mutex.release()
+
+    @contextmanager
+    def _with_other_hosts(self) -> Iterator[None]:
+        if self._shared is None:
+            yield
+            return
+        with self._shared.alone():
+            self._shared.compare()
+            try:
+                yield
+            finally:
+                self._shared.compare()
+
+    def write(self, path: str, file: str, expected: str, data: bytes | None, change: NewSkillChange) -> int:
+        """Replace one file, or remove it (None). Return the number of the change.
+
+        `StoreChanged` unless its hash is `expected` ('' for no file). `UnsafePath` if the path leads out, or differs
+        from an existing one in case only.
+        """
+        if self._alone is None:
+            raise UsageError("Take the lock on skills (hold) before you change them.")
+        target = inside(self._root, f"{path}/{file}", to_write=True)
+        inside(self._root / path, file, to_write=True)
+        before = _bytes(target)
+        _check_hash(target, before, expected)
+        if data is not None:
+            _make(target.parent)
+            temporary = prepare(target, data, alone=self._alone)
+        try:
+            change_id = self._rows.intend(path, file, change, self._clock(), before=before, after=data)
+            if hash_of(_bytes(target)) != expected:  # checked as late as possible: editors take no lock
+                self._rows.settle(change_id, "void")
+                _check_hash(target, _bytes(target), expected)
+            if data is None:
+                target.unlink()
+            else:
+                install(temporary, target, data)
+            self._rows.settle(change_id, "done")
+        except OSError as exc:
+            raise StoreError(f"{target} could not be removed: {exc.strerror or exc}.") from exc
+        finally:
+            if data is not None:
+                discard(temporary)
+        if data is None:
+            self._prune(target.parent)
+        return change_id
+
+    def move(self, source: str, target: str, change: NewSkillChange) -> int:
+        """Move a skill's folder to or from the archive. Return the number of the change."""
+        start, end = inside(self._root, source), inside(self._root, target, to_write=True)
+        if start.is_symlink():
+            raise UnsafePath(f"{source!r} is a link and was not moved.", hint="Remove the link.")
+        if not start.is_dir():
+            raise StoreChanged(f"{start} is gone.", hint="Try again.")
+        if os.path.lexists(end):
+            raise UsageError(f"{end} exists already; nothing was moved.", hint="Move it away first.")
+        _make(end.parent)
+        path = target if source.startswith(f"{ARCHIVE}/") else source
+        change_id = self._rows.intend(path, "", change, self._clock(), moved=(source, target))
+        try:
+            start.rename(end)
+        except OSError as exc:
+            self._rows.settle(change_id, "void")
+            raise StoreError(f"{start} could not be moved to {end}: {exc.strerror or exc}.") from exc
+        _sync(end.parent)
+        _sync(start.parent)
+        self._rows.settle(change_id, "done")
+        self._prune(start.parent)
+        return change_id
+
+    def add(self, path: str, files: Sequence[_File], change: NewSkillChange) -> int:
+        """Add a whole skill in one step. Return the number of the change."""
+        end = inside(self._root, path, to_write=True)
+        if os.path.lexists(end):
+            raise UsageError(f"{end} exists already; nothing was installed.", hint="Choose another name.")
+        stage = self._root / _STAGING / path.rpartition("/")[2]
+        shutil.rmtree(stage.parent, ignore_errors=True)
+        try:
+            for file, data, executable in files:
+                target = inside(stage, file)
+                _make(target.parent)
+                _write_new(target, data, executable=executable)
+            _make(end.parent)
+            change_id = self._rows.intend(path, "", change, self._clock(), moved=("", path))
+            stage.rename(end)
+            _sync(end.parent)
+            self._rows.settle(change_id, "done")
+        except OSError as exc:
+            raise StoreError(f"{end} could not be written: {exc.strerror or exc}.") from exc
+        finally:
+            shutil.rmtree(stage.parent, ignore_errors=True)
+        for file, data, _ in files:
+            if len(data) <= MOST_BYTES:
+                taken = NewSkillChange(change.author, change.skill, "installed", change.reason)
+                self._rows.intend(path, file, taken, self._clock(), after=data, done=True)
+        return change_id
+
+    def _settle_open(self) -> None:
+        for each in self._rows.open():
+            self._rows.settle(each.id, "done" if self._happened(each) else "void")
+            if each.file:
+                target = self._root / each.path / each.file
+                discard(temporary_of(target, alone=True))
+                self._prune(target.parent)
+
+    def _happened(self, change: OpenChange) -> bool:
+        if not change.file:
+            end = self._root / change.moved_to
+            start = self._root / change.moved_from if change.moved_from else None
+            return end.is_dir() and (start is None or not start.exists())
+        found = hash_of(_bytes(self._root / change.path / change.file))
+        return found == change.after_hash or found != change.before_hash  # a hand edit on top of it is recorded next
+
+    def _record_hand_edits(self, path: str, *, add: bool) -> None:
+        """Write rows for what was done to a skill by hand. `add`: also if the history does not know the skill."""
+        known = self._rows.known(path)
+        folder = self._root / path
+        present = folder.is_dir() and not folder.is_symlink()
+        if (not known and not add) or (not present and (not known or self._rows.is_moved_away(path))):
+            return
+        files = list_files(folder) if present else []
+        skill = next((each.skill for each in known.values()), path.rpartition("/")[2])
+        if not present and not os.path.lexists(folder) and (new := self._renamed_to(known)):
+            change = NewSkillChange(_HAND, skill, "moved by hand")
+            self._rows.intend(path, "", change, self._clock(), moved=(path, new), done=True)
+            return
+        for file in files:
+            data = _for_history(folder / file)
+            if data is None or (file in known and hash_of(data) == known[file].hash):
+                continue
+            self._record(path, file, skill, known.get(file), data, "edited by hand" if file in known else "found")
+        for file, each in known.items():
+            if file not in files and each.hash:
+                self._record(path, file, skill, each, None, "removed by hand")
+
+    def _is_new(self, path: str) -> bool:
+        """Return whether the history does not know the folder: a known one may have been renamed to it."""
+        return (self._root / path).is_dir() and not self._rows.known(path)
+
+    def _renamed_to(self, known: dict[str, KnownFile]) -> str:
+        """Return where a skill's folder is now if it was renamed: the only new one with the same SKILL.md."""
+        wanted = known[DOCUMENT].hash if DOCUMENT in known else ""
+        if not wanted:
+            return ""
+        old = set(self._rows.known_paths())
+        places = [
+            path
+            for path in (each.parent.relative_to(self._root).as_posix() for each in self._root.rglob(DOCUMENT))
+            if path not in old
+            and not path.startswith(".")
+            and hash_of(_for_history(self._root / path / DOCUMENT)) == wanted
+        ]
+        return places[0] if len(places) == 1 else ""
+
+    def _record(
+        self, path: str, file: str, skill: str, before: KnownFile | None, after: bytes | None, action: str
+    ) -> None:
+        old = before.content if before else None
+        data = old.encode() if isinstance(old, str) else old
+        change = NewSkillChange(_HAND, skill, action)
+        self._rows.intend(path, file, change, self._clock(), before=data, after=after, done=True)
+
+    def _prune(self, folder: Path) -> None:
+        """Remove empty folders, up to the skills folder."""
+        while folder != self._root and folder.is_relative_to(self._root) and not folder.is_symlink():
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+            folder = folder.parent
+
+
+def _check_hash(target: Path, found: bytes | None, expected: str) -> None:
+    if hash_of(found) != expected:
+        raise StoreChanged(f"{target} was just changed by another program; nothing was written.", hint="Try again.")
+
+
+def _for_history(path: Path) -> bytes | None:
+    """Return a file's content; None for links, large files and what cannot be read: a pipe in one skill must not keep
+    others from being written."""
+    if path.is_symlink():
+        return None
+    try:
+        return _bytes(path, at_most=MOST_BYTES)
+    except StoreError:
+        return None
+
+
+def _bytes(path: Path, *, at_most: int = 64 * 2**20) -> bytes | None:
+    try:
+        return None if path.stat().st_size > at_most else read_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be read: {exc.strerror or exc}.") from exc
+
+
+def _make(folder: Path) -> None:
+    try:
+        make_folder(folder)
+    except OSError as exc:
+        raise StoreError(
+            f"{folder} cannot be created: {exc.strerror}.", hint="Check the permissions of the home."
+        ) from exc
+
+
+def _write_new(path: Path, data: bytes, *, executable: bool) -> None:
+    handle = os.open(path, flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW"), 0o700 if executable else 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        flush(file)
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename in this folder durable."""
+    with suppress(OSError):
+        sync_folder(folder)
+
+
+# ── snapshots ──
+
 ID = re.compile(r"\d{8}-\d{6}(?:-\d{1,4})?")
+_SUFFIX = ".tar.gz"
 _MANIFEST = "manifest.json"
 _FORMAT = 1
-_SKILL_SNAPSHOTS_SKIPPED = {"__pycache__", "node_modules", "venv", "site-packages"}
+_NOT_COPIED = {"__pycache__", "node_modules", "venv", "site-packages"}
 _LARGEST = 32 * 2**20
-_MOST_MANIFEST = 64 * 2**20
-_TROUBLE = (OSError, EOFError, tarfile.TarError, zlib.error, StoreError, ValueError, TypeError, KeyError)
-_File = tuple[str, bytes, bool]
+_BROKEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_DAMAGED = (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 _Listed = tuple[str, str, bool]
 """Path, hash, executable."""
 
 
-class SkillSnapshotFiles:
-    """Implements `SkillSnapshots`."""
+class SkillSnapshots:
+    """Take, list, read and prune snapshots: copies of all skills in `backups/skills/`, one tar file each.
+
+    The first member is a manifest of the others. A snapshot gets its name after it was read back and compared. It does
+    not hold the archive: nothing leaves the archive by itself.
+    """
 
     def __init__(self, home: Path) -> None:
         self._skills = home / "skills"
         self._folder = home / "backups" / "skills"
 
     def take(self, snapshot_id: str, why: str, usage: Mapping[str, SkillUsage], at: float) -> SkillSnapshotInfo:
+        """Take a snapshot and check it. Return the newest one if nothing changed since."""
         path = self._path(snapshot_id)
         skipped: list[str] = []
         files = [(name, sha256(data).hexdigest(), run) for name, data, run in _files(self._skills, skipped)]
         digest = _digest(files, usage)
         newest = next((one for one in self.list() if not one.trouble), None)
         if newest is not None and newest.digest == digest and _is_whole(self._path(newest.id)):
-            return newest  # looked at again: a copy that went bad since is no copy
+            return newest
         homes = _homes(files)
         count = len({_home_of(name, homes) for name, _, _ in files} - {""})
         info = SkillSnapshotInfo(snapshot_id, at, why, count, 0, digest, tuple(skipped))
@@ -400,48 +658,59 @@ class SkillSnapshotFiles:
         return _look(path)
 
     def list(self) -> Sequence[SkillSnapshotInfo]:
-        found = [_look(path) for path in self._folder.glob(f"*{SUFFIX}") if ID.fullmatch(_id(path))]
+        """Return all snapshots, newest first; damaged ones say so in `trouble`."""
+        found = [_look(path) for path in self._folder.glob(f"*{_SUFFIX}") if ID.fullmatch(_id(path))]
         return sorted(found, key=lambda one: (one.id[:15], len(one.id), one.id), reverse=True)
 
     def read(self, snapshot_id: str) -> SkillSnapshotContent:
+        """Return the content of a snapshot, checked. `StoreError` if it is damaged."""
         path = self._path(snapshot_id)
         if not path.is_file():
             raise UsageError(
-                f"There is no snapshot {snapshot_id}.", hint="`herma curator rollback --list` shows what there is."
+                f"There is no snapshot {snapshot_id}.",
+                hint="`herma skills tidy --rollback --list` lists them.",
             )
-        return _read(path, snapshot_id)
+        try:
+            with tarfile.open(path, "r:gz") as archive:
+                manifest = _read_manifest(archive)
+                files = list(_checked(archive, manifest))
+                usage = {str(one["name"]): _usage(one) for one in manifest["usage"]}
+                info = _info(manifest, path)
+        except (*_DAMAGED, *_BROKEN, StoreError) as exc:
+            why = str(exc) or type(exc).__name__
+            raise StoreError(f"The snapshot {snapshot_id} is damaged ({why}).", hint="Use another one.") from exc
+        homes = _homes(files)
+        folders: dict[str, list[_File]] = {}
+        for name, data, executable in files:
+            if home := _home_of(name, homes):
+                folders.setdefault(home, []).append((name[len(home) + 1 :], data, executable))
+        return SkillSnapshotContent(info, {home: tuple(each) for home, each in folders.items()}, usage)
 
-    def prune(self, keep: int, spare: str) -> Sequence[str]:
-        gone = []
+    def prune(self, keep: int, spare: str) -> None:
+        """Remove all but the newest `keep`, and `spare`."""
         for old in self.list()[max(keep, 1) :]:
             if old.id != spare:
                 with suppress(OSError):
                     self._path(old.id).unlink(missing_ok=True)
-                    gone.append(old.id)
-        return gone
 
     def _path(self, snapshot_id: str) -> Path:
         if not ID.fullmatch(snapshot_id):
             raise UsageError(
-                f"{snapshot_id!r} is no snapshot.", hint="`herma curator rollback --list` shows what there is."
+                f"{snapshot_id!r} is not the id of a snapshot.",
+                hint="`herma skills tidy --rollback --list` lists them.",
             )
-        return self._folder / f"{snapshot_id}{SUFFIX}"
-
-
-# ── what is copied ──
+        return self._folder / f"{snapshot_id}{_SUFFIX}"
 
 
 def _files(root: Path, skipped: list[str]) -> Iterator[_File]:
-    """Ordinary files below the skills folder; nothing hidden, nothing that only links lead to."""
+    """Yield the regular files below the skills folder; nothing hidden, nothing behind links."""
     for folder, folders, names in os.walk(root):
         here = Path(folder)
         below = here.relative_to(root).as_posix()
-        linked = [name for name in folders if not name.startswith(".") and (here / name).is_symlink()]
-        skipped += [_shown(f"{below}/{name}") for name in linked]
+        linked = {name for name in folders if not name.startswith(".") and (here / name).is_symlink()}
+        skipped += [_printable(f"{below}/{name}".removeprefix("./")) for name in sorted(linked)]
         folders[:] = sorted(
-            name
-            for name in folders
-            if not (name.startswith(".") or name in _SKILL_SNAPSHOTS_SKIPPED or (here / name).is_symlink())
+            name for name in folders if not name.startswith(".") and name not in _NOT_COPIED and name not in linked
         )
         for name in sorted(names):
             path = here / name
@@ -456,53 +725,32 @@ def _files(root: Path, skipped: list[str]) -> Iterator[_File]:
                     continue
                 yield relative, read_regular(path), bool(status.st_mode & 0o111)
             except (OSError, UnicodeEncodeError):
-                skipped.append(_shown(relative))
-
-
-def _shown(path: str) -> str:
-    return path.removeprefix("./").encode("utf-8", "backslashreplace").decode()
+                skipped.append(_printable(relative))
 
 
 def _homes(files: Sequence[tuple[str, object, bool]]) -> frozenset[str]:
-    """The folders that have a SKILL.md."""
-    return frozenset(path.rpartition("/")[0] for path, _, _ in files if path.rpartition("/")[2] == "SKILL.md") - {""}
+    """Return the folders that have a SKILL.md."""
+    return frozenset(path.rpartition("/")[0] for path, _, _ in files if path.rpartition("/")[2] == DOCUMENT) - {""}
 
 
 def _home_of(path: str, homes: frozenset[str]) -> str:
-    """The folder of the skill that a file belongs to: the uppermost one that has a SKILL.md."""
+    """Return the folder of the skill that a file belongs to: the uppermost one that has a SKILL.md."""
     parts = path.split("/")
     above = ("/".join(parts[:count]) for count in range(1, len(parts)))
     return next((each for each in above if each in homes), "")
 
 
-def _by_skill(files: Sequence[_File]) -> dict[str, tuple[_File, ...]]:
-    homes = _homes(files)
-    found: dict[str, list[_File]] = {}
-    for path, data, executable in files:
-        if home := _home_of(path, homes):
-            found.setdefault(home, []).append((path[len(home) + 1 :], data, executable))
-    return {home: tuple(each) for home, each in found.items()}
-
-
 def _digest(files: Sequence[_Listed], usage: Mapping[str, SkillUsage]) -> str:
-    """Of what a rollback could bring back: how often a skill was used is no part of it."""
-    said = [list(each) for each in sorted(files)]
+    """Return a hash of what a rollback could bring back; how often a skill was used is not part of it."""
+    listed = [list(each) for each in sorted(files)]
     states = [[name, one.state, one.pinned, one.origin] for name, one in sorted(usage.items())]
-    return sha256(json.dumps([said, states]).encode()).hexdigest()
-
-
-# ── the file ──
+    return sha256(json.dumps([listed, states]).encode()).hexdigest()
 
 
 def _manifest(info: SkillSnapshotInfo, files: Sequence[_Listed], usage: Mapping[str, SkillUsage]) -> bytes:
-    value = {
+    value = {name: getattr(info, name) for name in ("id", "at", "why", "skills", "digest", "skipped")}
+    value |= {
         "format": _FORMAT,
-        "id": info.id,
-        "at": info.at,
-        "why": info.why,
-        "skills": info.skills,
-        "digest": info.digest,
-        "skipped": list(info.skipped),
         "files": {path: digest for path, digest, _ in files},
         "usage": [asdict(one) for _, one in sorted(usage.items())],
     }
@@ -510,15 +758,14 @@ def _manifest(info: SkillSnapshotInfo, files: Sequence[_Listed], usage: Mapping[
 
 
 def _write(path: Path, manifest: bytes, root: Path, files: Sequence[_Listed], at: float) -> None:
-    """One file at a time, read again: what an editor changed meanwhile does not fit the manifest, and is found."""
+    """Write one file at a time, read again: if an editor changed it meanwhile, it does not match the manifest."""
     handle = os.open(path, flags("O_WRONLY", "O_CREAT", "O_TRUNC", "O_NOFOLLOW"), 0o600)
     with open(handle, "wb") as file:  # noqa: PTH123  the path is open already
         with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6, format=tarfile.PAX_FORMAT) as archive:
             _add(archive, _MANIFEST, manifest, at, executable=False)
             for name, _, executable in files:
                 _add(archive, f"skills/{name}", read_regular(root / name), at, executable=executable)
-        file.flush()
-        os.fsync(file.fileno())
+        flush(file)
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes, at: float, *, executable: bool) -> None:
@@ -528,41 +775,28 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes, at: float, *, executa
 
 
 def _look(path: Path) -> SkillSnapshotInfo:
-    """What a snapshot says about itself, without reading all of it."""
+    """Return what the manifest of a snapshot says, without reading the rest."""
     try:
         with tarfile.open(path, "r:gz") as archive:
-            return _info(_said(archive, archive.next()), path)
-    except _TROUBLE as exc:
+            return _info(_read_manifest(archive), path)
+    except (*_DAMAGED, *_BROKEN, StoreError) as exc:
         return SkillSnapshotInfo(_id(path), 0.0, "", 0, 0, trouble=f"it is damaged ({str(exc) or type(exc).__name__})")
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether everything in it is what it was when it was made."""
+    """Return whether every file in a snapshot matches its manifest."""
     try:
         with tarfile.open(path, "r:gz") as archive:
-            for _ in _checked(archive, _said(archive, archive.next())):
+            for _ in _checked(archive, _read_manifest(archive)):
                 pass
-    except _TROUBLE:
+    except (*_DAMAGED, *_BROKEN, StoreError):
         return False
     return True
 
 
-def _read(path: Path, snapshot_id: str) -> SkillSnapshotContent:
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            said = _said(archive, archive.next())
-            files = list(_checked(archive, said))
-            usage = {str(one["name"]): _usage(one) for one in said["usage"]}
-            info = _info(said, path)
-    except _TROUBLE as exc:
-        why = str(exc) or type(exc).__name__
-        raise StoreError(f"The snapshot {snapshot_id} is damaged ({why}).", hint="Use another one.") from exc
-    return SkillSnapshotContent(info, _by_skill(files), usage)
-
-
-def _checked(archive: tarfile.TarFile, said: Mapping[str, Any]) -> Iterator[_File]:
-    """Every file that the manifest names, once, with the content that it names."""
-    hashes = dict(said["files"])
+def _checked(archive: tarfile.TarFile, manifest: Mapping[str, Any]) -> Iterator[_File]:
+    """Yield every file of the manifest. `StoreError` if one is missing or its content differs."""
+    hashes = dict(manifest["files"])
     for member in archive:
         if member.name == _MANIFEST:
             continue
@@ -576,9 +810,10 @@ def _checked(archive: tarfile.TarFile, said: Mapping[str, Any]) -> Iterator[_Fil
         raise StoreError(f"{next(iter(hashes))} is missing")
 
 
-def _said(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> dict[str, Any]:
+def _read_manifest(archive: tarfile.TarFile) -> dict[str, Any]:
+    member = archive.next()
     stream = archive.extractfile(member) if member is not None and member.isreg() else None
-    if member is None or stream is None or member.name != _MANIFEST or member.size > _MOST_MANIFEST:
+    if member is None or stream is None or member.name != _MANIFEST or member.size > 2 * _LARGEST:
         raise StoreError("it has no manifest")
     value = json.loads(stream.read())
     if not isinstance(value, dict) or value.get("format") != _FORMAT:
@@ -586,10 +821,10 @@ def _said(archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> dict[str,
     return value
 
 
-def _info(said: Mapping[str, Any], path: Path) -> SkillSnapshotInfo:
-    size = path.stat().st_size
-    named = (str(said["id"]), float(said["at"]), str(said["why"]), int(said["skills"]), size, str(said["digest"]))
-    return SkillSnapshotInfo(*named, tuple(map(str, said["skipped"])))
+def _info(manifest: Mapping[str, Any], path: Path) -> SkillSnapshotInfo:
+    id_, at, why, count, digest = (manifest[name] for name in ("id", "at", "why", "skills", "digest"))
+    skipped = tuple(map(str, manifest["skipped"]))
+    return SkillSnapshotInfo(str(id_), float(at), str(why), int(count), path.stat().st_size, str(digest), skipped)
 
 
 def _usage(value: Mapping[str, Any]) -> SkillUsage:
@@ -598,42 +833,43 @@ def _usage(value: Mapping[str, Any]) -> SkillUsage:
 
 
 def _id(path: Path) -> str:
-    return path.name.removesuffix(SUFFIX)
+    return path.name.removesuffix(_SUFFIX)
 
 
-# ---------- store.curator_book
-#
-# What the curator writes down: `skills/.curator.json` (what it knows), `logs/curator/<run>/` (its reports).
+# ── the curator's records ──
 
-MEMORY = ".curator.json"
 _KEPT_REPORTS = 100
-_BROKEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 class CuratorFiles:
-    """Implements `CuratorBook`."""
+    """The curator's records: `skills/.curator.json` (what it knows) and `logs/curator/<run>/` (its reports)."""
 
     def __init__(self, home: Path, database: Database | None = None, profile: str = "") -> None:
         self._home = home
         self._db = database
         self._profile = {"profile": profile}
-        self._memory = home / "skills" / MEMORY
+        self._memory = home / "skills" / ".curator.json"
         self._logs = home / "logs" / "curator"
 
     def alone(self) -> AbstractContextManager[bool]:
-        return alone(self._home, "curator")
+        """Let one process at a time run the curator; yield whether no other one does."""
+        return named_lock(self._home, "curator")
 
     def memory(self) -> CuratorMemory:
-        """What is known; nothing, where the file is missing or makes no sense: then everything begins anew."""
+        """Return what is known; an empty memory if the file is missing or damaged."""
         try:
             value = json.loads(self._memory.read_bytes())
-            noticed = {str(name): float(at) for name, at in value["noticed"].items()}
-            flagged = {str(name): Flag(**flag) for name, flag in value["flagged"].items()}
-            times = [None if value[name] is None else float(value[name]) for name in ("seen", "last_run")]
-            asked = {str(pair): str(texts) for pair, texts in value.get("asked", {}).items()}
-            clean = tuple(map(str, value.get("clean", ())))
-            scanner = str(value.get("scanner", ""))
-            return CuratorMemory(times[0], times[1], int(value["runs"]), noticed, flagged, asked, clean, scanner)
+            seen, last_run = (None if value[each] is None else float(value[each]) for each in ("seen", "last_run"))
+            return CuratorMemory(
+                seen,
+                last_run,
+                runs=int(value["runs"]),
+                noticed={str(name): float(at) for name, at in value["noticed"].items()},
+                flagged={str(name): Flag(**flag) for name, flag in value["flagged"].items()},
+                asked={str(pair): str(texts) for pair, texts in value.get("asked", {}).items()},
+                clean=tuple(map(str, value.get("clean", ()))),
+                scanner=str(value.get("scanner", "")),
+            )
         except (OSError, *_BROKEN):
             return CuratorMemory()
 
@@ -641,16 +877,17 @@ class CuratorFiles:
         _make(self._memory.parent)
         replace_file(self._memory, json.dumps(asdict(memory), ensure_ascii=False, indent=1).encode())
 
-    def write(self, report: CuratorReport, text: str) -> str:
+    def write(self, report: CuratorReport, text: str) -> None:
+        """Store a report and its text for people; replace an earlier one of the same id."""
         folder = self._logs / report.id
         _make(folder)
         replace_file(folder / "report.json", json.dumps(asdict(report), ensure_ascii=False, indent=1).encode())
         replace_file(folder / "REPORT.md", text.encode("utf-8", "backslashreplace"))
         for old in self._ids()[_KEPT_REPORTS:]:
             shutil.rmtree(self._logs / old, ignore_errors=True)
-        return str(folder / "REPORT.md")
 
     def reports(self, limit: int | None = None) -> Sequence[CuratorReport]:
+        """Return the reports, newest first; damaged ones are left out."""
         found: list[CuratorReport] = []
         for each in self._ids():
             if limit is not None and len(found) >= limit:
@@ -661,16 +898,16 @@ class CuratorFiles:
         return found
 
     def changed(self) -> Mapping[str, float]:
-        if self._db is None:
-            return {}
-        return dict(self._db.rows(queries("curator")["last_changes"], self._profile))
+        """Return when each skill was last written or restored."""
+        return dict(self._db.rows(self._db.queries("skills.rows")["last_changes"], self._profile)) if self._db else {}
 
-    def last_said(self, besides: str = "") -> float | None:
-        rows = self._db.rows(queries("curator")["last_message"], {"session": besides}) if self._db else []
-        return float(rows[0][0]) if rows else None
+    def last_message(self, besides: str = "") -> float | None:
+        """Return when the last message was stored in this home, not counting one session. None: not lately."""
+        row = self._db.row(self._db.queries("skills.rows")["last_message"], {"session": besides}) if self._db else None
+        return float(row[0]) if row else None
 
     def _ids(self) -> list[str]:
-        """Newest first."""
+        """Return the ids of the runs, newest first."""
         try:
             names = [path.name for path in self._logs.iterdir() if ID.fullmatch(path.name)]
         except OSError:
@@ -678,17 +915,7 @@ class CuratorFiles:
         return sorted(names, key=lambda name: (name[:15], len(name), name), reverse=True)
 
 
-def _make(folder: Path) -> None:
-    try:
-        make_folder(folder)
-    except OSError as exc:
-        raise StoreError(
-            f"{folder} cannot be made: {exc.strerror}.", hint="Check the permissions of the home."
-        ) from exc
-
-
 def _report(path: Path) -> CuratorReport | None:
-    """A report as it was written; None where the file is missing or makes no sense."""
     try:
         value = json.loads(path.read_bytes())
         known: dict[str, Any] = {each.name: value[each.name] for each in fields(CuratorReport)}
@@ -700,39 +927,35 @@ def _report(path: Path) -> CuratorReport | None:
         return None
 
 
-# ---------- store.skill_incoming
-#
-# Skills from outside, read into memory: a folder, a folder of skills, or an archive. Nothing is unpacked to disk.
+# ── skills from outside, read into memory ──
 
-MOST_FILES = 2_000
-MOST_BYTES = 32 * 2**20
-"""What is read at most, unpacked: an archive can promise any size."""
-ARCHIVES = (".zip", ".skill", ".tar", ".tar.gz", ".tgz")
-_DAMAGED = (OSError, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, NotImplementedError)
-"""What the readers of archives raise: damaged, cut off, packed with a password or in an unknown way."""
+_MOST_INCOMING = (2_000, 32 * 2**20)
+"""Files and bytes that are read at most, unpacked: an archive can promise any size."""
+_ARCHIVES = (".zip", ".skill", ".tar", ".tar.gz", ".tgz")
 
 
 def read_incoming(path: Path) -> list[Incoming]:
-    """Every skill at a path: the folder itself, the folders in it, or what an archive holds of these."""
+    """Return every skill at a path: the folder itself, the folders in it, or those in an archive. Unpack nothing."""
     try:
         if path.is_dir():
-            return _skills(str(path), path.resolve().name, list(_folder(path)))
+            return _incoming(str(path), path.resolve().name, list(_from_folder(path)))
         if path.is_file() and path.name == DOCUMENT:
-            return _skills(str(path), path.resolve().parent.name, [(DOCUMENT, read_regular(path), False)])
-        if path.is_file() and path.name.lower().endswith(ARCHIVES):
-            return _skills(str(path), path.name.partition(".")[0], list(_archive(path)))
-    except _DAMAGED as exc:
+            return _incoming(str(path), path.resolve().parent.name, [(DOCUMENT, read_regular(path), False)])
+        if path.is_file() and path.name.lower().endswith(_ARCHIVES):
+            files = _from_zip(path) if zipfile.is_zipfile(path) else _from_tar(path)
+            return _incoming(str(path), path.name.partition(".")[0], list(files))
+    except (*_DAMAGED, RuntimeError, NotImplementedError) as exc:  # also: encrypted, an unknown compression
         why = getattr(exc, "strerror", None) or str(exc).partition("\n")[0].strip(" .:") or "it ends too early"
         raise StoreError(
             f"{path} cannot be read: {why}.", hint="Fetch it again, or unpack it and name the folder."
         ) from exc
     if not path.exists():
-        raise UsageError(f"{path} is not there.", hint="Give a folder with a SKILL.md, or an archive of one.")
-    raise UsageError(f"{path} is no skill.", hint=f"Give a folder with a SKILL.md, or {', '.join(ARCHIVES)}.")
+        raise UsageError(f"{path} does not exist.", hint="Give a folder with a SKILL.md, or an archive of one.")
+    raise UsageError(f"{path} is not a skill.", hint=f"Give a folder with a SKILL.md, or {', '.join(_ARCHIVES)}.")
 
 
-def _skills(source: str, name: str, files: list[_File | SkillFile]) -> list[Incoming]:
-    """Files by the skill they belong to: each folder with a SKILL.md is one."""
+def _incoming(source: str, name: str, files: list[_File | SkillFile]) -> list[Incoming]:
+    """Sort files by the skill they belong to: each folder with a SKILL.md is one."""
     paths = [file.path if isinstance(file, SkillFile) else file[0] for file in files]
     roots = sorted({path.removesuffix(DOCUMENT) for path in paths if path.rpartition("/")[2] == DOCUMENT}, key=len)
     roots = [root for at, root in enumerate(roots) if not any(root.startswith(above) for above in roots[:at])]
@@ -754,7 +977,7 @@ def _skills(source: str, name: str, files: list[_File | SkillFile]) -> list[Inco
     return found
 
 
-def _folder(base: Path) -> Iterator[_File | SkillFile]:
+def _from_folder(base: Path) -> Iterator[_File | SkillFile]:
     real, count, size = Path(os.path.realpath(base)), 0, 0
     for folder, folders, names in os.walk(base):
         folders[:] = sorted(name for name in folders if name not in (".git", "node_modules", "__pycache__"))
@@ -769,15 +992,11 @@ def _folder(base: Path) -> Iterator[_File | SkillFile]:
             if not path.is_file() or name == ".DS_Store":
                 continue
             count, size = count + 1, size + path.stat().st_size
-            _check(base, count, size)
+            _check_size(base, count, size)
             yield relative, read_regular(path), bool(path.stat().st_mode & stat.S_IXUSR)
 
 
-def _archive(path: Path) -> Iterator[_File | SkillFile]:
-    yield from _zip(path) if zipfile.is_zipfile(path) else _tar(path)
-
-
-def _zip(path: Path) -> Iterator[_File | SkillFile]:
+def _from_zip(path: Path) -> Iterator[_File | SkillFile]:
     with zipfile.ZipFile(path) as archive:
         count = size = 0
         for each in archive.infolist():
@@ -788,12 +1007,12 @@ def _zip(path: Path) -> Iterator[_File | SkillFile]:
                 yield SkillFile(each.filename, 0, link="a link in an archive")
                 continue
             count, size = count + 1, size + each.file_size
-            _check(path, count, size)
+            _check_size(path, count, size)
             with archive.open(each) as file:
                 yield each.filename, _bounded(path, file, each.file_size), bool(mode & stat.S_IXUSR)
 
 
-def _tar(path: Path) -> Iterator[_File | SkillFile]:
+def _from_tar(path: Path) -> Iterator[_File | SkillFile]:
     with tarfile.open(path) as archive:
         count = size = 0
         for each in archive:
@@ -804,7 +1023,7 @@ def _tar(path: Path) -> Iterator[_File | SkillFile]:
                 yield SkillFile(name, 0, link="a link or a device in an archive")
                 continue
             count, size = count + 1, size + each.size
-            _check(path, count, size)
+            _check_size(path, count, size)
             file = archive.extractfile(each)
             yield name, _bounded(path, file, each.size) if file else b"", bool(each.mode & stat.S_IXUSR)
 
@@ -812,283 +1031,14 @@ def _tar(path: Path) -> Iterator[_File | SkillFile]:
 def _bounded(path: Path, file: IO[bytes], promised: int) -> bytes:
     data = file.read(promised + 1)
     if len(data) > promised:
-        raise StoreError(f"{path} holds more than it says.", hint="Do not trust it.")
+        raise StoreError(f"{path} holds more than it declares.", hint="Do not trust it.")
     return data
 
 
-def _check(path: Path, count: int, size: int) -> None:
-    if count > MOST_FILES or size > MOST_BYTES:
+def _check_size(path: Path, count: int, size: int) -> None:
+    files, most = _MOST_INCOMING
+    if count > files or size > most:
         raise UsageError(
-            f"{path} is too large for skills: more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes.",
+            f"{path} is too large for skills: more than {files:,} files or {most:,} bytes.",
             hint="Give the folder of the skill itself.",
         )
-
-
-# ---------- store.skill_writing
-#
-# Changing skills on disk, with their history in `herma.db`.
-#
-# Under one lock for all skills of a home: commit the intent (a row with the texts before and after), change the file by
-# renaming, mark the row done. What a killed process left open is settled by whoever takes the lock next: the file, or
-# the folder, tells whether it happened. Edits by hand are rows too.
-
-_HAND = Author(Who.HAND_EDIT, Origin.USER_SAID)
-_STAGING = ".staging"
-_DOCUMENT = "SKILL.md"
-_SKILL_WRITING_MOST_BYTES = 2**20
-"""Larger files are known by their hash only: the history is no backup of pictures."""
-
-
-class SkillFileWriting:
-    """Implements `SkillWriting`."""
-
-    def __init__(
-        self, home: Path, rows: SkillRows, *, lock_timeout: float = 10.0, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._root = home / "skills"
-        self._rows = rows
-        self._lock_timeout = lock_timeout
-        self._clock = clock
-        self._mutex = threading.Lock()
-        self._alone: bool | None = None
-
-    @contextmanager
-    def hold(self, path: str | None = None) -> Iterator[None]:
-        if not self._mutex.acquire(timeout=self._lock_timeout):
-            raise StoreBusy(
-                f"Another thread has held the skills for more than {self._lock_timeout:g} seconds.", hint="Try again."
-            )
-        try:
-            self._make(self._root)
-            with exclusive(self._root / ".herma.lock", self._lock_timeout) as alone:
-                self._alone = alone
-                self._settle_open()
-                if path is None or self._is_new(path):
-                    for known in self._rows.known_paths():
-                        self._record_hand_edits(known, take_in=False)
-                if path is not None:
-                    self._record_hand_edits(path, take_in=True)
-                yield
-        finally:
-            self._alone = None
-            self._mutex.release()
-
-    def write(self, path: str, file: str, expected: str, data: bytes | None, change: NewSkillChange) -> int:
-        alone = self._held()
-        target = inside(self._root, f"{path}/{file}", to_write=True)
-        inside(self._root / path, file, to_write=True)
-        before = _bytes(target)
-        self._check(target, before, expected)
-        if data is not None:
-            self._make(target.parent)
-            temporary = prepare(target, data, alone=alone)
-        try:
-            change_id = self._rows.intend(path, file, change, self._clock(), before=before, after=data)
-            if hash_of(_bytes(target)) != expected:  # looked at as late as can be: editors take no lock
-                self._rows.settle(change_id, "void")
-                self._check(target, _bytes(target), expected)
-            if data is None:
-                target.unlink()
-            else:
-                install(temporary, target, data)
-            self._rows.settle(change_id, "done")
-        except OSError as exc:
-            raise StoreError(f"{target} could not be removed: {exc.strerror or exc}.") from exc
-        finally:
-            if data is not None:
-                discard(temporary)
-        if data is None:
-            self._prune(target.parent)
-        return change_id
-
-    def move(self, source: str, target: str, change: NewSkillChange) -> int:
-        self._held()
-        start, end = inside(self._root, source), inside(self._root, target, to_write=True)
-        if start.is_symlink():
-            raise UnsafePath(f"{source!r} is a link; it is not moved.", hint="Remove the link.")
-        if not start.is_dir():
-            raise StoreChanged(f"{start} is gone.", hint="Try again.")
-        if os.path.lexists(end):
-            raise UsageError(f"{end} is there already.", hint="Move it away first.")
-        self._make(end.parent)
-        path = target if source.startswith(f"{ARCHIVE}/") else source
-        change_id = self._rows.intend(path, "", change, self._clock(), moved=(source, target))
-        try:
-            start.rename(end)
-        except OSError as exc:
-            self._rows.settle(change_id, "void")
-            raise StoreError(f"{start} could not be moved to {end}: {exc.strerror or exc}.") from exc
-        _sync(end.parent)
-        _sync(start.parent)
-        self._rows.settle(change_id, "done")
-        self._prune(start.parent)
-        return change_id
-
-    def take_in(self, path: str, files: Sequence[tuple[str, bytes, bool]], change: NewSkillChange) -> int:
-        self._held()
-        end = inside(self._root, path, to_write=True)
-        if os.path.lexists(end):
-            raise UsageError(f"{end} is there already.", hint="Choose another name.")
-        stage = self._root / _STAGING / path.rpartition("/")[2]
-        shutil.rmtree(stage.parent, ignore_errors=True)
-        try:
-            for file, data, executable in files:
-                target = inside(stage, file)
-                self._make(target.parent)
-                _write_new(target, data, executable=executable)
-            self._make(end.parent)
-            change_id = self._rows.intend(path, "", change, self._clock(), moved=("", path))
-            stage.rename(end)
-            _sync(end.parent)
-            self._rows.settle(change_id, "done")
-        except OSError as exc:
-            raise StoreError(f"{end} could not be written: {exc.strerror or exc}.") from exc
-        finally:
-            shutil.rmtree(stage.parent, ignore_errors=True)
-        for file, data, _ in files:
-            if len(data) <= _SKILL_WRITING_MOST_BYTES:
-                taken = NewSkillChange(change.author, change.skill, "installed", change.reason)
-                self._rows.intend(path, file, taken, self._clock(), after=data, done=True)
-        return change_id
-
-    # ── settling ──
-
-    def _settle_open(self) -> None:
-        for each in self._rows.open():
-            self._rows.settle(each.id, "done" if self._happened(each) else "void")
-            if each.file:
-                target = self._root / each.path / each.file
-                discard(temporary_of(target, alone=True))
-                self._prune(target.parent)
-
-    def _happened(self, change: OpenChange) -> bool:
-        if not change.file:
-            end = self._root / change.moved_to
-            start = self._root / change.moved_from if change.moved_from else None
-            return end.is_dir() and (start is None or not start.exists())
-        found = hash_of(_bytes(self._root / change.path / change.file))
-        return found == change.after_hash or found != change.before_hash  # a hand edit on top of it is recorded next
-
-    def _record_hand_edits(self, path: str, *, take_in: bool) -> None:
-        """Rows for what was done to a skill without us. What the history does not know yet is taken in if asked."""
-        known = self._rows.known(path)
-        folder = self._root / path
-        present = folder.is_dir() and not folder.is_symlink()
-        if not known and not take_in:
-            return
-        if not present and (not known or self._rows.is_moved_away(path)):
-            return
-        files = list_files(folder) if present else []
-        skill = next((each.skill for each in known.values()), path.rpartition("/")[2])
-        if not present and not os.path.lexists(folder) and (new := self._found_again(known)):
-            change = NewSkillChange(_HAND, skill, "moved by hand")
-            self._rows.intend(path, "", change, self._clock(), moved=(path, new), done=True)
-            return
-        for file in files:
-            data = _readable(folder / file)
-            if data is None or (file in known and hash_of(data) == known[file].hash):
-                continue
-            self._record(path, file, skill, known.get(file), data, "edited by hand" if file in known else "found")
-        for file, each in known.items():
-            if file not in files and each.hash:
-                self._record(path, file, skill, each, None, "removed by hand")
-
-    def _is_new(self, path: str) -> bool:
-        """A folder that the history does not know: one that it knows may have been given another name."""
-        return (self._root / path).is_dir() and not self._rows.known(path)
-
-    def _found_again(self, known: dict[str, KnownFile]) -> str:
-        """Where a skill's folder lies now, if it was renamed: the only new one with the same SKILL.md."""
-        wanted = known[_DOCUMENT].hash if _DOCUMENT in known else ""
-        old = set(self._rows.known_paths())
-        places = [
-            path
-            for path in (each.parent.relative_to(self._root).as_posix() for each in self._root.rglob(_DOCUMENT))
-            if wanted and path not in old and not path.startswith(".") and _hash_at(self._root / path) == wanted
-        ]
-        return places[0] if len(places) == 1 else ""
-
-    def _record(
-        self, path: str, file: str, skill: str, before: KnownFile | None, after: bytes | None, action: str
-    ) -> None:
-        old = before.content if before else None
-        data = old.encode() if isinstance(old, str) else old
-        change = NewSkillChange(_HAND, skill, action)
-        self._rows.intend(path, file, change, self._clock(), before=data, after=after, done=True)
-
-    # ── steps ──
-
-    def _held(self) -> bool:
-        if self._alone is None:
-            raise UsageError("Skills must be held while they are changed.")
-        return self._alone
-
-    def _check(self, target: Path, found: bytes | None, expected: str) -> None:
-        if hash_of(found) != expected:
-            raise StoreChanged(
-                f"{target} was changed by another program at this very moment; nothing was written.", hint="Try again."
-            )
-
-    def _make(self, folder: Path) -> None:
-        try:
-            make_folder(folder)
-        except OSError as exc:
-            raise StoreError(
-                f"{folder} cannot be created: {exc.strerror}.", hint="Check the permissions of the home."
-            ) from exc
-
-    def _prune(self, folder: Path) -> None:
-        """Remove folders that are empty now, up to the skills folder."""
-        while folder != self._root and folder.is_relative_to(self._root) and not folder.is_symlink():
-            try:
-                folder.rmdir()
-            except OSError:
-                return
-            folder = folder.parent
-
-
-def _readable(path: Path) -> bytes | None:
-    """A file for the history; None for links, for what is too large, and for what cannot be read: a pipe or a closed
-    file in one skill must not keep others from being written.
-    """
-    if path.is_symlink():
-        return None
-    try:
-        return _bytes(path, at_most=_SKILL_WRITING_MOST_BYTES)
-    except StoreError:
-        return None
-
-
-def _bytes(path: Path, *, at_most: int = 64 * 2**20) -> bytes | None:
-    try:
-        if path.stat().st_size > at_most:
-            return None
-        return read_regular(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as exc:
-        raise StoreError(f"{path} cannot be read: {exc.strerror or exc}.") from exc
-
-
-def _hash_at(folder: Path) -> str:
-    return hash_of(_readable(folder / _DOCUMENT))
-
-
-def _write_new(path: Path, data: bytes, *, executable: bool) -> None:
-    handle = os.open(path, flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW"), 0o700 if executable else 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(handle)
-
-
-def _sync(folder: Path) -> None:
-    """Make a rename in this folder last."""
-    if os.name == "nt":
-        return
-    with suppress(OSError):
-        handle = os.open(folder, flags("O_RDONLY", "O_DIRECTORY"))
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
