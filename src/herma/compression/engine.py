@@ -1,7 +1,14 @@
-"""When and how: prune, choose, summarise, check; the ContextEngine interface."""
+"""Compression: when a conversation no longer fits, what stands for it, and how a session makes room.
+
+`ContextEngine` decides; Herma's own is `Compressor`: prune old tool results, choose what stays, summarise the rest,
+check the summary. A model that fails never costs a message: the next one is asked, then the conversation's own words
+do, or nothing is changed; each is reported. `SessionCompression` asks the engine and commits its answer, one program
+at a time. An engine may be a user's: what it raises is caught, counted and shown, and its answer is checked.
+"""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import importlib.util
@@ -11,22 +18,22 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from herma.compression.summary import (
     HEADINGS,
     STANDS,
+    Compressed,
     Compression,
-    Condensed,
+    FidelityReport,
     How,
-    LeftAlone,
+    NotCompressed,
     Summary,
     Survey,
-    Verdict,
     called,
     check,
     extract,
@@ -34,35 +41,38 @@ from herma.compression.summary import (
     last_request,
     mend,
     parse,
-    plain_text,
     render,
     render_lines,
     stands_in,
     vetted,
 )
+from herma.config import CompressionSettings
 from herma.errors import ConfigError, ModelBroken, ModelError, ModelRefused, ModelTimeout, SpendRefused, StoreError
-from herma.features import Watcher
-from herma.models.client import ChatModel
+from herma.features import Feature
+from herma.models.models import lift_pause, record_unusable, record_usable
+from herma.models.telemetry import CONVERSATION, traced
 from herma.prompt.fence import sanitize
-from herma.prompt.tokens import UNKNOWN_WINDOW, TokenCounter, count_message, window_of
+from herma.prompt.tokens import UNKNOWN_WINDOW, TokenCounter, count_message, counter_for, window_of
 from herma.prompt.tool_results import compress_result, digest
-from herma.providers.guard import Guard
-from herma.review.spending import at_a_persons_wish, was_of_no_use, was_of_use
-from herma.store.database import Database, queries
+from herma.store.database import Database
 from herma.transcript.messages import as_sent, text_of, unanswered
 from herma.transcript.transfer import Redactor
 from herma.types import Content, Message, SessionView, Usage
+from herma.worker import Guard
 
-# ---------- ports.engine
-#
-# What decides when a conversation no longer fits, and what stands for it then. `context.engine` chooses one.
+if TYPE_CHECKING:
+    from herma.app import Herma
+    from herma.models.client import ChatModel
+    from herma.session import Session
 
 
 class ContextEngine(Protocol):
     """One per session. It is asked from one thread at a time and keeps no message that is not in its answer.
 
     What it answers replaces nothing by itself: the session commits it, and every message stays in the transcript. It
-    may have a `held_back`, a sentence for people: why `should_compress` says no although the window fills.
+    may have a `held_back`, a sentence for people: why `should_compress` says no although the window fills; and a
+    `preview`, which takes messages, `current_tokens` and `focus_topic`, and answers as `compress` would, without asking
+    a model and without remembering anything.
     """
 
     @property
@@ -81,11 +91,11 @@ class ContextEngine(Protocol):
         ...
 
     def update_from_response(self, usage: Usage) -> None:
-        """What the last call really took."""
+        """Return what the last call really took."""
         ...
 
     def should_compress(self, prompt_tokens: int) -> bool:
-        """Whether a request of this size calls for it."""
+        """Return whether a request of this size calls for it."""
         ...
 
     def compress(
@@ -97,7 +107,7 @@ class ContextEngine(Protocol):
         force: bool = False,
         memory_context: str = "",
     ) -> Compression:
-        """What may stand for these messages; the system prompt is not among them and is never touched.
+        """Return what may stand for these messages; the system prompt is not among them and is never touched.
 
         `focus_topic` gets more room; `force`: a person asked, whatever was tried before; `memory_context` is what
         external memories want to be kept, as material.
@@ -105,9 +115,8 @@ class ContextEngine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Tries:
-    """What has been tried for one conversation."""
+class Tries(NamedTuple):
+    """Hold what has been tried for one conversation."""
 
     failures: int = 0
     not_before: float = 0.0
@@ -116,30 +125,23 @@ class Tries:
     """Compressions in a row after which the context was as full as before."""
 
 
-class CompressionRows(Protocol):
-    """Keeps it across processes."""
+class CompressionRows:
+    """Hold what was tried to shorten conversations, kept across processes: rows of the table `compression_tries`."""
 
-    def tries(self, conversation: str) -> Tries: ...
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self._sql = database.queries("compression.engine")
 
-    def remember(self, conversation: str, tries: Tries) -> None: ...
+    def tries(self, conversation: str) -> Tries:
+        return Tries(*(self._db.row(self._sql["tries"], {"conversation": conversation}) or ()))
 
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """`compression.*` of the configuration."""
-
-    enabled: bool = True
-    threshold: float = 0.75
-    tail: float = 0.3
-    """Of the threshold: what stays as it is at the end."""
-    head: int = 2
-    on_failure: Literal["extract", "abort"] = "extract"
-    deadline: float = 90.0
+    def remember(self, conversation: str, tries: Tries) -> None:
+        self._db.run(self._sql["remember"], {"conversation": conversation, **tries._asdict()})
 
 
 @dataclass(frozen=True, slots=True)
 class EngineNeeds:
-    """What an engine is made of: a class that `context.engine` names is called with this one value, once a session."""
+    """Hold what an engine needs: the class that `context.engine` names is called with this value, once a session."""
 
     conversation: str
     """The same for all sessions that go on with one conversation."""
@@ -151,13 +153,10 @@ class EngineNeeds:
     """Keeps what was tried for a conversation across processes."""
     clock: Callable[[], float]
     models: Callable[[], Sequence[ChatModel]] = tuple
-    """Who may be asked for a summary, in this order; each call is metered as background work."""
-    options: EngineOptions = field(default_factory=EngineOptions)
+    """The models for a summary, in order; each call is metered as background work."""
+    options: CompressionSettings = field(default_factory=CompressionSettings)
+    """`compression.*` of the configuration."""
 
-
-# ---------- reflect.compress.ask
-#
-# What a model is given so that it writes the summary: the rules, the form, the material. Pure, in our own words.
 
 RULES = """\
 You keep the notes of a working conversation between a user and an agent. The agent will soon see your notes instead \
@@ -186,7 +185,7 @@ _OUTSIDE = (
 def request(
     material: str, tokens: int, *, previous: Summary | None = None, focus: str = "", outside: str = ""
 ) -> list[dict[str, str]]:
-    """The messages to send."""
+    """Return the messages to send."""
     headings = "\n".join(f"  ## {heading}" for name, heading in HEADINGS.items() if name != "also")
     rules = RULES.format(next=HEADINGS["next"], done=HEADINGS["done"], headings=headings, tokens=tokens)
     parts = []
@@ -201,7 +200,7 @@ def request(
 
 
 def portions(messages: Sequence[Message], most: int, count: Callable[[str], int]) -> Iterator[str]:
-    """The material in as few pieces of at most `most` tokens as it takes; a single message may be longer."""
+    """Yield the material in as few pieces of at most `most` tokens as it takes; a single message may be longer."""
     piece: list[str] = []
     size = 0
     for message in messages:
@@ -219,8 +218,8 @@ def portions(messages: Sequence[Message], most: int, count: Callable[[str], int]
 
 
 def shown(message: Message) -> str:
-    """One message as material: its number, who spoke, and what, without secrets and at a bounded length."""
-    text = _clean(plain_text(message))
+    """Return one message as material: its number, who spoke, and what, without secrets and at a bounded length."""
+    text = _clean(text_of(message.content))
     if len(text) > _BODY:
         text = f"{text[:_BODY_HEAD]}\n[… {len(text) - _BODY_HEAD - _BODY_TAIL:,} characters …]\n{text[-_BODY_TAIL:]}"
     calls = [_clean(called(call))[:_ARGUMENTS] for call in message.tool_calls]
@@ -231,10 +230,6 @@ def _clean(text: str) -> str:
     return Redactor().text(sanitize(text))
 
 
-# ---------- reflect.compress.boundaries
-#
-# Which messages stay as they are when the rest becomes a summary.
-
 HEAD = 2
 """Messages that are kept from the beginning: the first request, and what it was answered."""
 FEWEST_LAST = 4
@@ -242,8 +237,7 @@ _TOO_LONG = 2
 """Times what a tail may take: a turn that is longer is summarised from its beginning on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class CompressionCut(NamedTuple):
     """`messages[:head]` and `messages[tail:]` stay; what lies between is summarised.
 
     In one long turn the user's last request lies between too: then it is `request`, and stays before the tail.
@@ -259,12 +253,14 @@ class Cut:
 
     @property
     def replaced(self) -> int:
-        """How many messages are summarised."""
+        """Return how many messages are summarised."""
         return self.tail - self.head - (self.request is not None)
 
 
-def choose(messages: Sequence[Message], weights: Sequence[int], tail_tokens: int, *, head: int = HEAD) -> Cut:
-    """The head that is wanted, and as long a tail as fits; a tool call and its results are never parted.
+def choose(
+    messages: Sequence[Message], weights: Sequence[int], tail_tokens: int, *, head: int = HEAD
+) -> CompressionCut:
+    """Return the head that is wanted, and as long a tail as fits; a tool call and its results are never parted.
 
     The last request of the user stays, whatever it weighs, and so does the last reply in words after it. The tail
     begins with that request, unless so much was done since then that this would leave nothing to summarise.
@@ -279,26 +275,23 @@ def choose(messages: Sequence[Message], weights: Sequence[int], tail_tokens: int
     end = min(head, len(messages))
     while 0 < end < len(messages) and messages[end].role == "tool":  # results belong to the call before them
         end += 1
-    asked, said = _last_request(messages), _last_said(messages)
+    asked = next((at for at in reversed(range(len(messages))) if _asks(messages[at])), None)
+    said = _last_said(messages)
     whole = _whole(messages, min([start, *(at for at in (asked, said) if at is not None)]))
     if asked is not None and sum(weights[whole:]) > _TOO_LONG * tail_tokens:
         shorter = _whole(messages, min(start, len(messages) if said is None else said))
         if shorter - max(end, asked) > FEWEST_LAST:
-            return Cut(min(end, shorter), shorter, asked if end <= asked else None)
-    return Cut(min(end, whole), whole)
-
-
-def _last_request(messages: Sequence[Message]) -> int | None:
-    return next((at for at in reversed(range(len(messages))) if _asks(messages[at])), None)
+            return CompressionCut(min(end, shorter), shorter, asked if end <= asked else None)
+    return CompressionCut(min(end, whole), whole)
 
 
 def _asks(message: Message) -> bool:
-    """Whether the user says it; a summary asks for nothing, whoever is taken to say it."""
+    """Return whether the user says it; a summary asks for nothing, whoever is taken to say it."""
     return message.role == "user" and not stands_in(message)
 
 
 def _last_said(messages: Sequence[Message]) -> int | None:
-    """The last reply in words, unless the user's last request came after it: that alone is what goes on."""
+    """Return the last reply in words, unless the user's last request came after it: that alone is what goes on."""
     for at in reversed(range(len(messages))):
         if _asks(messages[at]):
             return None
@@ -308,22 +301,19 @@ def _last_said(messages: Sequence[Message]) -> int | None:
 
 
 def _whole(messages: Sequence[Message], start: int) -> int:
-    """A tail that would begin with results begins with the call that they answer."""
+    """Move the start of a tail that would begin with results to the call that they answer."""
     while 0 < start < len(messages) and messages[start].role == "tool":
         start -= 1
     return start
 
-
-# ---------- reflect.compress.prune
-#
-# Old tool results, shortened further: the cheapest way to make room, and often enough.
 
 SHORT = 80
 """Tokens that an old result may take."""
 
 
 def prune(messages: Sequence[Message], keep: int, count: Callable[[str], int], *, limit: int = SHORT) -> list[Message]:
-    """The conversation with the tool results before `messages[keep]` shortened; identical ones become references.
+    """Return the conversation with the tool results before `messages[keep]` shortened; identical ones become
+    references.
 
     The transcript has them in full, and each placeholder says how to get it.
     """
@@ -338,17 +328,9 @@ def prune(messages: Sequence[Message], keep: int, count: Callable[[str], int], *
         if message.tool_call_id:
             seen.setdefault(digest(text), message.tool_call_id)
         now = message.sent if isinstance(message.sent, str) else text
-        pruned.append(replace(message, sent=short.text, tokens=None) if len(short.text) < len(now) else message)
+        pruned.append(replace(message, sent=short, tokens=None) if len(short) < len(now) else message)
     return pruned
 
-
-# ---------- reflect.compress.engine
-#
-# The compressor: prune, choose, summarise, check. It decides; the session commits.
-#
-# A model that fails never costs a message: the next one is asked, then the conversation's own words do, or nothing is
-# changed; each is reported. What was tried is remembered, so that a failing model is left alone for a while and a
-# conversation that does not get shorter is not compressed over and over.
 
 T = TypeVar("T")
 _ENOUGH = 0.6
@@ -358,8 +340,8 @@ _WAITS = (60.0, 300.0, 900.0)
 _REFUSED_WAIT = 600.0
 _MOST_INEFFECTIVE = 2
 _IN_VAIN = (
-    f"The conversation was shortened {_MOST_INEFFECTIVE} times and still fills the window, so it is not shortened by "
-    "itself any more. Begin a new one, or call compress()."
+    f"The conversation was compressed {_MOST_INEFFECTIVE} times and still fills the window, so automatic "
+    "compression has stopped. Start a new session, or call compress()."
 )
 _REPEATED = 1_500
 """Characters of a last request that the summary repeats; the tail has it in any case."""
@@ -373,40 +355,18 @@ class Compressor:
 
     name = "compressor"
 
-    def __init__(
-        self,
-        conversation: str,
-        window: int,
-        counter: TokenCounter,
-        rows: CompressionRows,
-        *,
-        models: Callable[[], Sequence[ChatModel]] = tuple,
-        options: EngineOptions | None = None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._conversation = conversation
-        self._counter = counter
-        self._rows = rows
-        self._models = models
-        self._options = options or EngineOptions()
-        self._clock = clock
-        self._window = window
+    def __init__(self, needs: EngineNeeds) -> None:
+        self._conversation = needs.conversation
+        self._counter = needs.counter
+        self._rows = needs.rows
+        self._models = needs.models
+        self._options = needs.options
+        self._clock = needs.clock
+        self._window = needs.window
         self._judged = True
         self.held_back = ""
         """Why nothing is done although the window fills, for people."""
-        self.threshold = max(1, int(window * self._options.threshold))
-
-    @classmethod
-    def of(cls, needs: EngineNeeds) -> Self:
-        return cls(
-            needs.conversation,
-            needs.window,
-            needs.counter,
-            needs.rows,
-            models=needs.models,
-            options=needs.options,
-            clock=needs.clock,
-        )
+        self.threshold = max(1, int(needs.window * needs.options.threshold))
 
     # ── what the session tells ──
 
@@ -414,7 +374,7 @@ class Compressor:
         """The conversation stays the same, and with it what was tried."""
 
     def on_session_end(self, session_id: str, messages: Sequence[Message]) -> None:
-        """Nothing is held."""
+        """Hold nothing."""
 
     def on_reset(self) -> None:
         self._judged = True
@@ -427,7 +387,7 @@ class Compressor:
         self._judged = True
         tries = self._rows.tries(self._conversation)
         ineffective = tries.ineffective + 1 if took >= self.threshold else 0
-        self._rows.remember(self._conversation, replace(tries, ineffective=ineffective))
+        self._rows.remember(self._conversation, tries._replace(ineffective=ineffective))
 
     # ── what it is asked ──
 
@@ -453,11 +413,13 @@ class Compressor:
             room = min(room, sum(weights))
         cut = choose(messages, weights, int(room * self._options.tail), head=self._head(messages))
         if cut.empty:
-            return LeftAlone("There is too little between the first request and the last one to make it shorter.")
+            return NotCompressed(
+                "Nothing to compress yet: there is too little between the first request and the last one."
+            )
         pruned = prune(messages, cut.tail, self._counter.count)
         after = fixed + sum(map(self._weight, pruned))
         if not force and after <= self.threshold * _ENOUGH:
-            return Condensed(tuple(pruned), "pruned", current_tokens, after)
+            return Compressed(tuple(pruned), "pruned", current_tokens, after)
         cut = _alternating(pruned, cut)
         budget = self._budget(weights, cut)
         survey = fit_to_repeat(Survey.of(_between(pruned, cut)))
@@ -470,16 +432,26 @@ class Compressor:
                 self._judged = False
                 kept = {kind: round(made.verdict.share(kind), 4) for kind in made.verdict.there}
                 told = tuple(dict.fromkeys(notes))
-                return Condensed(tuple(stand_in), made.how, current_tokens, after, cut.replaced, kept, told, made.model)
-            notes.append("What has to be kept would be as long as the conversation itself.")
+                return Compressed(
+                    tuple(stand_in), made.how, current_tokens, after, cut.replaced, kept, told, made.model
+                )
+            notes.append("Nothing to compress yet: what has to be kept is as long as the conversation.")
         if notes and self._options.on_failure == "abort":
-            return LeftAlone("No model could summarise it, and compression.on_failure is abort.", tuple(notes))
-        return LeftAlone("What has to be kept would be as long as the conversation itself.", tuple(notes))
+            return NotCompressed("No model could summarise it, and compression.on_failure is abort.", tuple(notes))
+        return NotCompressed(
+            "Nothing to compress yet: what has to be kept is as long as the conversation.", tuple(notes)
+        )
+
+    def preview(self, messages: Sequence[Message], *, current_tokens: int, focus_topic: str = "") -> Compression:
+        """Return what `compress` would make of them, from their own words; nothing is asked or remembered."""
+        twin = copy.copy(self)
+        twin._models = tuple
+        return twin.compress(messages, current_tokens=current_tokens, focus_topic=focus_topic, force=True)
 
     # ── steps ──
 
     def _summaries(self, work: _Work, notes: list[str], *, force: bool) -> Iterator[_Made]:
-        """By a model, then of the conversation's own words: each mended until it names what it must."""
+        """Yield a model's summary, then one of the conversation's own words, each completed."""
         written = self._written(work, notes, force=force)
         if written is not None:
             summary, model = written
@@ -513,7 +485,7 @@ class Compressor:
         return _Made(final, verdict, how, model)
 
     def _written(self, work: _Work, notes: list[str], *, force: bool) -> tuple[Summary, str] | None:
-        """What the first model makes of it that answers with a summary."""
+        """Return what the first model makes of it that answers with a summary."""
         tries = self._rows.tries(self._conversation)
         now = self._clock()
         models = self._models()
@@ -521,12 +493,12 @@ class Compressor:
             return None
         if now < tries.not_before and not force:
             wait = int(tries.not_before - now)
-            notes.append(f"The model failed before and is not asked again for {wait} seconds.")
+            notes.append(f"The model failed before; it is not retried for {wait} seconds.")
             return None
         longest = 0.0
         for model in models:
             if force:
-                at_a_persons_wish(model)
+                lift_pause(model)
             try:
                 summary = self._asked(model, work, notes)
             except ModelError as exc:
@@ -535,15 +507,15 @@ class Compressor:
                 if not isinstance(exc, SpendRefused):  # then it was not asked, and did not fail
                     longest = max(longest, _REFUSED_WAIT if isinstance(exc, ModelRefused) else step)
                 continue
-            self._rows.remember(self._conversation, replace(tries, failures=0, not_before=0.0))
+            self._rows.remember(self._conversation, tries._replace(failures=0, not_before=0.0))
             return summary, model.name
         if longest:
-            failed = replace(tries, failures=tries.failures + 1, not_before=now + longest)
+            failed = tries._replace(failures=tries.failures + 1, not_before=now + longest)
             self._rows.remember(self._conversation, failed)
         return None
 
     def _asked(self, model: ChatModel, work: _Work, notes: list[str]) -> Summary:
-        """The middle, piece by piece, each bringing the notes up to date."""
+        """Return the middle, piece by piece, each bringing the notes up to date."""
         known = {message.id for message in work.middle}
         if work.previous:
             known |= {number for lines in work.previous.lines.values() for line in lines for number in line.sources}
@@ -560,50 +532,48 @@ class Compressor:
             summary = parse(reply.text, known.__contains__)
             if not summary.lines:
                 why = "The model did not answer in the form that was asked for."
-                rests = was_of_no_use(model, "there are no lines under the headings of a summary")
+                rests = record_unusable(model, "there are no lines under the headings of a summary")
                 raise ModelBroken(f"{why} {rests}".strip(), partial=reply.text)
-            was_of_use(model)
+            record_usable(model)
             if reply.finish_reason == "length":
                 notes.append(f"{model.name}: the summary was cut off at its longest; what it lacked was added.")
         return summary or Summary()
 
-    def _budget(self, weights: Sequence[int], cut: Cut) -> int:
+    def _budget(self, weights: Sequence[int], cut: CompressionCut) -> int:
         middle = sum(_between(weights, cut))
         return max(_SMALLEST, min(middle // 5, int(self._window * 0.05), _LARGEST))
 
     def _head(self, messages: Sequence[Message]) -> int:
-        """The beginning is kept the first time; later, what the summary says of it will do, itself not kept again."""
+        """Return how much of the beginning is kept: the first time; later, the summary says it."""
         if messages and stands_in(messages[0]):
             return 0
         again = any(map(stands_in, messages))
-        return 1 if again else max(1, self._options.head)
+        return 1 if again else max(1, self._options.protect_first)
 
     def _weight(self, message: Message) -> int:
         return message.tokens if message.tokens is not None else count_message(as_sent(message), self._counter.count)
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(NamedTuple):
     """A summary, what it keeps, and who wrote it."""
 
     summary: Summary
-    verdict: Verdict
+    verdict: FidelityReport
     how: How
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(NamedTuple):
     """One conversation that is being shortened."""
 
     messages: Sequence[Message]
-    cut: Cut
+    cut: CompressionCut
     survey: Survey
     last_request: str
     focus: str
     outside: str
     tokens: int
-    """How long the summary may be."""
+    """Maximum length of the summary."""
 
     @property
     def middle(self) -> Sequence[Message]:
@@ -611,35 +581,35 @@ class _Work:
 
     @property
     def previous(self) -> Summary | None:
-        """The summary that is in the conversation already."""
-        return next((parse(plain_text(message)) for message in self.middle if stands_in(message)), None)
+        """Return the summary that is in the conversation already."""
+        return next((parse(text_of(message.content)) for message in self.middle if stands_in(message)), None)
 
     def fits(self, text: str, count: Callable[[str], int]) -> bool:
         return count(text) <= self.tokens * 1.5
 
 
-def _between(items: Sequence[T], cut: Cut) -> list[T]:
-    """What is summarised."""
+def _between(items: Sequence[T], cut: CompressionCut) -> list[T]:
+    """Return what is summarised."""
     return [item for at, item in enumerate(items[cut.head : cut.tail], cut.head) if at != cut.request]
 
 
-def _alternating(messages: Sequence[Message], cut: Cut) -> Cut:
-    """A shorter head, or a longer tail where there is none, so that user and agent take turns round the summary."""
+def _alternating(messages: Sequence[Message], cut: CompressionCut) -> CompressionCut:
+    """Shorten the head, or lengthen the tail, so that user and agent take turns round the summary."""
     head = cut.head
     if not head and _role(messages, cut) is None and cut.tail > 1:
         before = cut.tail - 1
         while before > 0 and messages[before].role == "tool":  # results stay with their call
             before -= 1
-        return replace(cut, tail=before) if before and messages[before].role == "assistant" else cut
-    while head > 0 and _role(messages, replace(cut, head=head)) is None:
+        return cut._replace(tail=before) if before and messages[before].role == "assistant" else cut
+    while head > 0 and _role(messages, cut._replace(head=head)) is None:
         head -= 1
         while head > 0 and messages[head].role == "tool":
             head -= 1
-    return replace(cut, head=head)
+    return cut._replace(head=head)
 
 
-def _role(messages: Sequence[Message], cut: Cut) -> str | None:
-    """Who may be taken to say the summary, so that nobody speaks twice in a row."""
+def _role(messages: Sequence[Message], cut: CompressionCut) -> str | None:
+    """Return who may be taken to say the summary, so that nobody speaks twice in a row."""
     before = messages[cut.head - 1].role if cut.head else ""
     after = messages[cut.tail].role if cut.tail < len(messages) else ""
     before, after = "assistant" if before == "tool" else before, after if cut.request is None else "user"
@@ -649,16 +619,12 @@ def _role(messages: Sequence[Message], cut: Cut) -> str | None:
     return None
 
 
-def _assembled(messages: Sequence[Message], cut: Cut, summary: str) -> list[Message]:
+def _assembled(messages: Sequence[Message], cut: CompressionCut, summary: str) -> list[Message]:
     role = _role(messages, cut) or "user"
     stands = Message(role, summary, timestamp=messages[cut.tail - 1].timestamp, finish_reason=STANDS)
     request = [] if cut.request is None else [messages[cut.request]]
     return [*messages[: cut.head], stands, *request, *messages[cut.tail :]]
 
-
-# ---------- reflect.compress.chosen
-#
-# The class that `context.engine` names: one that can be imported, or one in the home's `plugins/`.
 
 OWN = "compressor"
 """The engine that is part of Herma, as `context.engine` calls it."""
@@ -669,12 +635,44 @@ def is_own(name: str) -> bool:
 
 
 def engine_class(name: str, home: Path) -> Callable[[EngineNeeds], ContextEngine]:
-    """The class of `package.module:Class`. Raises whatever importing it raises."""
+    """Return the class of `package.module:Class`. Raises whatever importing it raises."""
     module, colon, attribute = name.strip().partition(":")
     if not module or not colon or not attribute:
         raise ConfigError("it must be compressor, or a class as in package.module:Class")
     made: Callable[[EngineNeeds], ContextEngine] = getattr(_module(module, home), attribute)
     return made
+
+
+def make_engine(app: Herma, needs: EngineNeeds) -> tuple[ContextEngine | None, str]:
+    """Return the engine of a session; or none, and why. A user's that cannot be made keeps no session from opening."""
+    name = app.settings.context.engine
+    if is_own(name):
+        return Compressor(needs), ""
+    guard = Guard(f"the context engine {name}", shown=app.record_trouble)
+    made = guard.ask("making it", lambda: engine_class(name, app.home)(needs), None)
+    if made is None:
+        why = guard.health.last.why if guard.health.last else "it made nothing"
+        return None, f"context.engine is {name}, and that cannot be used ({why}); nothing is compressed."
+    missing = [part for part in NEEDED if not hasattr(made, part)]
+    if missing:
+        guard.count("making it", f"it has no {missing[0]}")
+        return None, f"context.engine is {name}, and that has no {', '.join(missing)}; nothing is compressed."
+    return made, ""
+
+
+NEEDED = (
+    *("name", "should_compress", "compress", "update_from_response"),
+    *("on_session_start", "on_session_end", "on_reset"),
+)
+
+
+def summarisers(app: Herma) -> list[ChatModel]:
+    """Return who may be asked for a summary: the auxiliary model, then the main one if that is another."""
+    auxiliary, main = app.models.endpoint("auxiliary"), app.models.endpoint("main")
+    asked = [app.models.get("auxiliary", purpose="compress")] if auxiliary else []
+    if main is not None and (auxiliary is None or (main.url, main.name) != (auxiliary.url, auxiliary.name)):
+        asked.append(app.models.get("main", purpose="compress"))
+    return [model for model in asked if model is not None]
 
 
 def _module(name: str, home: Path) -> ModuleType:
@@ -695,7 +693,7 @@ def _plugin(name: str, home: Path) -> Path | None:
 
 
 def _loaded(name: str, file: Path) -> ModuleType:
-    """A file of the home as a module of its own, once for each place and only if nobody else may change it."""
+    """Import a file of the home as a module of its own, only if nobody else may change it."""
     inside = file.name == "__init__.py"
     for path in (file, *([file.parent] if inside else [])):
         if os.name != "nt" and path.stat().st_mode & 0o002:
@@ -717,91 +715,70 @@ def _loaded(name: str, file: Path) -> ModuleType:
     return module
 
 
-# ---------- turn.compressing
-#
-# Making room: ask the engine what may stand for the conversation, and commit it. One program at a time.
-#
-# The order, also towards external memories: what they want to be kept (`on_pre_compress`), the engine, the end of the
-# old session, the new one with its prompt built anew, the switch. When any of it fails, the conversation is as it was.
-#
-# The engine may be a user's: what it raises is caught once, counted and shown, and what it answers is looked at before
-# anything is replaced.
-
-Hold: TypeAlias = Callable[[str], AbstractContextManager[bool]]
-"""Takes the lock of a conversation at once; yields whether it was free."""
 _REMEMBERED = 20
 """Sentences for people that a session keeps; the log has all of them."""
 _GROWTH = 1.1
-"""How much longer a conversation must be before it is tried again by itself, after a try that did not make room."""
+"""Growth of a conversation before it is tried again by itself, after a try that did not make room."""
 
 
 def _log() -> logging.Logger:
     return logging.getLogger("herma.compress")  # not while importing, which has no effect
 
 
-class Conversation(Protocol):
-    """What a session lets itself be asked for this."""
+class SessionCompression(Feature):
+    """Hold how one session makes room. It follows the session, so that the engine hears what happens."""
 
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    def view(self) -> SessionView: ...
-
-    def before_compression(self) -> str: ...
-
-    def continue_with(self, messages: Sequence[Message], *, in_place: bool = False) -> None: ...
-
-
-class Room(Watcher):
-    """How one session makes room. It follows the session, so that the engine hears what happens."""
-
-    def __init__(
-        self,
-        engine: ContextEngine | None = None,
-        *,
-        hold: Hold = lambda _: nullcontext(True),
-        gone_on: Callable[[SessionView], bool] = lambda _: False,
-        count: Callable[[str], int] = len,
-        in_place: bool = False,
-        automatic: bool = False,
-        why_not: str = "",
-        guessed: bool = False,
-        name: str = "",
-    ) -> None:
-        """`gone_on`: whether another program has taken the conversation further than this session.
-
-        `why_not`: for people, why there is no engine. `guessed`: the window is not known, so nothing happens by itself.
-        """
-        self.name = name or f"the context engine {getattr(engine, 'name', '')}".strip()
+    def __init__(self, app: Herma | None = None, view: SessionView | None = None) -> None:
+        """Make the engine of a session; without an app, for a preview of the prompt, there is none."""
+        self._app = app
+        self._engine: ContextEngine | None = None
+        self._in_place = self._automatic = self._guessed = False
+        self._count: Callable[[str], int] = len
+        why_not = ""
+        if app is not None and view is not None:
+            settings = app.settings
+            window = window_of(view.model or settings.model.name, settings.context.window)
+            counter = counter_for(view.model or None)
+            needs = EngineNeeds(
+                conversation=view.info.conversation,
+                window=window.tokens,
+                window_known=window.known,
+                counter=counter,
+                rows=CompressionRows(app.db),
+                clock=app.clock,
+                models=lambda: summarisers(app),
+                options=settings.compression,
+            )
+            self._engine, why_not = make_engine(app, needs)
+            self._count = counter.count
+            self._in_place = settings.compression.in_place
+            asked_for = view.environment.context != "review"
+            self._automatic = window.known and asked_for and self._engine is not None
+            self._guessed = not window.known and settings.compression.enabled
+        self.name = f"the context engine {getattr(self._engine, 'name', '')}".strip()
         self.guard = Guard(self.name)
         self.said: list[str] = [why_not] if why_not else []
         self.last: Compression | None = None
-        """What came of the last try."""
-        self._engine = engine
-        self._hold = hold
-        self._gone_on = gone_on
-        self._count = count
-        self._in_place = in_place
-        self._automatic = automatic and engine is not None
+        """The result of the last attempt."""
         self._why_not = why_not or "No context engine is set."
-        self._guessed = guessed
         self._not_below = 0.0
+
+    @classmethod
+    def attach(cls, app: Herma, view: SessionView, *, preview: bool) -> Sequence[Feature]:
+        return () if preview else [cls(app, view)]
 
     # ── by itself ──
 
-    def see_to(self, conversation: Conversation, content: Content = None) -> None:
+    def compress_if_needed(self, conversation: Session, content: Content = None) -> None:
         """Before a request: make room if it calls for it. `content` is what the user is about to say.
 
-        Whatever goes wrong, the turn goes on; people are told.
+        A failure never stops the turn; it is added to `said`.
         """
         if not self._automatic:
             if self._guessed and conversation.tokens >= UNKNOWN_WINDOW:
                 self._say(
                     f"This conversation is longer than {UNKNOWN_WINDOW:,} tokens, and how many fit into the model's "
-                    "window is not known, so it is not shortened by itself. Set context.window, or call compress()."
+                    "window is not known: it is not compressed automatically. Set context.window, or call compress()."
                 )
             return
         tokens = conversation.tokens + (self._count(text_of(content)) if content else 0)
@@ -810,9 +787,23 @@ class Room(Watcher):
         try:
             done = self.make(conversation, tokens=tokens)
         except StoreError as exc:
-            done = LeftAlone(f"It could not be written: {exc}")
-        if isinstance(done, LeftAlone):
-            self._say(f"The conversation fills the window and was not shortened. {done.reason}", *done.notes)
+            done = NotCompressed(f"It could not be written: {exc}")
+        if isinstance(done, NotCompressed):
+            self._say(f"The conversation fills the window and was not compressed. {done.reason}", *done.notes)
+
+    def _hold(self, conversation: Session) -> AbstractContextManager[bool]:
+        """Take the lock of a conversation at once; yield whether it was free."""
+        assert self._app is not None
+        return self._app.db.lock(f"compress {conversation.view().info.conversation}")
+
+    def _gone_on(self, view: SessionView) -> bool:
+        """Return whether another program has shortened the conversation: in another session, or in the same place."""
+        assert self._app is not None
+        kept = self._app.transcripts
+        if kept.get(view.id) is not None and kept.resume_target(view.id) != view.id:
+            return True
+        last = kept.around(view.messages[-1].id, 0) if view.messages else []
+        return bool(last) and last[0].hidden == "compacted"
 
     def _due(self, tokens: int) -> bool:
         engine = self._engine
@@ -824,7 +815,7 @@ class Room(Watcher):
         return due
 
     def answered(self, usage: Usage | None, estimated: int) -> None:
-        """What the last call took; where nobody measured it, what was counted."""
+        """Tell the engine what the last call took: as measured, else as counted."""
         engine = self._engine
         if engine is not None:
             took = usage or Usage(input=estimated)
@@ -832,54 +823,87 @@ class Room(Watcher):
 
     # ── when somebody wants it ──
 
+    @traced("compress", lambda _, conversation, **__: {CONVERSATION: conversation.id})
     def make(
-        self, conversation: Conversation, *, tokens: int | None = None, topic: str = "", force: bool = False
+        self,
+        conversation: Session,
+        *,
+        tokens: int | None = None,
+        topic: str = "",
+        force: bool = False,
+        keep: int = 0,
     ) -> Compression:
-        """Shorten it now. Nothing leaves the transcript."""
+        """Shorten it now. Nothing leaves the transcript. The last `keep` turns stay as they are."""
         engine = self._engine
         if engine is None:
-            return LeftAlone(self._why_not)
-        with self._hold(conversation.view().info.conversation) as free:
+            return NotCompressed(self._why_not)
+        with self._hold(conversation) as free:
             if not free:
-                return LeftAlone("Another program is shortening this conversation at this moment.")
+                return NotCompressed("Another program is compressing this conversation right now.")
             if unanswered(conversation.view().messages):
-                return LeftAlone("A tool was called and has not answered yet; give its result first.")
+                return NotCompressed("A tool was called and has not answered yet; give its result first.")
             if self._gone_on(conversation.view()):
-                return LeftAlone("Another program has gone on with this conversation; resume it to see where it is.")
+                return NotCompressed(
+                    "Another program has continued this conversation; resume it to see the newest messages."
+                )
             size = conversation.tokens if tokens is None else tokens
-            done = self._condensed(engine, conversation, size, topic, force=force)
-            if isinstance(done, Condensed):
+            done = self._condensed(engine, conversation, size, topic, force=force, keep=keep)
+            if isinstance(done, Compressed):
                 conversation.continue_with(done.messages, in_place=self._in_place)
             self.last = done
         self._not_below = _retry_from(done, size, force=force)
         self._report(done)
         return done
 
+    def preview(self, conversation: Session, *, topic: str = "", keep: int = 0) -> Compression:
+        """Return what `make` would do now, without a model. Nothing is changed."""
+        look = getattr(self._engine, "preview", None)
+        if self._engine is None or look is None:
+            return NotCompressed(self._why_not if self._engine is None else f"{self.name} has no preview.")
+        old = conversation.view().messages
+        before = kept_from(old, keep)
+        if before is None:
+            return NotCompressed(_ALL_KEPT)
+        size = conversation.tokens - _tokens_of(old[before:])
+        done = self.guard.ask(
+            "preview",
+            lambda: look(old[:before], current_tokens=size, focus_topic=topic),
+            NotCompressed(f"{self.name} has no preview."),
+        )
+        return followed_by(old[before:], done)
+
     def _condensed(
-        self, engine: ContextEngine, conversation: Conversation, tokens: int, topic: str, *, force: bool
+        self, engine: ContextEngine, conversation: Session, tokens: int, topic: str, *, force: bool, keep: int
     ) -> Compression:
-        """What the engine makes of it, if that may stand for the conversation."""
+        """Return what the engine makes of it, if that may stand for the conversation."""
         outside = conversation.before_compression()
         old = conversation.view().messages
+        before = kept_from(old, keep)
+        if before is None:
+            return NotCompressed(_ALL_KEPT)
+        size = tokens - _tokens_of(old[before:])
         failures = self.guard.health.failures
         done = self.guard.ask(
             "compress",
-            lambda: engine.compress(old, current_tokens=tokens, focus_topic=topic, force=force, memory_context=outside),
+            lambda: engine.compress(
+                old[:before], current_tokens=size, focus_topic=topic, force=force, memory_context=outside
+            ),
             None,
         )
-        if isinstance(done, LeftAlone):
+        if isinstance(done, NotCompressed):
             return done
+        done = followed_by(old[before:], done) if isinstance(done, Compressed) else done
         if self.guard.health.failures > failures:
             last = self.guard.health.last
-            return LeftAlone(f"{self.name} failed: {last.why if last else 'it said nothing'}.")
+            return NotCompressed(f"{self.name} failed: {last.why if last else 'it said nothing'}.")
         wrong = unfit(done, old)
-        if wrong or not isinstance(done, Condensed):
+        if wrong or not isinstance(done, Compressed):
             self.guard.count("compress", wrong)
-            return LeftAlone(f"What {self.name} answered cannot stand for the conversation: {wrong}.")
+            return NotCompressed(f"What {self.name} answered cannot stand for the conversation: {wrong}.")
         return done
 
     def _report(self, done: Compression) -> None:
-        if isinstance(done, LeftAlone):
+        if isinstance(done, NotCompressed):
             _log().info("Not shortened: %s %s", done.reason, " ".join(done.notes))
             return
         by = f" by {done.model}" if done.model else ""
@@ -917,15 +941,38 @@ class Room(Watcher):
             self._engine.on_reset()
 
 
-def unfit(done: object, old: Sequence[Message]) -> str:
-    """Why an engine's answer cannot stand for these messages; nothing if it can. Pure."""
-    from herma.compression.summary import (
-        last_request,
-        plain_text,  # most sessions never come to this
+_ALL_KEPT = "There is nothing before the turns that are to be kept."
+
+
+def kept_from(messages: Sequence[Message], turns: int) -> int | None:
+    """Return where the last so many turns begin; None where nothing is before them."""
+    begins = [at for at, message in enumerate(messages) if _asks(message)]
+    if not turns:
+        return len(messages)
+    return begins[-turns] if turns < len(begins) else None
+
+
+def followed_by(kept: Sequence[Message], done: Compression) -> Compression:
+    """Return what an engine made of the beginning, with the turns that were kept from it."""
+    if not kept or isinstance(done, NotCompressed):
+        return done
+    more = _tokens_of(kept)
+    return replace(
+        done,
+        messages=(*done.messages, *kept),
+        tokens_before=done.tokens_before + more,
+        tokens_after=done.tokens_after + more,
     )
 
-    if not isinstance(done, Condensed):
-        return f"it is {type(done).__name__}, not Condensed or LeftAlone"
+
+def _tokens_of(messages: Sequence[Message]) -> int:
+    return sum(message.tokens or 0 for message in messages)
+
+
+def unfit(done: object, old: Sequence[Message]) -> str:
+    """Return why an engine's answer cannot stand for these messages; nothing if it can. Pure."""
+    if not isinstance(done, Compressed):
+        return f"it is {type(done).__name__}, not Compressed or NotCompressed"
     messages = done.messages
     if not messages or not all(isinstance(message, Message) for message in messages):
         return "it has no messages"
@@ -935,7 +982,7 @@ def unfit(done: object, old: Sequence[Message]) -> str:
     if messages[0].role != "user" and (not old or old[0].role == "user"):
         return f"it begins with a message of {messages[0].role}"
     asked = last_request(old)
-    if asked and not any(asked in plain_text(message) for message in messages):
+    if asked and not any(asked in text_of(message.content) for message in messages):
         return "the user's last request is not in it"
     calls = {str(call.get("id")) for message in messages for call in message.tool_calls}
     results = {message.tool_call_id for message in messages if message.role == "tool"}
@@ -945,29 +992,7 @@ def unfit(done: object, old: Sequence[Message]) -> str:
 
 
 def _retry_from(done: Compression, tokens: int, *, force: bool) -> float:
-    """From which size on it is tried again by itself: later where this try made no room."""
-    if isinstance(done, Condensed):
+    """Return the size from which it is tried again automatically: larger if this try made no room."""
+    if isinstance(done, Compressed):
         return done.tokens_after * _GROWTH
     return 0.0 if force else tokens * _GROWTH
-
-
-# ---------- store.sqlite.compression
-#
-# What was tried to shorten a conversation, in `herma.db`: implements `CompressionRows`.
-
-
-class SqliteCompression:
-    """Rows of the table `compression_tries`."""
-
-    def __init__(self, database: Database) -> None:
-        self._db = database
-        self._sql = queries("compression")
-
-    def tries(self, conversation: str) -> Tries:
-        for row in self._db.rows(self._sql["tries"], {"conversation": conversation}):
-            return Tries(*row)
-        return Tries()
-
-    def remember(self, conversation: str, tries: Tries) -> None:
-        bindings = {"conversation": conversation, **asdict(tries)}
-        self._db.write(lambda connection: connection.execute(self._sql["remember"], bindings))

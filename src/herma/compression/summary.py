@@ -1,4 +1,9 @@
-"""The summary: format, extraction, fidelity gate, vetting, expansion."""
+"""The summary of a part of a conversation: its format, how it is made without a model, and how it is checked.
+
+It has a fixed order of sections, each line with the messages it came from. It is written as Markdown for the model,
+read back when it is brought up to date, and any of its lines leads to the originals: `[#12-18]` names messages by the
+numbers that the transcript gave them.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +14,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from herma.errors import UsageError
-from herma.prompt.fence import sanitize
+from herma.prompt.fence import neutralize, sanitize
 from herma.prompt.tool_results import trouble_lines
 from herma.safety.scan import scan
 from herma.transcript.log import Transcripts, origins
-from herma.transcript.rows import MessageRows
+from herma.transcript.messages import OPENING, is_summary, text_of
 from herma.transcript.transfer import Redactor
-from herma.types import Finding, Message, SessionInfo
 
-# ---------- types.compression
-#
-# What comes of shortening a conversation.
+if TYPE_CHECKING:
+    from herma.transcript.rows import MessageRows
+    from herma.types import Finding, Message, SessionInfo
 
 How: TypeAlias = Literal["pruned", "model", "extract"]
 """Only tool results were shortened; a model wrote the summary; it was made of the conversation's own words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Condensed:
+class Compressed:
     """Messages that stand for a conversation, and how they came about."""
 
     messages: tuple[Message, ...]
@@ -37,7 +41,7 @@ class Condensed:
     tokens_before: int
     tokens_after: int
     replaced: int = 0
-    """How many messages the summary stands for."""
+    """Number of messages that the summary replaces."""
     kept: Mapping[str, float] = field(default_factory=dict)
     """The share of paths, identifiers, numbers and open tasks that the summary still names."""
     notes: tuple[str, ...] = ()
@@ -46,18 +50,17 @@ class Condensed:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftAlone:
-    """Nothing was changed, and why."""
+class NotCompressed:
+    """Say that nothing was changed, and why."""
 
     reason: str
     notes: tuple[str, ...] = ()
 
 
-Compression: TypeAlias = Condensed | LeftAlone
+Compression: TypeAlias = Compressed | NotCompressed
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
+class Expansion(NamedTuple):
     """A line of a summary, and the original messages that it was made from."""
 
     line: str
@@ -65,13 +68,6 @@ class Expansion:
     missing: tuple[int, ...] = ()
     """Numbers that it names and that are not there: deleted since, or of another conversation."""
 
-
-# ---------- reflect.compress.summary
-#
-# The summary: a fixed order of sections, each line with the messages it came from.
-#
-# It is written as Markdown for the model, read back when it is brought up to date, and any of its lines leads to the
-# originals: `[#12-18]` names messages by the numbers that the transcript gave them.
 
 Section: TypeAlias = Literal[
     "goal", "constraints", "done", "state", "decisions", "questions", "files", "errors", "next", "also"
@@ -93,18 +89,13 @@ HEADINGS: Mapping[Section, str] = MappingProxyType(
 STANDS = "summary"
 """The `finish_reason` of a message that stands for others."""
 REQUEST = "The user's last request, word for word"
-OPENING = (
-    "This conversation was longer than fits. Its earlier part is summarised here as background; it asks for nothing by "
-    "itself, and what the user says after it counts more. Numbers such as [#12-18] name the original messages: "
-    "session_search with around_message_id=12 shows them, and with a query it looks through all of them."
-)
 _LINE = re.compile(r"^\s*+(?:[-*+•]|\d{1,3}[.)])\s++(?P<text>\S[^\n]*)$")
 _SOURCES = re.compile(r"#?\d++(?:\s?[-–,]\s?#?\d++)*+")
 _HEADING = re.compile(r"^\s{0,3}#{1,4}\s++(?P<title>\S[^\n]*)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SummaryLine:
     """One statement, and the numbers of the messages it was made from."""
 
     text: str
@@ -116,16 +107,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is known of the part of a conversation that is no longer sent."""
+    """Hold what is known of the part of a conversation that is no longer sent."""
 
-    lines: Mapping[Section, tuple[Line, ...]] = field(default_factory=dict)
+    lines: Mapping[Section, tuple[SummaryLine, ...]] = field(default_factory=dict)
     request: str = ""
     """The user's last request that the summary covers, unchanged."""
 
-    def of(self, section: Section) -> tuple[Line, ...]:
+    def of(self, section: Section) -> tuple[SummaryLine, ...]:
         return self.lines.get(section, ())
 
-    def with_lines(self, section: Section, lines: Iterable[Line]) -> Summary:
+    def with_lines(self, section: Section, lines: Iterable[SummaryLine]) -> Summary:
         return replace(self, lines={**self.lines, section: tuple(lines)})
 
     def __bool__(self) -> bool:
@@ -133,7 +124,7 @@ class Summary:
 
 
 def render(summary: Summary) -> str:
-    """As the model is shown it."""
+    """Return the text that the model is shown."""
     parts = [OPENING, *filter(None, [render_lines(summary)])]
     if summary.request:
         parts.append(f"## {REQUEST}\n{_quoted(summary.request)}")
@@ -141,7 +132,7 @@ def render(summary: Summary) -> str:
 
 
 def render_lines(summary: Summary) -> str:
-    """The sections alone."""
+    """Return the sections alone."""
     return "\n\n".join(
         "\n".join([f"## {heading}", *map(str, lines)])
         for section, heading in HEADINGS.items()
@@ -152,7 +143,7 @@ def render_lines(summary: Summary) -> str:
 def parse(text: str, known: Callable[[int], bool] = lambda _: True) -> Summary:
     """Read a summary that we or a model wrote. References to messages that are not `known` are left out."""
     by_title = {heading.casefold(): section for section, heading in HEADINGS.items()}
-    lines: dict[Section, list[Line]] = {}
+    lines: dict[Section, list[SummaryLine]] = {}
     request: list[str] = []
     section: Section | None = None
     quoting = False
@@ -168,28 +159,17 @@ def parse(text: str, known: Callable[[int], bool] = lambda _: True) -> Summary:
     return Summary({name: tuple(found) for name, found in lines.items()}, "\n".join(request).strip("\n"))
 
 
-def is_summary(text: str) -> bool:
-    """Whether it reads like one. Somebody may have pasted it: a message that stands for others is marked, too."""
-    return text.startswith(OPENING)
-
-
 def stands_in(message: Message) -> bool:
-    """Whether a message is a summary that stands for others."""
+    """Return whether a message is a summary that stands for others."""
     return message.finish_reason == STANDS and isinstance(message.content, str) and is_summary(message.content)
 
 
-def read_line(text: str, known: Callable[[int], bool] = lambda _: True) -> Line:
-    """One line as it stands in a summary, with or without its bullet."""
-    bullet = _LINE.match(text)
-    return _line(bullet["text"] if bullet else text.strip(), known)
-
-
-def _line(said: str, known: Callable[[int], bool]) -> Line:
+def _line(said: str, known: Callable[[int], bool]) -> SummaryLine:
     said = said.rstrip()
     before, bracket, named = said.rpartition("[")
     if not bracket or not _SOURCES.fullmatch(named.removesuffix("]")) or not named.endswith("]"):
-        return Line(said)
-    return Line(before.rstrip(), tuple(number for number in numbers(named[:-1]) if known(number)))
+        return SummaryLine(said)
+    return SummaryLine(before.rstrip(), tuple(number for number in numbers(named[:-1]) if known(number)))
 
 
 _MOST_SOURCES = 10_000
@@ -198,7 +178,7 @@ _SHOWN_RUNS = 8
 
 
 def numbers(text: str) -> list[int]:
-    """`#12-14, #20` → 12, 13, 14, 20. A range that is too long is cut."""
+    """Parse `#12-14, #20` → 12, 13, 14, 20. A range that is too long is cut."""
     found: list[int] = []
     for part in text.replace("#", "").split(","):
         first, _, last = (bound.strip() for bound in part.replace("–", "-").partition("-"))
@@ -209,7 +189,7 @@ def numbers(text: str) -> list[int]:
 
 
 def ranges(sources: Iterable[int], most: int = 0) -> str:
-    """12, 13, 14, 20 → `#12-14, 20`. With a limit, the first of so many runs and the newest ones."""
+    """Return 12, 13, 14, 20 as `#12-14, 20`. With a limit, the first of so many runs and the newest ones."""
     runs: list[list[int]] = []
     for number in sorted(set(sources)):
         if runs and runs[-1][1] == number - 1:
@@ -225,10 +205,7 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {row}" if row else ">" for row in text.split("\n"))
 
 
-# ---------- reflect.compress.landmarks
-#
 # What a summary must not lose: paths, identifiers, numbers and open tasks, found without a model.
-#
 # Every pattern begins with something that a search can jump to and repeats possessively, so reading is linear.
 
 Kind: TypeAlias = Literal["path", "identifier", "number"]
@@ -277,8 +254,7 @@ _READ = 200_000
 """Characters of one text that are looked at; a longer one is machine output, and its beginning and end will do."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Landmark:
+class Landmark(NamedTuple):
     """One thing by which work is found again."""
 
     kind: Kind
@@ -286,13 +262,13 @@ class Landmark:
 
 
 def landmarks(text: str) -> list[Landmark]:
-    """Paths, identifiers and numbers of a text, each once, in the order in which they first appear."""
+    """Return paths, identifiers and numbers of a text, each once, in the order in which they first appear."""
     found = sorted((start, Landmark(kind, value)) for kind, start, value in _candidates(bounded(text)) if value)
     return list(dict.fromkeys(mark for _, mark in found))
 
 
 def _candidates(text: str) -> Iterator[tuple[Kind, int, str]]:
-    """One pass per pattern; what overlaps something that an earlier pass found is left to it."""
+    """Yield one pass per pattern; what overlaps something that an earlier pass found is left to it."""
     spans: list[tuple[int, int]] = []
     passes: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         ("path", _URL),
@@ -320,7 +296,7 @@ def _candidates(text: str) -> Iterator[tuple[Kind, int, str]]:
 
 
 def _is_path(word: str) -> bool:
-    """`and/or` and `3.14` are none."""
+    """Tell paths from words: `and/or` and `3.14` are not paths."""
     parts = [part for part in re.split(r"[\\/]", word) if part]
     if len(parts) < 2:
         return bool(_FILE.search(word))
@@ -328,24 +304,20 @@ def _is_path(word: str) -> bool:
 
 
 def open_tasks(text: str) -> list[str]:
-    """Lines that say what is still to be done, without those that are ticked off later in the same text."""
+    """Return lines that say what is still to be done, without those that are ticked off later in the same text."""
     text = bounded(text)
-    done = {_plain(match["task"]) for match in _DONE.finditer(text)}
+    done = {plain(match["task"]) for match in _DONE.finditer(text)}
     tasks = (" ".join((match["box"] or match["label"] or match["said"]).split()) for match in _TASK.finditer(text))
-    return list(dict.fromkeys(task for task in tasks if _plain(task) not in done))
+    return list(dict.fromkeys(task for task in tasks if plain(task) not in done))
 
 
 def finished_tasks(text: str) -> set[str]:
-    """What a text ticks off, in a form that can be compared."""
-    return {_plain(match["task"]) for match in _DONE.finditer(bounded(text))}
-
-
-def same_task(task: str, finished: set[str]) -> bool:
-    return _plain(task) in finished
+    """Return what a text ticks off, in a form that can be compared."""
+    return {plain(match["task"]) for match in _DONE.finditer(bounded(text))}
 
 
 def survives(mark: Landmark, summary: str) -> bool:
-    """Whether a summary still names it. A path may be named by its last two parts."""
+    """Return whether a summary still names it. A path may be named by its last two parts."""
     if mark.text in summary:
         return True
     parts = re.split(r"[\\/]", mark.text)
@@ -356,14 +328,12 @@ def bounded(text: str) -> str:
     return text if len(text) <= _READ else f"{text[: _READ // 2]}\n{text[-_READ // 2 :]}"
 
 
-def _plain(task: str) -> str:
+def plain(task: str) -> str:
+    """Return a text in a form that can be compared."""
     return "".join(char for char in task.casefold() if char.isalnum())
 
 
-# ---------- reflect.compress.extract
-#
 # A summary without a model: sentences of the conversation itself, sorted into the sections by what they say.
-#
 # It says nothing that was not said. What it leaves out is chosen by age and weight: the newest of each kind stays.
 
 _SENTENCE = re.compile(r"[^.!?。！？\n]++(?:[.!?。！？]++(?!\s|$)[^.!?。！？\n]*+)*+[.!?。！？]*+")
@@ -407,12 +377,6 @@ _LONGEST = 280
 _FILES_A_LINE = 6
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    section: Section
-    line: Line
-
-
 def extract(
     messages: Sequence[Message],
     previous: Summary | None = None,
@@ -420,23 +384,23 @@ def extract(
     scale: float = 1.0,
     paths: Mapping[str, Sequence[int]] | None = None,
 ) -> Summary:
-    """The summary of these messages, on top of an earlier one. `scale` below 1 keeps fewer lines of each kind.
+    """Return the summary of these messages, on top of an earlier one. `scale` below 1 keeps fewer lines of each kind.
 
     `paths`: where each path is named, for a caller who knows that already.
     """
-    paths = paths_in(messages) if paths is None else paths
-    said = [each for message in messages if not _summary_of(message) for each in _sayings(message)]
-    finished = {task for message in messages for task in finished_tasks(plain_text(message))}
+    paths = Survey.of(messages).paths() if paths is None else paths
+    said = [each for message in messages if not stands_in(message) for each in _sayings(message)]
+    finished = {task for message in messages for task in finished_tasks(text_of(message.content))}
     summary = previous or Summary()
     for section in _MOST:
         if section in ("files", "also"):
             continue
         old = list(summary.of(section))
         if section == "next":
-            old = [line for line in old if not same_task(line.text, finished)]
-        fresh = [each.line for each in said if each.section == section]
+            old = [line for line in old if plain(line.text) not in finished]
+        fresh = [line for named, line in said if named == section]
         if section == "next":
-            fresh = [line for line in fresh if not same_task(line.text, finished)]
+            fresh = [line for line in fresh if plain(line.text) not in finished]
         most = max(1, round(_MOST[section] * scale))
         merged = _merged([*old, *fresh])
         kept = merged[:most] if section == "goal" else merged[-most:]
@@ -447,52 +411,40 @@ def extract(
 
 
 def last_request(messages: Iterable[Message]) -> str:
-    """The user's last message, unchanged."""
-    requests = (plain_text(each) for each in messages if each.role == "user" and not _summary_of(each))
+    """Return the user's last message, unchanged."""
+    requests = (text_of(each.content) for each in messages if each.role == "user" and not stands_in(each))
     return next((text for text in reversed(list(requests)) if text.strip()), "")
 
 
-def plain_text(message: Message) -> str:
-    """What a message says in words, as it was said; not what was injected into it."""
-    content = message.content
-    if isinstance(content, list):
-        return "\n".join(str(part["text"]) for part in content if isinstance(part.get("text"), str))
-    return content or ""
-
-
 def seen_text(message: Message) -> str:
-    """The same as the model saw it: of a long tool result, what was sent of it, without the name of its call."""
+    """Return the same as the model saw it: of a long tool result, what was sent of it, without the name of its call."""
     if message.role != "tool" or not isinstance(message.sent, str):
-        return plain_text(message)
+        return text_of(message.content)
     return message.sent.replace(message.tool_call_id, "") if message.tool_call_id else message.sent
 
 
 def marks_of(message: Message) -> list[Landmark]:
-    """What a message names by which work is found again; tool calls included, an earlier summary not."""
+    """Return what a message names by which work is found again; tool calls included, an earlier summary not."""
     calls = " ".join(called(call) for call in message.tool_calls)
-    return [] if _summary_of(message) else landmarks(f"{seen_text(message)}\n{calls}")
+    return [] if stands_in(message) else landmarks(f"{seen_text(message)}\n{calls}")
 
 
-def _summary_of(message: Message) -> bool:
-    return stands_in(message)
-
-
-def _sayings(message: Message) -> Iterator[_Said]:
-    """What one message contributes, sentence by sentence."""
-    text, source = bounded(plain_text(message)), (message.id,) if message.id else ()
+def _sayings(message: Message) -> Iterator[tuple[Section, SummaryLine]]:
+    """Yield what one message contributes, sentence by sentence."""
+    text, source = bounded(text_of(message.content)), (message.id,) if message.id else ()
     if message.role == "tool":
         for row in trouble_lines(bounded(seen_text(message)))[:2]:
-            yield _Said("errors", Line(_cut(row), source))
+            yield ("errors", SummaryLine(_cut(row), source))
         return
     for task in open_tasks(text):
-        yield _Said("next", Line(_cut(task), source))
+        yield ("next", SummaryLine(_cut(task), source))
     if message.role == "assistant":
         for call in message.tool_calls:
-            yield _Said("state", Line(_cut(called(call)), source))
+            yield ("state", SummaryLine(_cut(called(call)), source))
     for sentence in _sentences(text):
         section = _section(sentence, message.role)
         if section is not None:
-            yield _Said(section, Line(_cut(sentence), source))
+            yield (section, SummaryLine(_cut(sentence), source))
 
 
 def _section(sentence: str, role: str) -> Section | None:
@@ -524,31 +476,21 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def called(call: Mapping[str, Any]) -> str:
-    """A tool call on one line."""
+    """Return a tool call on one line."""
     function = call.get("function")
     name = function.get("name", "?") if isinstance(function, Mapping) else "?"
     given = function.get("arguments", "") if isinstance(function, Mapping) else ""
     try:
         arguments = json.loads(given) if isinstance(given, str) else given
-    except ValueError:
+        if isinstance(arguments, Mapping):
+            arguments = ", ".join(f"{key}={' '.join(str(value).split())[:80]}" for key, value in arguments.items())
+    except (ValueError, RecursionError):
         arguments = given
-    if isinstance(arguments, Mapping):
-        arguments = ", ".join(f"{key}={' '.join(str(value).split())[:80]}" for key, value in arguments.items())
     return f"called {name}({' '.join(str(arguments).split())})"
 
 
-def paths_in(messages: Iterable[Message]) -> dict[str, list[int]]:
-    """Every path, with the messages that name it."""
-    where: dict[str, list[int]] = {}
-    for message in messages:
-        for mark in marks_of(message):
-            if mark.kind == "path":
-                where.setdefault(mark.text, []).append(message.id)
-    return where
-
-
-def _files(paths: Mapping[str, Sequence[int]], old: Sequence[Line], most: int) -> list[Line]:
-    """Paths with the messages that name them, most often named first, several to a line."""
+def _files(paths: Mapping[str, Sequence[int]], old: Sequence[SummaryLine], most: int) -> list[SummaryLine]:
+    """Return paths with the messages that name them, most often named first, several to a line."""
     where: dict[str, list[int]] = {}
     for line in old:
         for path in line.text.split(", "):
@@ -557,31 +499,28 @@ def _files(paths: Mapping[str, Sequence[int]], old: Sequence[Line], most: int) -
         where.setdefault(path, []).extend(ids)
     newest = sorted(where, key=lambda path: (-len(where[path]), -max(where[path], default=0)))[: most * _FILES_A_LINE]
     return [
-        Line(", ".join(some), tuple(sorted({number for path in some for number in where[path] if number})))
+        SummaryLine(", ".join(some), tuple(sorted({number for path in some for number in where[path] if number})))
         for some in (newest[at : at + _FILES_A_LINE] for at in range(0, len(newest), _FILES_A_LINE))
     ]
 
 
-def _merged(lines: Iterable[Line]) -> list[Line]:
-    """Each statement once, where it was last made, with all its sources."""
-    seen: dict[str, Line] = {}
+def _merged(lines: Iterable[SummaryLine]) -> list[SummaryLine]:
+    """Return each statement once, where it was last made, with all its sources."""
+    seen: dict[str, SummaryLine] = {}
     for line in lines:
-        key = "".join(char for char in line.text.casefold() if char.isalnum())
+        key = plain(line.text)
         before = seen.pop(key, None)
         sources = sorted({*(before.sources if before else ()), *line.sources})
-        seen[key] = Line(line.text, tuple(sources))
+        seen[key] = SummaryLine(line.text, tuple(sources))
     return list(seen.values())
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, longest: int = _LONGEST) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
+    return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
 
 
-# ---------- reflect.compress.fidelity
-#
 # The gate before anything is replaced: does the summary still name what the work hangs on?
-#
 # What is missing is added, the most used first, as far as the budget goes. A summary that then still lacks what it must
 # have is not used.
 
@@ -589,8 +528,7 @@ _A_LINE = 8
 _KINDS = ("path", "identifier", "number")
 
 
-@dataclass(frozen=True, slots=True)
-class Weighty:
+class Weighty(NamedTuple):
     """A landmark, how many messages name it, which, and whether the user did."""
 
     mark: Landmark
@@ -599,13 +537,12 @@ class Weighty:
 
     @property
     def required(self) -> bool:
-        """What the user named, and paths and identifiers that came up again."""
+        """Return what the user named, and paths and identifiers that came up again."""
         return self.by_user or (self.mark.kind != "number" and len(self.sources) > 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What survived of what there was, by kind; what was required and is missing."""
+class FidelityReport(NamedTuple):
+    """Hold what survived of what there was, by kind; what was required and is missing."""
 
     kept: dict[str, int]
     there: dict[str, int]
@@ -621,58 +558,47 @@ class Verdict:
         return self.kept.get(kind, 0) / self.there[kind] if self.there.get(kind) else 1.0
 
 
-def weigh(messages: Iterable[Message]) -> list[Weighty]:
-    """The landmarks of a conversation, those that matter most first."""
-    where: dict[Landmark, list[int]] = {}
-    users: set[Landmark] = set()
-    for message in messages:
-        for mark in marks_of(message):
-            where.setdefault(mark, []).append(message.id)
-            if message.role == "user":
-                users.add(mark)
-    found = [Weighty(mark, tuple(sorted(set(ids))), mark in users) for mark, ids in where.items()]
-    return sorted(found, key=lambda each: (-each.by_user, -len(each.sources), -max(each.sources, default=0)))
-
-
-def tasks_of(messages: Sequence[Message]) -> dict[str, int]:
-    """Open tasks, and the message that named each last; ticked-off ones are gone."""
-    found: dict[str, int] = {}
-    for message in messages:
-        if stands_in(message) or message.role == "tool":
-            continue
-        text = plain_text(message)
-        finished = finished_tasks(text)
-        found = {task: at for task, at in found.items() if not same_task(task, finished)}
-        found |= dict.fromkeys(open_tasks(text), message.id)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What a part of a conversation names, looked up once."""
+class Survey(NamedTuple):
+    """Hold what a part of a conversation names, looked up once."""
 
     weighty: tuple[Weighty, ...]
     tasks: dict[str, int]
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Survey:
-        return cls(tuple(weigh(messages)), tasks_of(messages))
+        """Look up the landmarks, those that matter most first, and the open tasks with the message that named each."""
+        where: dict[Landmark, list[int]] = {}
+        users: set[Landmark] = set()
+        tasks: dict[str, int] = {}
+        for message in messages:
+            for mark in marks_of(message):
+                where.setdefault(mark, []).append(message.id)
+                if message.role == "user":
+                    users.add(mark)
+            if not stands_in(message) and message.role != "tool":
+                text = text_of(message.content)
+                finished = finished_tasks(text)
+                tasks = {task: at for task, at in tasks.items() if plain(task) not in finished}
+                tasks |= dict.fromkeys(open_tasks(text), message.id)
+        found = [Weighty(mark, tuple(sorted(set(ids))), mark in users) for mark, ids in where.items()]
+        found.sort(key=lambda each: (-each.by_user, -len(each.sources), -max(each.sources, default=0)))
+        return cls(tuple(found), tasks)
 
     def paths(self) -> dict[str, Sequence[int]]:
         return {each.mark.text: each.sources for each in self.weighty if each.mark.kind == "path"}
 
 
-def check(survey: Survey, summary: Summary, request: str = "") -> Verdict:
-    """How much of what was surveyed a summary still names."""
+def check(survey: Survey, summary: Summary, request: str = "") -> FidelityReport:
+    """Return how much of what was surveyed a summary still names."""
     text = render(summary)
     weighty = survey.weighty
     missing = tuple(each for each in weighty if not survives(each.mark, text))
     there = {kind: sum(each.mark.kind == kind for each in weighty) for kind in _KINDS}
     gone = {kind: sum(each.mark.kind == kind for each in missing) for kind in _KINDS}
-    tasks = list(survey.tasks)
-    lost = tuple(task for task in tasks if not _names(text, task))
+    tasks = survey.tasks
+    lost = tuple(task for task in tasks if task[:200] not in text)
     kept: dict[str, int] = {kind: there[kind] - gone[kind] for kind in _KINDS}
-    return Verdict(
+    return FidelityReport(
         kept={**kept, "task": len(tasks) - len(lost)},
         there={**there, "task": len(tasks)},
         missing=missing,
@@ -681,18 +607,17 @@ def check(survey: Survey, summary: Summary, request: str = "") -> Verdict:
     )
 
 
-def mend(survey: Survey, summary: Summary, request: str, fits: Callable[[str], bool]) -> tuple[Summary, Verdict]:
+def mend(survey: Survey, summary: Summary, request: str, fits: Callable[[str], bool]) -> tuple[Summary, FidelityReport]:
     """Add what is missing: the request, the tasks and what is required in any case, the rest as long as it fits."""
     if request and request not in summary.request:
         summary = Summary(summary.lines, request)
     verdict = check(survey, summary, request)
-    where = survey.tasks
-    tasks = [Line(task, (where[task],) if where[task] else ()) for task in verdict.lost_tasks]
+    tasks = [SummaryLine(task, (at,) if (at := survey.tasks[task]) else ()) for task in verdict.lost_tasks]
     summary = summary.with_lines("next", [*summary.of("next"), *tasks])
     required = [each for each in verdict.missing if each.required]
     summary = _also(summary, required)
-    for each in _batches([each for each in verdict.missing if not each.required]):
-        longer = _also(summary, each)
+    for some in _batches([each for each in verdict.missing if not each.required]):
+        longer = _also(summary, some)
         if not fits(render(longer)):
             break
         summary = longer
@@ -701,7 +626,7 @@ def mend(survey: Survey, summary: Summary, request: str, fits: Callable[[str], b
 
 def _also(summary: Summary, missing: Sequence[Weighty]) -> Summary:
     lines = [
-        Line(
+        SummaryLine(
             ", ".join(each.mark.text for each in some),
             tuple(sorted({at for each in some for at in each.sources if at})),
         )
@@ -714,15 +639,7 @@ def _batches(missing: Sequence[Weighty]) -> list[Sequence[Weighty]]:
     return [missing[at : at + _A_LINE] for at in range(0, len(missing), _A_LINE)]
 
 
-def _names(text: str, task: str) -> bool:
-    """Whether a task is there, in its own words or cut short."""
-    return task in text or (len(task) > 200 and task[:200] in text)
-
-
-# ---------- reflect.compress.vetting
-#
 # Nothing that was only read becomes an order because it was summed up.
-#
 # A summary stands where the user and the agent speak, so each of its lines is looked at once more: fences and
 # credentials are taken out, and a line that reads like an attack is left out, with a note that says where its originals
 # are. Pure.
@@ -734,15 +651,15 @@ _SHOWN = 5
 
 
 def vetted(summary: Summary) -> tuple[Summary, list[str]]:
-    """The summary with its lines cleaned, without those that are not to be trusted; and what people should know."""
+    """Return the summary with its lines cleaned, without those that cannot be trusted; and notes for people."""
     redactor = Redactor()
     cleaned = [
-        (section, Line(_clean(redactor, line.text), line.sources))
+        (section, SummaryLine(_cut(redactor.text(neutralize(sanitize(line.text))), LONGEST_LINE), line.sources))
         for section, every in summary.lines.items()
         for line in every
     ]
     against = _objections([line.text for _, line in cleaned])
-    lines: dict[Section, list[Line]] = {}
+    lines: dict[Section, list[SummaryLine]] = {}
     for at, (section, line) in enumerate(cleaned):
         if line.text and at not in against:
             lines.setdefault(section, []).append(line)
@@ -753,7 +670,7 @@ def vetted(summary: Summary) -> tuple[Summary, list[str]]:
 
 
 def _objections(texts: Sequence[str]) -> dict[int, Finding]:
-    """Which of these lines the scanner objects to, alone or together with those beside them."""
+    """Return which of these lines the scanner objects to, alone or together with those beside them."""
     ends = list(accumulate(len(text) + 1 for text in texts))
     found: dict[int, Finding] = {}
     for finding in scan("\n".join(texts)):
@@ -763,7 +680,7 @@ def _objections(texts: Sequence[str]) -> dict[int, Finding]:
 
 
 def fit_to_repeat(survey: Survey) -> Survey:
-    """What a summary must name, without credentials and without what reads like an attack."""
+    """Return what a summary must name, without credentials and without what reads like an attack."""
     names = _passed([each.mark.text for each in survey.weighty])
     tasks = _passed(list(survey.tasks))
     return Survey(
@@ -773,25 +690,18 @@ def fit_to_repeat(survey: Survey) -> Survey:
 
 
 def _passed(texts: Sequence[str]) -> set[str]:
-    """The texts that the scanner lets through. Mostly that is all of them, and one look will do."""
+    """Return the texts that the scanner lets through. Mostly that is all of them, and one look will do."""
     every = {text for text in texts if text}
     if not scan("\n\n".join(sorted(every))):
         return every
     return {text for text in every if not scan(text)}
 
 
-def _clean(redactor: Redactor, text: str) -> str:
-    plain = " ".join(redactor.text(sanitize(text)).split())
-    return plain if len(plain) <= LONGEST_LINE else f"{plain[: LONGEST_LINE - 1].rstrip()}…"
-
-
-def _note(line: Line, finding: Finding) -> str:
+def _note(line: SummaryLine, finding: Finding) -> str:
     where = f"; its messages are {ranges(line.sources)}" if line.sources else ""
     return f"A line of the summary was left out, because it {finding.why} ({finding.rule}){where}."
 
 
-# ---------- reflect.compress.expand
-#
 # From a line of a summary back to the messages it was made from.
 
 MOST = 1_000
@@ -802,7 +712,7 @@ _NUMBERS = frozenset("#0123456789-–, ")
 
 
 def expand(text: str, rows: MessageRows, transcripts: Transcripts, session: SessionInfo | None = None) -> Expansion:
-    """The originals behind a line, given as it stands, by its numbers, or by words of it.
+    """Return the originals behind a line, given as it stands, by its numbers, or by words of it.
 
     With a session, those of its conversation; words alone need one.
     """
@@ -823,17 +733,18 @@ def expand(text: str, rows: MessageRows, transcripts: Transcripts, session: Sess
     return Expansion(shown, there, tuple(number for number in line.sources if number not in found))
 
 
-def _numbered(text: str) -> Line | None:
-    """A line with its numbers, or the numbers alone: `[#12-18]`, `#12-18`, `12`."""
+def _numbered(text: str) -> SummaryLine | None:
+    """Read a line with its numbers, or the numbers alone: `[#12-18]`, `#12-18`, `12`."""
     bare = text.strip().removeprefix("[").removesuffix("]")
     if bare and _NUMBERS.issuperset(bare):
-        return Line("", tuple(numbers(bare))) if numbers(bare) else None
-    line = read_line(text.strip())
+        return SummaryLine("", tuple(numbers(bare))) if numbers(bare) else None
+    bullet = _LINE.match(text.strip())
+    line = _line(bullet["text"] if bullet else text.strip(), lambda _: True)
     return line if line.sources else None
 
 
-def _remembered(text: str, transcripts: Transcripts, session: SessionInfo | None) -> Line:
-    """The line of the conversation's newest summary that has these words."""
+def _remembered(text: str, transcripts: Transcripts, session: SessionInfo | None) -> SummaryLine:
+    """Return the line of the conversation's newest summary that has these words."""
     words = _key(text)
     if not words:
         raise UsageError("Which line?", hint='Give it as it stands, or its numbers: "#12-18".')
@@ -854,12 +765,12 @@ def _remembered(text: str, transcripts: Transcripts, session: SessionInfo | None
     )
 
 
-def _summaries(transcripts: Transcripts, session: SessionInfo) -> Iterator[list[Line]]:
-    """The lines of each summary in the conversation, the newest first."""
+def _summaries(transcripts: Transcripts, session: SessionInfo) -> Iterator[list[SummaryLine]]:
+    """Yield the lines of each summary in the conversation, the newest first."""
     for member in reversed(transcripts.conversation(session.id)):
         for message in reversed(transcripts.messages(member.id, include_hidden=True)):
             if stands_in(message):
-                yield [line for lines in parse(plain_text(message)).lines.values() for line in lines]
+                yield [line for lines in parse(text_of(message.content)).lines.values() for line in lines]
 
 
 def _key(text: str) -> str:

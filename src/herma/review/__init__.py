@@ -1,10 +1,8 @@
 """The modules of herma.review:
 
-review       when to look back, the queue, the passes
-proposal     the end-of-session proposal: ask, parse, carry out; prompts
-gate         what a review may write: durable, new, grounded, not from outside
-remember     "remember that …", in the user’s own words
-spending     meter, daily cap, pauses of background work; rows
-cli          herma review, herma cost
-rows         values and rows that gate, proposal, remember and review share
+review       when a review is due, the queue, the three kinds of review, carrying out a proposal
+proposal     prompts, the tool loop, reading a model's proposal
+gate         what a review may write: durable, new, grounded, not from outside; "remember that …"
+cli          herma learned, herma cost
+rows         what a review is, when one is due; rows
 """
