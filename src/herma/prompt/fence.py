@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from enum import Enum
 from functools import cache, lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from herma.errors import UsageError
-from herma.safety.scan import fold
+from herma.safety.fold import fold
 
 # ---------- prompt.tags
 #
-# How a fence tag can be spelt: the grammar that `scrub`, `sanitize` and `fence` share.
+# How a fence tag can be spelt: the grammar by which `neutralize` finds what a model may take for one.
 #
 # A tag is `<`, an optional `/`, the name, and a boundary. Models, editors and JSON encoders vary it, so it is read unit
 # by unit: a unit is one character or one escape (`&lt;`, `&#60;`, `%3C`, `\u003c`, `\/`), folded to the ASCII sign it
@@ -51,89 +50,38 @@ _ESCAPE = (
 )
 
 
-def _beginnings(*words: str) -> str:
-    """Every beginning of these words, themselves included, the longest first."""
-    found = {word[:end] for word in words for end in range(1, len(word) + 1)}
-    return "|".join(sorted(found, key=lambda word: (-len(word), word)))
-
-
 STARTERS = f"{_OPENERS}&%\\\\"
 _LESS_THAN = (
     rf"(?<=[{_OPENERS}])"
     r"|(?<=&)(?:amp;){0,2}+(?:#x0{0,5}+3c(?![0-9a-f])|#0{0,5}+60(?![0-9])|lt);?+"
     r"|(?<=%)3c|(?<=\\)(?:u003c|x3c)"
 )
-_HALF_LESS_THAN = (
-    rf"(?<=&)(?:amp;){{0,2}}+(?:#x0{{0,5}}+3?+|#0{{0,5}}+6?+|{_beginnings('amp', 'l')})?+"
-    r"|(?<=%)3?+|(?<=\\)(?:u(?:0(?:0(?:3)?+)?+)?+|x3?+)?+"
-)
-_HALF_ESCAPE = (
-    rf"(?:&(?:amp;){{0,2}}+(?:#x[0-9a-f]{{0,7}}+|#[0-9]{{0,7}}+|{_beginnings('amp', *_NAMES)})?+"
-    r"|%[0-7]?+|\\(?:u[0-9a-f]{0,3}+|x[0-9a-f]?+)?+)"
-)
-_OPENER = rf"[{STARTERS}](?:{_LESS_THAN})"
-# An opener that may still grow: half of one, or a whole one that may get its `;` or turn out to be a longer number.
-_GROWING = rf"(?:[&%\\](?:{_HALF_LESS_THAN})\Z|&(?:amp;){{0,2}}+(?:#x0{{0,5}}+3c|#0{{0,5}}+60|lt)\Z)"
 # What may follow the `<` of a tag; anything else of ASCII cannot, and most `<` are done with here.
 _SPECIAL = r"<&%\\\x00-\x1f\x7f-\U0010ffff"
 _PLAUSIBLE = rf"(?![\s/]*+(?:[^\s/m{_SPECIAL}]|m[^e{_SPECIAL}]))"
-_BEFORE = rf"(?:{_HALF_LESS_THAN})(?={_OPENER}{_PLAUSIBLE})"
-
-
-class Patterns(NamedTuple):
-    """The patterns that take long to compile; most texts hold no sign that could begin a tag and need none of them."""
-
-    escape: re.Pattern[str]
-    unfinished: re.Pattern[str]
-    """The beginning of an escape, at the very end of what has arrived."""
-    half_before_opener: re.Pattern[str]
-    """The beginning of an escape, with a `<` where its end should be."""
-    opener: re.Pattern[str]
-    """A unit that stands for `<`, unless what follows shows at once that it begins no tag; or half of one."""
-    opener_or_half: re.Pattern[str]
 
 
 def may_begin(text: str) -> bool:
-    """Whether a tag can begin anywhere in a text. Single characters are looked for much faster than one of a set."""
+    """Test if a tag can begin anywhere in a text. Single characters are looked for much faster than one of a set."""
     if text.isascii():
         return "<" in text or "&" in text or "%" in text or "\\" in text
     return STARTER.search(text) is not None
 
 
 @cache
-def patterns() -> Patterns:
-    """Compiled when first needed."""
-    # Looking behind spares a plain `<`, by far the most frequent, what only escapes can be.
-    escaped = rf"(?:{_LESS_THAN}){_PLAUSIBLE}|(?P<half>(?:{_HALF_LESS_THAN})(?:\Z|{_GROWING}))|{_BEFORE}"
-    sources = (
-        _ESCAPE,
-        rf"{_HALF_ESCAPE}(?:\Z|{_GROWING})",
-        rf"{_HALF_ESCAPE}(?={_OPENER})",
-        rf"[{STARTERS}](?:(?:{_LESS_THAN}){_PLAUSIBLE}|{_BEFORE})",
-        rf"[{STARTERS}](?:(?<=[{_OPENERS}]){_PLAUSIBLE}|(?<=[&%\\])(?:{escaped}))",
-    )
-    return Patterns(*(re.compile(source, _FLAGS) for source in sources))
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """An escape; and a unit that stands for `<`, unless what follows shows that no tag begins there.
+
+    Compiled when first needed: it takes long, and most texts hold no sign that could begin a tag.
+    """
+    return re.compile(_ESCAPE, _FLAGS), re.compile(rf"[{STARTERS}](?:{_LESS_THAN}){_PLAUSIBLE}", _FLAGS)
 
 
 STARTER = re.compile(f"[{STARTERS}]")
 FILLER = re.compile(r"\s+")
-PLAIN = re.compile(r"(?P<lead>[\s/]*+)memory[\s_-]*+context", _FLAGS)
+PLAIN = re.compile(r"[\s/]*+memory[\s_-]*+context", _FLAGS)
 """The head after its `<` in plain ASCII and in one piece: nearly every real tag. Stepping through it finds the same."""
-PLAIN_HEAD = re.compile(rf"{PLAIN.pattern}(?=[\s/<>])", _FLAGS)
-HALF_PLAIN = re.compile(
-    rf"<[\s/]{{0,8}}+(?:{_beginnings('memory')})?+(?:(?<=y)[\s_-]?+(?:{_beginnings('context')})?+)?+\Z", _FLAGS
-)
-"""The beginning of such a head, at the very end of what has arrived. Short, so that it may be read again."""
-PLAIN_REST = re.compile(r"[!-$'-.0-;=?-\[\]-~]+")
-"""Inside an opening tag: plain signs that neither end it nor matter."""
-
-
-class Step(Enum):
-    """What one more unit says about an attempt to read a tag."""
-
-    MORE = 0
-    NO = 1
-    TAG = 2
+_NAME, _JOINT = "memorycontext", len("memory")
 
 
 @lru_cache(maxsize=4096)
@@ -160,7 +108,7 @@ def folded(char: str) -> str:
 def unit_at(text: str, at: int) -> tuple[str, int]:
     """The unit that begins at `at`. → the sign it stands for, and where it ends."""
     if text[at] in "&%\\":
-        match = patterns().escape.match(text, at)
+        match = _patterns()[0].match(text, at)
         if match is not None:
             return _sign(match), match.end()
     return folded(text[at]), at + 1
@@ -177,268 +125,14 @@ def _sign(match: re.Match[str]) -> str:
     return folded(chr(code)) if code <= 0x10FFFF else "?"
 
 
-class Attempt:
-    """Reads the head of one tag after its `<`. `closing` is known as soon as the name begins."""
-
-    __slots__ = ("_at", "closing")
-
-    _NAME = "memorycontext"
-    _JOINT = len("memory")
-
-    def __init__(self) -> None:
-        self.closing = False
-        self._at = 0
-
-    @property
-    def named(self) -> bool:
-        """Whether the whole name has been read."""
-        return self._at == len(self._NAME)
-
-    def step(self, sign: str) -> Step:
-        """Take one more unit. TAG: the unit before this one completed a tag's head; this one is its boundary."""
-        at = self._at
-        if sign == "":
-            return Step.MORE
-        if at == len(self._NAME):
-            return Step.TAG if sign in " />" or sign == "<" else Step.NO
-        if sign == self._NAME[at]:
-            self._at = at + 1
-            return Step.MORE
-        if at == 0 and sign in " /":
-            self.closing = self.closing or sign == "/"
-            return Step.MORE
-        if at == self._JOINT and sign in " -":
-            return Step.MORE
-        return Step.NO
-
-
-# ---------- prompt.scrub
-#
-# Removes fenced spans from text that arrives in pieces.
-#
-# Whatever the cut, the result is the same, because everything that depends on more than one character is state: the tag
-# being read, how deep the fences are nested, an escape or the head of a plain tag that has only half arrived. Nothing
-# but such a half is read twice.
-#
-# Taking a fence out must not make a new one of what stood round it: `<`, a fence, `memory-context>`. Where the text
-# before a fence could be the beginning of a tag, a `…` takes the fence's place.
-
-_may_begin_a_tag = STARTER.search
-
-
-class _Phase(Enum):
-    TEXT = 0
-    """Nothing held: text outside of fences, or dropped inside of one."""
-    HEAD = 1
-    """After a `<`: this may become a tag."""
-    OPENING = 2
-    """In the rest of an opening tag, which may turn out to be self-closing."""
-    CLOSING = 3
-    """Right after a closing tag's name: white space is held, for a `>` may follow."""
-    CLOSING_REST = 4
-    """In the rest of a closing tag, to its `>` or the end of the line."""
-
-
-class StreamScrubber:
-    """`feed` each piece and show what comes back; `flush` at the end. An unterminated fence is dropped.
-
-    Only what could still become a tag is held back: text without a `<` comes back at once and as it is.
-    """
-
-    __slots__ = ("_attempt", "_depth", "_find", "_held", "_idle", "_live", "_phase", "_slash", "_unit")
-
-    def __init__(self) -> None:
-        self._find = _may_begin_a_tag
-        self._start()
-
-    def _start(self) -> None:
-        self._idle = True
-        self._phase = _Phase.TEXT
-        self._depth = 0
-        self._attempt = Attempt()
-        self._held: list[str] = []
-        self._live = 0  # how many of the held pieces are the beginning of a tag that another `<` cut short
-        self._unit = ""
-        self._slash = False
-
-    def feed(self, chunk: str) -> str:
-        """What can be shown now that `chunk` has arrived."""
-        if self._idle and self._find(chunk) is None:
-            return "" if self._depth else chunk
-        if self._find is _may_begin_a_tag:  # the first sign that might: from now on the whole grammar decides
-            self._find = patterns().opener_or_half.search
-            return self.feed(chunk)
-        out: list[str] = []
-        self._read(self._unit + chunk, out, final=False)
-        self._idle = self._phase is _Phase.TEXT and not self._unit
-        return "".join(out)
-
-    def flush(self) -> str:
-        """The stream has ended: what was held back and is no tag. The scrubber is as new afterwards."""
-        out: list[str] = []
-        self._read(self._unit, out, final=True)
-        if self._phase is _Phase.HEAD and not self._attempt.named:
-            self._release(out)
-        elif self._phase is _Phase.CLOSING:
-            self._end_of_closing(out)
-        self._start()
-        return "".join(out)
-
-    # ── one pass ──
-
-    def _read(self, data: str, out: list[str], *, final: bool) -> None:
-        """Read all of `data`, except for half an escape at its end, which waits in `_unit`."""
-        at, self._unit = 0, ""
-        while at < len(data):
-            if self._phase is _Phase.TEXT:
-                at = self._text(data, at, out, final=final)
-                continue
-            if not final and data[at] in "&%\\" and patterns().unfinished.match(data, at):
-                self._unit = data[at:]
-                return
-            if self._phase is _Phase.HEAD and data[at] in "&%\\" and not patterns().escape.match(data, at):
-                half = patterns().half_before_opener.match(data, at)
-                if half is not None:
-                    self._held.append(half.group())
-                    at = half.end()
-                    continue
-            if self._phase is _Phase.OPENING and (rest := PLAIN_REST.match(data, at)):
-                self._slash = False
-                at = rest.end()
-                continue
-            filler = FILLER.match(data, at)
-            sign, end = (" ", filler.end()) if filler else unit_at(data, at)
-            at = self._step(sign, data, at, end, out)
-
-    def _text(self, data: str, at: int, out: list[str], *, final: bool) -> int:
-        """Go to the next `<`, showing what is outside of fences. → where to go on."""
-        found = (patterns().opener if final else patterns().opener_or_half).search(data, at)
-        stop = found.start() if found else len(data)
-        if not self._depth and stop > at:
-            out.append(data[at:stop])
-        if found is None:
-            return stop
-        if not final and (
-            found.group("half") is not None or self._may_grow(data, found.end()) or HALF_PLAIN.match(data, stop)
-        ):
-            self._unit = data[stop:]
-            return len(data)
-        plain = PLAIN_HEAD.match(data, found.end())
-        self._held, self._live = [found.group()], 0
-        if plain is not None:
-            self._begin(out, closing="/" in plain["lead"])
-            return plain.end()
-        self._phase = _Phase.HEAD
-        self._attempt = Attempt()
-        return found.end()
-
-    @staticmethod
-    def _may_grow(data: str, end: int) -> bool:
-        """Whether an escape that ends with the data may still get its `;`."""
-        return end == len(data) and data[end - 1] in "tT0cC"
-
-    def _step(self, sign: str, data: str, at: int, end: int, out: list[str]) -> int:
-        """One unit inside a possible tag. → where to go on."""
-        match self._phase:
-            case _Phase.HEAD:
-                return self._head(sign, data, at, end, out)
-            case _Phase.OPENING:
-                return self._opening(sign, at, end)
-            case _Phase.CLOSING:
-                return self._closing(sign, data, at, end, out)
-            case _:
-                return self._closing_rest(sign, data, at, end)
-
-    def _head(self, sign: str, data: str, at: int, end: int, out: list[str]) -> int:
-        step = self._attempt.step(sign)
-        if step is Step.MORE:
-            self._held.append(data[at:end])
-            return end
-        if step is Step.NO and sign == "<":
-            self._live = len(self._held)
-            self._held.append(data[at:end])
-            self._attempt = Attempt()
-            return end
-        if step is Step.NO:
-            self._release(out)
-            return at
-        self._begin(out, closing=self._attempt.closing)
-        return at
-
-    def _begin(self, out: list[str], *, closing: bool) -> None:
-        """A tag's head is complete: its rest is next."""
-        if self._live and not self._depth:
-            out += [*self._held[: self._live], "…"]
-        self._held = []
-        if closing:
-            self._depth = max(0, self._depth - 1)
-            self._phase = _Phase.CLOSING
-        else:
-            self._depth += 1
-            self._phase = _Phase.OPENING
-            self._slash = False
-
-    def _opening(self, sign: str, at: int, end: int) -> int:
-        if sign == "<":
-            self._phase = _Phase.TEXT
-            return at
-        if sign == ">":
-            self._phase = _Phase.TEXT
-            self._depth -= self._slash
-        elif sign not in ("", " "):
-            self._slash = sign == "/"
-        return end
-
-    def _closing(self, sign: str, data: str, at: int, end: int, out: list[str]) -> int:
-        if sign in ("", " "):
-            self._held.append(data[at:end])
-            return end
-        if sign == ">":
-            self._phase = _Phase.TEXT
-            self._held = []
-            return end
-        if sign == "<" or any("\n" in piece for piece in self._held):
-            self._end_of_closing(out)
-            return at
-        self._phase = _Phase.CLOSING_REST
-        self._held = []
-        return end
-
-    def _closing_rest(self, sign: str, data: str, at: int, end: int) -> int:
-        if sign == "<":
-            self._phase = _Phase.TEXT
-            return at
-        line_end = data.find("\n", at, end)
-        if line_end >= 0:
-            self._phase = _Phase.TEXT
-            return line_end
-        if sign == ">":
-            self._phase = _Phase.TEXT
-        return end
-
-    def _release(self, out: list[str]) -> None:
-        """It is no tag after all: what was held is text."""
-        self._phase = _Phase.TEXT
-        if not self._depth:
-            out.extend(self._held)
-        self._held = []
-
-    def _end_of_closing(self, out: list[str]) -> None:
-        """A closing tag without `>`: it ends with its name, and a line break after it is text."""
-        held = "".join(self._held)
-        self._phase = _Phase.TEXT
-        if not self._depth and "\n" in held:
-            out.append(held[held.index("\n") :])
-        self._held = []
-
-
 # ---------- prompt.fence
 #
 # The fence round text that comes from memory.
 #
 # Recalled text goes into the current user message, between two tags and under a note that it is data. The tags must not
 # be forged from inside, so any tag in the text becomes harmless square brackets first; and they must not come back, so
-# `sanitize` takes fences out of whatever returns from a model or a client.
+# `sanitize` takes fences out of what returns from a model or a client. What a person types or a model writes about the
+# tag is not a fence: it is kept.
 
 Kind: TypeAlias = Literal["recall", "update"]
 
@@ -454,6 +148,16 @@ NOTES: dict[Kind, str] = {
 }
 
 
+_OPENING, _CLOSING = f"<{TAG}>", f"</{TAG}>"
+_BEGINNINGS = tuple(f"{_OPENING}\n{note}\n" for note in NOTES.values())
+_LONGEST = max(map(len, _BEGINNINGS)) + 2
+_TAIL = len(_CLOSING) + 2
+"""Characters in which a closing tag, the line break before it and half of the one after it have room."""
+_BEGINS = re.compile(rf"^{_OPENING}\r?\n(?:{'|'.join(map(re.escape, NOTES.values()))})(?=\r?\n)", re.MULTILINE)
+_ENDS = re.compile(rf"\n{_CLOSING}(?=\r?(?:\n|\Z))")
+_ENDS_IN_STREAM = re.compile(rf"\n{_CLOSING}(?=\r?\n)")
+
+
 def fence(text: str, *, kind: Kind = "recall", note: str | None = None) -> str:
     """`text` between fence tags, under the note for its kind and a note of the caller's own. Nothing for nothing."""
     body = neutralize(text).strip("\n")
@@ -464,14 +168,97 @@ def fence(text: str, *, kind: Kind = "recall", note: str | None = None) -> str:
 
 
 def sanitize(text: str) -> str:
-    """`text` without any fence and what it holds. Text that has no fence comes back as the same object."""
+    """`text` without the fences in it. Nothing outside of a fence is removed; without one, the same object comes back.
+
+    A fence is what `fence` makes: whole lines, the tag, one of our notes, and the closing tag. A tag that is merely
+    mentioned is text. The tag of a fence that never ends gets square brackets, and what follows it stays.
+    """
     if not isinstance(text, str):
         raise UsageError(f"Fences are taken out of text, not of {type(text).__name__}.", hint="Give it as a string.")
-    if not may_begin(text) or patterns().opener.search(text) is None:
+    if _OPENING not in text:
         return text
-    scrubber = StreamScrubber()
-    clean = scrubber.feed(text) + scrubber.flush()
-    return text if clean == text else clean
+    out: list[str] = []
+    at = 0
+    while opening := _BEGINS.search(text, at):
+        closing = _ENDS.search(text, opening.end())
+        if closing is None:
+            out.append(text[at : opening.start()])
+            out.append(_BEGINS.sub(lambda found: f"[{TAG}]{found.group()[len(_OPENING) :]}", text[opening.start() :]))
+            return "".join(out)
+        out.append(text[at : opening.start()])
+        at = closing.end()
+    return "".join([*out, text[at:]]) if out else text
+
+
+class StreamScrubber:
+    """Takes fences out of text that arrives in pieces, as `sanitize` does with the whole of it.
+
+    `feed` each piece and show what comes back; `flush` at the end. Only a line that may still turn out to begin a fence
+    is held back, and a fence until it ends.
+    """
+
+    __slots__ = ("_before", "_fence", "_held", "_tail")
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._before = "\n"
+        """The character before what is held: a fence begins after a line break only."""
+        self._held = ""
+        self._fence: list[str] = []
+        """The pieces of a fence that has not ended yet."""
+        self._tail = ""
+        """The end of these pieces, in which the closing tag may have begun."""
+
+    def feed(self, chunk: str) -> str:
+        """Take the next piece. → what can be shown now."""
+        if self._fence:
+            data = self._tail + chunk
+            closing = _ENDS_IN_STREAM.search(data)
+            if closing is None:
+                self._fence.append(chunk)
+                self._tail = data[-_TAIL:]
+                return ""
+            self._fence = []
+            return self._outside(data[closing.end() - 1 :])
+        if not self._held and ("<" not in chunk or "\n<" not in self._before + chunk):
+            self._before = chunk[-1:] or self._before
+            return chunk
+        return self._outside(self._before + self._held + chunk)
+
+    def flush(self) -> str:
+        """End the stream. → what was held back and is not a fence. The scrubber is as new afterwards."""
+        rest = sanitize("".join(self._fence) or self._held)
+        self._start()
+        return rest
+
+    def _outside(self, data: str) -> str:
+        """Read on outside of fences; the first character of `data` was shown before."""
+        out: list[str] = []
+        at = 1
+        while opening := _BEGINS.search(data, at):
+            out.append(data[at : opening.start()])
+            closing = _ENDS_IN_STREAM.search(data, opening.end())
+            if closing is None:
+                self._held, self._fence, self._tail = "", [data[opening.start() :]], data[-_TAIL:]
+                return "".join(out)
+            at = closing.end()
+        held = _undecided(data, at)
+        out.append(data[at:held])
+        self._before, self._held = data[held - 1], data[held:]
+        return "".join(out)
+
+
+def _undecided(data: str, at: int) -> int:
+    """Return the start of the first line from `at` on that begins a fence so far; else the end of the data."""
+    last = data.rfind("\n") + 1
+    for start in (data.rfind("\n", 0, last - 1) + 1 if last else 0, last):
+        if start >= max(at, 1):
+            line = data[start : start + _LONGEST].replace("\r\n", "\n").removesuffix("\r")
+            if line and any(beginning.startswith(line) for beginning in _BEGINNINGS):
+                return start
+    return len(data)
 
 
 def neutralize(text: str) -> str:
@@ -480,7 +267,8 @@ def neutralize(text: str) -> str:
         return text
     out: list[str] = []
     done = at = 0
-    while (found := patterns().opener.search(text, at)) is not None:
+    opener = _patterns()[1]
+    while (found := opener.search(text, at)) is not None:
         at, named = _read_name(text, found.end())
         if not named:
             continue
@@ -501,14 +289,16 @@ def _read_name(text: str, at: int) -> tuple[int, bool]:
     plain = PLAIN.match(text, at)
     if plain is not None:
         return plain.end(), True
-    attempt = Attempt()
-    while at < len(text) and not attempt.named:
+    read = 0
+    while at < len(text) and read < len(_NAME):
         filler = FILLER.match(text, at)
         sign, end = (" ", filler.end()) if filler else unit_at(text, at)
-        if attempt.step(sign) is not Step.MORE:
+        if sign == _NAME[read]:
+            read += 1
+        elif sign and not (read == 0 and sign in " /") and not (read == _JOINT and sign in " -"):
             break
         at = end
-    return at, attempt.named
+    return at, read == len(_NAME)
 
 
 def _past_filler(text: str, at: int) -> int:

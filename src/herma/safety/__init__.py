@@ -1,6 +1,6 @@
 """The modules of herma.safety:
 
-scan         scan(text) → findings
-rules        the rules and vocabularies as data
-secrets      credentials: find and redact
+scan         scan(text) → findings; the rules are in rules.txt
+secrets      find credentials; their formats are in secrets.txt
+fold         plain letters for comparison; text without machine noise
 """

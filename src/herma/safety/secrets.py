@@ -1,4 +1,4 @@
-"""Credentials that should not be written down: known key formats, assignments, and passwords inside addresses.
+"""Find credentials: known key formats (`secrets.txt`), assignments, and passwords in addresses and commands.
 
 A placeholder is not a credential: `sk-...`, `<your-key>`, `${TOKEN}`, `xxxx`, anything that says it is an example.
 """
@@ -6,58 +6,29 @@ A placeholder is not a credential: `sk-...`, `<your-key>`, `${TOKEN}`, `xxxx`, a
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from math import log2
+from pathlib import Path
 
 from herma.types import Finding
-
-# (a literal that must be there before the pattern is tried, pattern, what it is)
-_FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (("AKIA", "ASIA"), r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", "AWS access key"),
-    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[A-Za-z0-9]{30,255}", "GitHub token"),
-    (("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{22,255}", "GitHub token"),
-    (("glpat-",), r"\bglpat-[A-Za-z0-9_-]{20,64}", "GitLab token"),
-    (("sk-ant-",), r"\bsk-ant-[A-Za-z0-9_-]{20,255}", "Anthropic key"),
-    (("sk-",), r"\bsk-(?:proj-|svcacct-|or-v1-)?[A-Za-z0-9_-]{20,255}", "API key"),
-    (("xox",), r"\bxox[abeoprs]-[A-Za-z0-9-]{10,255}", "Slack token"),
-    (
-        ("hooks.slack.com/services/T",),
-        r"hooks\.slack\.com/services/T\w{6,12}/B\w{6,12}/\w{16,32}",
-        "Slack webhook",
-    ),
-    (("AIza",), r"\bAIza[0-9A-Za-z_-]{35}", "Google API key"),
-    (("ya29.",), r"\bya29\.[0-9A-Za-z_-]{20,400}", "Google access token"),
-    (("_live_", "_test_"), r"\b[sr]k_(?:live|test)_[0-9A-Za-z]{16,255}", "Stripe key"),
-    (("whsec_",), r"\bwhsec_[0-9A-Za-z+/=]{24,255}", "webhook secret"),
-    (("npm_",), r"\bnpm_[A-Za-z0-9]{36}\b", "npm token"),
-    (("pypi-",), r"\bpypi-[A-Za-z0-9_-]{40,400}", "PyPI token"),
-    (("hf_",), r"\bhf_[A-Za-z0-9]{30,64}\b", "Hugging Face token"),
-    (("SG.",), r"\bSG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,64}", "SendGrid key"),
-    (("dop_v1_",), r"\bdop_v1_[0-9a-f]{64}\b", "DigitalOcean token"),
-    (
-        ("eyJ",),
-        r"\beyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,1000}",
-        "JSON web token",
-    ),
-    (
-        ("PRIVATE KEY",),
-        r"-----BEGIN (?:[A-Z]{2,9} ){0,2}PRIVATE KEY(?: BLOCK)?-----\s{0,8}[A-Za-z0-9+/=:\s,-]{24,200}",
-        "private key",
-    ),
-    (("bot",), r"\bbot[0-9]{8,10}:[A-Za-z0-9_-]{35}\b", "Telegram bot token"),
-    (("AccountKey=",), r"AccountKey=[A-Za-z0-9+/]{60,100}={0,2}", "Azure storage key"),
-)
 
 # Names of credentials are found by these endings; what follows decides.
 _NAMES = ("password", "passwd", "passphrase", "pwd", "secret", "token", "key", "bearer")
 _ASSIGNED = (
     r"(?:[_-]\w{1,20})?[\"'`]?\s{0,4}(?::=|=>|[=:]|\bis\b)\s{0,4}"
-    r"[\"'`]?(?P<value>[^\s\"'`<>{}()\[\],;]{8,200})(?=$|[\s\"'`,;)\]}>])"
+    r"[\"'`]?(?P<value>[^\s\"'`<>{}()\[\],;]{8,200}+)(?=$|[\s\"'`,;)\]}>])"
 )
 _BEARER = r"\s{1,4}(?P<value>[a-z0-9._~+/-]{20,400}={0,2})"
-_ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{1,64}:(?P<value>[^\s/@:<>\"'`{}\[\]]{3,120})@[A-Za-z0-9\[]"
+_ADDRESS = r"\b[a-z][a-z0-9+.-]{1,20}://[A-Za-z0-9._%+-]{0,64}:(?P<value>[^\s/@:<>\"'`{}\[\]]{3,120})@[A-Za-z0-9\[]"
+
+_BASIC = r"\bbasic\s{1,4}(?P<value>[A-Za-z0-9+/_-]{8,400}={0,2})(?![\w+/=-])"
+
+# "\bghp_" is written as "ghp_", not after a letter: Python looks for literal text first, several times as fast.
+_LITERAL_FIRST = re.compile(r"^\\b(\w+)(?![\w?*+{|])")
 
 # Lower case, letter by letter: offsets stay the same.
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -77,16 +48,55 @@ def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
+def read_rules(name: str) -> list[tuple[str, list[str]]]:
+    """Return the heading and the entries of each section of a rule file. An indented line continues an entry."""
+    sections: list[tuple[str, list[str]]] = []
+    for line in Path(__file__).with_name(name).read_text("utf-8").split("\n"):
+        if line.startswith("["):
+            sections.append((line[1:].removesuffix("]"), []))
+        elif line.startswith("    "):
+            heading, entries = sections[-1]
+            entries[-1] += line[4:] if entries[-1].startswith("= ") or heading == "pieces" else line[3:]
+        elif line and not line.startswith("#"):
+            sections[-1][1].append(line)
+    return sections
+
+
+@cache
+def _formats() -> dict[str, list[tuple[str, tuple[str, str]]]]:
+    """Return for formats and places each piece with the name and the expression of its rule."""
+    found: dict[str, list[tuple[str, tuple[str, str]]]] = {}
+    for heading, entries in read_rules("secrets.txt"):
+        for head, expression in zip(entries[::2], entries[1::2], strict=True):
+            name, _, pieces = head.partition(": ")
+            rule = (name, _LITERAL_FIRST.sub(r"\1(?<!\\w\1)", expression.removeprefix("= ")))
+            found.setdefault(heading, []).extend((piece, rule) for piece in pieces.split())
+    return found
+
+
+def _rules_for(heading: str, text: str) -> dict[tuple[str, str], None]:
+    """Return the rules of which a text has a piece. One plain loop: a JSON message has a million short texts."""
+    return dict.fromkeys([rule for piece, rule in _formats()[heading] if piece in text])
+
+
 def find_secrets(text: str) -> Iterator[Finding]:
-    """Every credential in `text`, as it stands: formats are case-sensitive, so this looks at unfolded text."""
-    for literals, pattern, what in _FORMATS:
-        for literal in literals:
-            if literal in text:
-                for match in _compiled(pattern).finditer(text):
-                    if not _is_placeholder(match.group()):
-                        yield Finding("credential", match.span(), "high", f"looks like a real {what}")
-                break
-    yield from _find_assigned(text)
+    """Yield every credential in `text`. Formats are case-sensitive, so the text must not be folded."""
+    for what, pattern in _rules_for("formats", text):
+        for match in _compiled(pattern).finditer(text):
+            if not _is_placeholder(match[0]) and _has_mixed_characters(match[0]):
+                yield Finding("credential", match.span(), "high", f"looks like a real {what}")
+    lower = text.lower()
+    if len(lower) != len(text):
+        lower = text.translate(_LOWER)
+    yield from _find_assigned(text, lower)
+    for _, pattern in _rules_for("places", lower):
+        for match in _compiled(pattern, re.IGNORECASE).finditer(text):
+            if _is_password(match["value"]):
+                yield Finding("credential", match.span("value"), "high", "a password written out")
+    if "basic" in lower:
+        for match in _compiled(_BASIC, re.IGNORECASE).finditer(text):
+            if _is_password(_after_colon(match["value"])):
+                yield Finding("credential", match.span("value"), "high", "a password written out")
     if "://" in text and "@" in text:
         for match in _compiled(_ADDRESS, re.IGNORECASE).finditer(text):
             value = match["value"].lower()
@@ -94,11 +104,24 @@ def find_secrets(text: str) -> Iterator[Finding]:
                 yield Finding("credential", match.span("value"), "high", "password inside an address")
 
 
-def _find_assigned(text: str) -> Iterator[Finding]:
-    """Values that are given to something called a password, a token, a key."""
-    lower = text.lower()
-    if len(lower) != len(text):
-        lower = text.translate(_LOWER)
+def _after_colon(value: str) -> str:
+    """Return the password of a Basic header, or nothing if it holds none."""
+    plain = value.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        user, colon, password = b64decode(plain + "=" * (-len(plain) % 4)).decode().partition(":")
+    except ValueError:
+        return ""
+    return password if colon and user.isprintable() and password.isprintable() else ""
+
+
+def _is_password(value: str) -> bool:
+    value = value.rstrip(".,;)")
+    lower = value.lower()
+    return len(value) >= 3 and lower not in _WEAK_PASSWORDS and "://" not in value and not _is_placeholder(value)
+
+
+def _find_assigned(text: str, lower: str) -> Iterator[Finding]:
+    """Yield values that are given to something called a password, a token, a key."""
     for name in _NAMES:
         at = lower.find(name)
         while at >= 0:
@@ -111,13 +134,19 @@ def _find_assigned(text: str) -> Iterator[Finding]:
             at = lower.find(name, at)
 
 
+def _has_mixed_characters(value: str) -> bool:
+    """Return whether there is a digit, or letters of both cases in no order: words have one case, or one capital."""
+    turns = sum(one.islower() and other.isupper() for one, other in pairwise(value))
+    return any(char.isdigit() for char in value) or turns > len(value) // 7
+
+
 def _is_placeholder(value: str) -> bool:
     lower = value.lower()
     return any(word in lower for word in _PLACEHOLDERS) or (len(set(lower)) < 6 and len(lower) > 8)
 
 
 def _is_random(value: str, *, quoted: bool) -> bool:
-    """Whether a value looks made by a machine or chosen as a password, not a word, a path or a piece of code."""
+    """Return whether a value looks made by a machine or chosen as a password, not a word, a path or a piece of code."""
     value = value.rstrip(".:!?")
     if len(value) < 8 or _is_placeholder(value):
         return False
@@ -137,6 +166,6 @@ def _is_symbol(char: str) -> bool:
 
 
 def _entropy(value: str) -> float:
-    """Bits per character."""
+    """Return bits per character."""
     counts = Counter(value).values()
     return -sum(count / len(value) * log2(count / len(value)) for count in counts)

@@ -1,7 +1,4 @@
-"""The `memory` tool:
-
-how the model writes curated memory. There is no read action, because the prompt holds it already.
-"""
+"""The `memory` tool: the model writes curated memory. There is no read action, because the prompt has the entries."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from herma.memory.entries import clean, locate
 from herma.tools.registry import Json, Tool, ToolContext
 from herma.types import (
     CATEGORIES,
@@ -38,7 +36,6 @@ FAILURES_PER_TURN = 3
 LISTED = 20_000
 """Characters of entries that an answer repeats at most."""
 _ACTIONS = ("add", "replace", "remove")
-
 DESCRIPTION = """\
 Keep a durable fact for future sessions, or correct or drop one. {shown} at the start of every session, so keep \
 entries short, factual and worth their space.
@@ -50,51 +47,19 @@ Write facts ("The user prefers short answers"), not orders. "replace" puts conte
 that contains old_text; "remove" drops it. old_text is any part of the entry that occurs in no other.
 To make room and add in one step, use operations: all are applied, or none."""
 _HOLDS: dict[Target, str] = {
-    "memory": '"memory" holds what you learnt about the environment, the project and how to work here',
+    "memory": '"memory" holds what you learned about the environment, the project and how to work here',
     "user": '"user" holds who the user is and what they prefer',
 }
-
 _OPERATION: Json = {
     "action": {"type": "string", "enum": list(_ACTIONS)},
     "content": {"type": "string", "description": "The new entry, for add and replace."},
     "old_text": {"type": "string", "description": "A part of the entry meant, unique to it, for replace and remove."},
     "category": {"type": "string", "enum": list(CATEGORIES), "description": "What kind of fact it is; optional."},
 }
-_SAID_ABOVE: Json = {
-    name: {key: value for key, value in field.items() if key != "description"} for name, field in _OPERATION.items()
-}
-"""The same fields inside of a batch, without explaining them twice: every session pays for every word."""
-
-
-def _description(targets: Sequence[Target]) -> str:
-    shown = "Both stores are shown" if len(targets) > 1 else "It is shown"
-    which = f"{'Targets' if len(targets) > 1 else 'Target'}: {'; '.join(_HOLDS[target] for target in targets)}."
-    return DESCRIPTION.format(shown=shown, targets=which)
-
-
-def _parameters(targets: Sequence[Target]) -> Json:
-    return {
-        "type": "object",
-        "properties": {
-            "target": {"type": "string", "enum": list(targets), "description": "Which store."},
-            **_OPERATION,
-            "operations": {
-                "type": "array",
-                "description": "Several operations as one atomic batch, instead of action.",
-                "items": {"type": "object", "properties": _SAID_ABOVE, "required": ["action"]},
-            },
-            "scope": {
-                "type": "string",
-                "enum": ["home", "project"],
-                "description": "In a project, memory goes to the project's notes; home keeps it for everywhere.",
-            },
-        },
-        "required": ["target"],
-    }
 
 
 class Memory(Protocol):
-    """What the tool needs of curated memory; a review has one that looks at every write first."""
+    """The part of curated memory that the tool needs. A review has one that checks every write first."""
 
     def apply(
         self, target: Target, ops: Sequence[MemoryOp], *, scope: Scope | None, author: Author
@@ -106,17 +71,36 @@ class Memory(Protocol):
 
 
 def memory_tool(store: Memory, targets: Sequence[Target] = TARGETS) -> Tool:
-    """The tool over this store; it speaks of these targets only, the others are switched off."""
-    return Tool(
-        "memory",
-        _description(targets),
-        _parameters(targets),
-        lambda arguments, context: _run(store, arguments, context),
-    )
+    """Return the tool for a store. Its schema names these targets only; the others are switched off."""
+    several = len(targets) > 1
+    shown = "Both stores are shown" if several else "It is shown"
+    which = f"{'Targets' if several else 'Target'}: {'; '.join(_HOLDS[target] for target in targets)}."
+    # inside a batch the fields are not described again: every session pays for every word
+    fields = {name: {key: field[key] for key in field if key != "description"} for name, field in _OPERATION.items()}
+    parameters = {
+        "type": "object",
+        "properties": {
+            "target": {"type": "string", "enum": list(targets), "description": "Which store."},
+            **_OPERATION,
+            "operations": {
+                "type": "array",
+                "description": "Several operations as one atomic batch, instead of action.",
+                "items": {"type": "object", "properties": fields, "required": ["action"]},
+            },
+            "scope": {
+                "type": "string",
+                "enum": ["home", "project"],
+                "description": "In a project, memory goes to the project's notes; home keeps it for everywhere.",
+            },
+        },
+        "required": ["target"],
+    }
+    description = DESCRIPTION.format(shown=shown, targets=which)
+    return Tool("memory", description, parameters, lambda arguments, context: _run(store, arguments, context))
 
 
 class _Invalid(Exception):
-    """Arguments that ask for nothing we can do; `extra` goes into the answer."""
+    """Invalid arguments; `extra` goes into the answer."""
 
     def __init__(self, message: str, **extra: Any) -> None:
         super().__init__(message)
@@ -130,14 +114,19 @@ def _run(store: Memory, arguments: Json, context: ToolContext) -> Json:
         ops = _operations(arguments, store, target, scope)
     except _Invalid as exc:
         return {"success": False, "error": str(exc), **exc.extra}
-    author = _author(ops, context)
+    entries = store.entries(target, scope=scope)
+    outsider = context.seen.outsider((op.content for op in ops if not isinstance(op, Remove)), entries)
+    author = context.author if outsider is None else replace(context.author, origin=outsider)
+    if target in context.turn.full:
+        ops = [_making_room(op, entries) for op in ops]
     outcome = store.apply(target, ops, scope=scope, author=author)
+    if isinstance(outcome, OverBudget):
+        context.turn.full.add(target)
     if isinstance(outcome, Applied | Duplicate):
         context.written(MemoryWrite(target, scope, tuple(ops), outcome, author))
+    if (isinstance(outcome, Applied) and outcome.freed) or (isinstance(outcome, OverBudget) and outcome.proposed):
+        context.warn(outcome.message)
     return _answer(outcome, context, batch=bool(arguments.get("operations")))
-
-
-# ── reading the arguments ──
 
 
 def _target(arguments: Json) -> Target:
@@ -191,11 +180,10 @@ def _operation(fields: Json, store: Memory, target: Target, scope: Scope) -> Mem
             raise _Invalid("content is required for 'add'.")
         return Add(content, category)
     if not old_text:
-        entries = store.entries(target, scope=scope)
         raise _Invalid(
             f"old_text is required for {action!r}: call again with a part of the entry you mean, copied from "
             "current_entries.",
-            current_entries=_listed(entries),
+            current_entries=_listed(store.entries(target, scope=scope)),
             usage=_short_usage(store.status(scope=scope)[TARGETS.index(target)]),
         )
     if action == "remove":
@@ -207,24 +195,29 @@ def _operation(fields: Json, store: Memory, target: Target, scope: Scope) -> Mem
 
 def _text(fields: Json, name: str) -> str:
     value = fields.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
+    if value is not None and not isinstance(value, str):
         raise _Invalid(f"{name} must be a string.")
-    return value.strip()
+    return (value or "").strip()
 
 
-def _author(ops: Sequence[MemoryOp], context: ToolContext) -> Author:
-    """The model's own conclusion, unless it says again what somebody outside said."""
-    outsider = context.heard.outsider(op.content for op in ops if not isinstance(op, Remove))
-    return context.author if outsider is None else replace(context.author, origin=outsider)
+def _making_room(op: MemoryOp, entries: Sequence[str]) -> MemoryOp:
+    """Mark an entry that the model drops or shortens after a write of this turn did not fit.
+
+    The entry is still true, so it moves to the archive, or waits for a person if a person wrote it.
+    """
+    found = [] if isinstance(op, Add) else locate(entries, clean(op.old_text))
+    if isinstance(op, Add) or len(found) != 1:
+        return op
+    entry = entries[found[0]]
+    if isinstance(op, Remove):
+        return replace(op, old_text=entry, kept="room")
+    return replace(op, old_text=entry, reworded=True) if len(op.content) < len(entry) else op
 
 
-# ── wording the answer ──
+# ── the answer ──
 
 
 def _answer(outcome: MemoryOutcome, context: ToolContext, *, batch: bool) -> Json:
-    """Success is short and final; an error says what is there and what to do, three times a turn at most."""
     match outcome:
         case Applied() | Duplicate():
             context.turn.failures = 0
@@ -232,10 +225,10 @@ def _answer(outcome: MemoryOutcome, context: ToolContext, *, batch: bool) -> Jso
                 "success": True,
                 "done": True,
                 "target": outcome.target,
-                "usage": usage(outcome),
+                "usage": _usage(outcome),
                 "entry_count": outcome.entry_count,
                 "message": outcome.message,
-                "note": "It is on disk. Nothing more to do here; go on with the user's request.",
+                "note": "It is on disk. Nothing more to do here; continue with the user's request.",
             }
         case Staged():
             context.turn.failures = 0
@@ -254,6 +247,7 @@ def _answer(outcome: MemoryOutcome, context: ToolContext, *, batch: bool) -> Jso
 
 
 def _retry(outcome: OverBudget | NoMatch | Ambiguous, context: ToolContext, *, counted: bool) -> Json:
+    """Return what is there and what to try next; after three failures in a turn, tell the model to stop."""
     context.turn.failures += counted
     if counted and context.turn.failures > FAILURES_PER_TURN:
         stop = "Memory could not be changed this turn. Stop trying and answer the user; it can be tidied up later."
@@ -263,7 +257,7 @@ def _retry(outcome: OverBudget | NoMatch | Ambiguous, context: ToolContext, *, c
         return {**answer, "matches": _listed(outcome.matches)}
     answer["current_entries"] = _listed(outcome.entries)
     if isinstance(outcome, OverBudget):
-        if outcome.needed - outcome.used <= outcome.limit:  # what is new would fit, if something old went
+        if outcome.needed - outcome.used <= outcome.limit:  # the new text fits, if an old entry is dropped
             answer["error"] += " Do both in one call with operations, now."
         answer["suggestions"] = [
             {"action": s.action, "entries": list(s.entries), "frees": s.frees, "why": s.why}
@@ -275,7 +269,7 @@ def _retry(outcome: OverBudget | NoMatch | Ambiguous, context: ToolContext, *, c
 
 
 def _listed(entries: Sequence[str]) -> list[str]:
-    """The entries, but not more than a conversation can bear: a file edited by hand may be of any length."""
+    """Return the entries up to a limit: a file edited by hand may have any length."""
     listed: list[str] = []
     room = LISTED
     for entry in entries:
@@ -289,14 +283,14 @@ def _listed(entries: Sequence[str]) -> list[str]:
 def _blocked(outcome: Blocked) -> str:
     if not outcome.findings:
         return f"Blocked: {outcome.message}"
-    advice = "Say it as a plain fact; only a person can override this (herma memory add --trust)."
+    advice = "Write it as a plain fact; only a person can override this (herma memory add --trust)."
     return f"Blocked: {outcome.message.removeprefix('Blocked by the scanner, ')} {advice}"
 
 
-def usage(outcome: MemoryOutcome) -> str:
+def _usage(outcome: MemoryOutcome) -> str:
     percent = min(100, outcome.used * 100 // outcome.limit) if outcome.limit else 100
     return f"{percent}% — {outcome.used:,}/{outcome.limit:,} chars"
 
 
-def _short_usage(sizes: Any) -> str:
+def _short_usage(sizes: StoreStatus | MemoryOutcome) -> str:
     return f"{sizes.used:,}/{sizes.limit:,}"

@@ -5,49 +5,50 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-from herma.errors import HermaError
-from herma.memory.store import Heard
-from herma.types import Author, MemoryWrite, Origin, Scope, Who
+from herma.errors import HermaError, checked
+from herma.models.telemetry import TOOL, traced
+from herma.transcript.provenance import SeenText
+from herma.types import Author, MemoryWrite, Origin, Scope, Target, Who
 
 Json = dict[str, Any]
-
 _HOME = Scope()
 _AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 
 
-@dataclass(slots=True)
 class Turn:
-    """What one turn knows while it runs: how often a write did not fit."""
+    """Hold what the tools know of one turn: how many memory writes failed, and which memory files were full."""
 
-    failures: int = 0
+    def __init__(self) -> None:
+        self.failures = 0
+        self.full: set[Target] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """For whom a tool is called: scope and session, the turn it belongs to, and what the conversation was told."""
+    """The scope and session of a call, its turn, and what the conversation has seen.
+
+    `written` is called with each change of curated memory that is on disk; `warn` with what a person should know before
+    the answer.
+    """
 
     scope: Scope = _HOME
     author: Author = _AGENT
     turn: Turn = field(default_factory=Turn)
-    heard: Heard = field(default_factory=Heard)
+    seen: SeenText = field(default_factory=SeenText)
     written: Callable[[MemoryWrite], None] = lambda _: None
-    """Told of each change of curated memory, once it is on disk."""
-
-
-Run: TypeAlias = Callable[[Json, ToolContext], Json]
-"""What a tool does: arguments, and for whom → its answer."""
+    warn: Callable[[str], object] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: its OpenAI function schema and what it does."""
+    """One tool: its OpenAI function schema, and what it does with arguments in a context."""
 
     name: str
     description: str
     parameters: Json
-    run: Run
+    run: Callable[[Json, ToolContext], Json]
 
     @property
     def schema(self) -> Json:
@@ -55,61 +56,48 @@ class Tool:
         return {"type": "function", "function": function}
 
 
+@checked("name", "arguments")
 class Tools:
     """The tools of one opened Herma."""
 
-    def __init__(self, tools: Sequence[Tool], alive: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, tools: Sequence[Tool], ensure_open: Callable[[], None] = lambda: None) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._alive = alive
+        self._ensure_open = ensure_open
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._tools)
 
     def including(self, tools: Sequence[Tool]) -> Tools:
-        """These and some more; a name that is taken stays with whom it belongs to."""
+        """Return these tools and some more; a tool whose name is taken is left out."""
         own = list(self._tools.values())
-        return Tools([*own, *(tool for tool in tools if tool.name not in self._tools)], self._alive)
+        return Tools([*own, *(tool for tool in tools if tool.name not in self._tools)], self._ensure_open)
 
     def schemas(self) -> list[Json]:
-        """OpenAI function schemas, in a fixed order: they are part of the prefix that the model's cache keeps."""
+        """Return the OpenAI function schemas in a fixed order: they are part of the cached prefix."""
         return [json.loads(json.dumps(tool.schema)) for tool in self._tools.values()]
 
+    @traced("execute_tool", lambda self, name, *_, **__: {TOOL: name if name in self.names() else "unknown"})
     def call(self, name: str, arguments: Mapping[str, Any] | str, context: ToolContext | None = None) -> str:
-        """Run a tool.
+        """Run a tool. Return JSON, also for bad arguments and store errors.
 
-        → a JSON string, also for bad arguments and for stores that fail. Without a context one call is one
-        turn.
+        Models send arguments as a JSON string. Without a context, the call is a turn of its own.
         """
-        self._alive()
+        self._ensure_open()
         tool = self._tools.get(name)
         if tool is None:
             return dump({"error": f"There is no tool {name!r}. Known: {', '.join(self._tools)}."})
-        parsed = _parse(arguments)
-        if isinstance(parsed, str):
-            return dump({"success": False, "error": parsed})
         try:
-            return dump(tool.run(parsed, context or ToolContext()))
+            given = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+        except (ValueError, RecursionError) as exc:
+            return dump({"success": False, "error": f"The arguments are not valid JSON: {exc}."})
+        if not isinstance(given, Mapping):
+            return dump({"success": False, "error": "The arguments must be a JSON object."})
+        try:
+            return dump(tool.run(dict(given), context or ToolContext()))
         except HermaError as exc:
             return dump({"success": False, "error": str(exc), **({"hint": exc.hint} if exc.hint else {})})
 
 
 def dump(value: Json) -> str:
-    """JSON as the model reads it: text unescaped, halves of surrogate pairs replaced because they are not text."""
-    text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode("utf-8")
-    return text
-
-
-def _parse(arguments: object) -> Json | str:
-    """Arguments as a mapping; models send them as a JSON string."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError) as exc:
-            return f"The arguments are not valid JSON: {exc}."
-    if not isinstance(arguments, Mapping):
-        return "The arguments must be a JSON object."
-    return dict(arguments)
+    """Return JSON for the model: text is not escaped; lone surrogates, which cannot be encoded, are replaced."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
