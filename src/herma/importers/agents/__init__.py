@@ -1,0 +1,1 @@
+"""Readers of what coding agents keep on this machine."""

@@ -1,0 +1,222 @@
+"""Read the sessions of Claude Code (`~/.claude/projects/<folder>/<session>.jsonl`, sub-agents below `<session>/`) and
+of Factory Droid, whose messages have the same parts (`~/.factory/sessions/**/<id>.jsonl`, and its `stream-json` logs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from herma.importers.base import (
+    FormatReader,
+    ImportedMessage,
+    ImportedSession,
+    ImportedUsage,
+    Item,
+    Links,
+    Machine,
+    ReadLog,
+    call_id_of,
+    first_of,
+    first_record,
+    mapping,
+    messages_of,
+    moment,
+    parts_of,
+    records_of,
+    result_text,
+    string,
+    text_of,
+    tool_call,
+    usage_of,
+)
+from herma.types import Content
+
+_SKIPPED = {
+    "attachment", "progress", "queue-operation", "file-history-snapshot", "permission-mode", "mode", "last-prompt",
+    "agent-name", "pr-link", "frame-link", "worktree-state", "relocated", "bridge-session", "started", "result",
+    "system",
+}  # fmt: skip
+_NOT_TYPED = (
+    "<local-command-",
+    "<bash-std",
+    "<task-notification>",
+    "Caveat: The messages below",
+    "[Request interrupted",
+)
+_TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+
+
+class ClaudeCode(FormatReader):
+    name = "claude-code"
+    title = "Claude Code"
+    expires_after = 30
+
+    def places(self, machine: Machine) -> Iterable[Path]:
+        yield machine.folder("CLAUDE_CONFIG_DIR", ".claude") / "projects"
+        yield machine.application("Claude", "local-agent-mode-sessions")
+
+    def files(self, place: Path) -> Iterator[Path]:
+        return (file for file in super().files(place) if "tool-results" not in file.parts)
+
+    def recognises(self, file: Path, head: bytes) -> bool:
+        del file
+        return any(
+            "sessionId" in one
+            and ("parentUuid" in one or "leafUuid" in one)
+            and "parts" not in mapping(one.get("message"))
+            for one in records_of(head)
+        )
+
+    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+        told: dict[str, tuple[str, str, str]] = {}  # what was said of each session
+        parents = Links()  # of records that are no messages: the message that they follow
+        newest = ("", "")  # the last message, and its session
+        name, counted = file.stem, ""
+        for record in log.json_lines(file):
+            kind, uuid = string(record.get("type")), string(record.get("uuid"))
+            session = _session(name, record)
+            if title := string(record.get(_TITLES.get(kind, ""))):
+                session = session or (newest[1] if newest[0] == record.get("leafUuid") else "")
+                if session:
+                    yield ImportedSession(session, title=title, generated=kind != "custom-title")
+                else:
+                    log.skip("title of another session")
+            elif kind not in ("user", "assistant"):
+                log.skip(kind) if kind in _SKIPPED else log.meet_unknown(kind)
+                parent = string(record.get("parentUuid") or record.get("logicalParentUuid"))
+                parents[uuid] = parents.get(parent, parent)
+            elif not uuid or not mapping(record.get("message")):
+                log.meet_broken("message without a uuid or a body")
+            elif record.get("isCompactSummary"):
+                log.skip("compaction summary")
+                parents[uuid] = parents.get(parent := string(record.get("parentUuid")), parent)
+            else:
+                session = session or name
+                facts = _facts(record, told.get(session, ("", "", "")))
+                if told.get(session) != facts:
+                    told[session] = facts
+                    yield _described(file, session, facts, record)
+                newest = (uuid, session)
+                yield from (_answer if kind == "assistant" else _prompt)(record, session, parents, log)
+                if usage := mapping(record["message"].get("usage")):  # it stands on each line of one answer
+                    call = string(record["message"].get("id")) or string(record.get("requestId")) or uuid
+                    if call != counted:
+                        yield ImportedUsage(session, f"usage {call}", usage_of(usage))
+                    counted = call
+
+
+def _session(name: str, record: dict[str, Any]) -> str:
+    """Return the id of a session; of a sub-agent, also one whose records stand between those of its session."""
+    if name.startswith("agent-"):
+        return name.removeprefix("agent-")
+    session = string(record.get("agentId")) or string(record.get("sessionId"))
+    aside = record.get("isSidechain") is True and not record.get("agentId")
+    return f"{session or name}-sidechain" if aside else session
+
+
+def _facts(record: dict[str, Any], before: tuple[str, str, str]) -> tuple[str, str, str]:
+    """Return folder, branch and model as they are now: a record that does not say leaves them as they were."""
+    model = string(mapping(record.get("message")).get("model"))
+    said = string(record.get("cwd")), string(record.get("gitBranch")), "" if model == "<synthetic>" else model
+    folder, branch, model = (new or old for new, old in zip(said, before, strict=True))
+    return folder, branch, model
+
+
+def _described(file: Path, session: str, facts: tuple[str, str, str], record: dict[str, Any]) -> ImportedSession:
+    folder, branch, model = facts
+    about = ImportedSession(session, folder=folder, branch=branch, model=model)
+    about.started = moment(record.get("timestamp"))
+    parent = file.parents[1].name if file.parent.name == "subagents" else string(record.get("sessionId"))
+    if parent and parent != session:
+        about.parent, about.reason = parent, "delegation"
+    return about
+
+
+def _answer(record: dict[str, Any], session: str, parents: Links, log: ReadLog) -> Iterator[Item]:
+    message, uuid = record["message"], record["uuid"]
+    parts = parts_of(message.get("content"), log)
+    if any(parts):
+        finish = string(message.get("stop_reason"))
+        yield from messages_of(session, uuid, "assistant", parts, moment(record.get("timestamp")), finish=finish)
+    else:
+        log.skip("thinking without text")
+        parents[uuid] = parents.get(parent := string(record.get("parentUuid")), parent)
+
+
+def _prompt(record: dict[str, Any], session: str, parents: Links, log: ReadLog) -> Iterator[Item]:
+    """Yield what a person typed, or the results of tools; images stay with the text."""
+    message, uuid, at = record["message"], record["uuid"], moment(record.get("timestamp"))
+    given = message.get("content")
+    given = given if isinstance(given, list) else [{"type": "text", "text": text_of(given)}] if given else []
+    results = [part for part in given if mapping(part).get("type") == "tool_result"]
+    rest = [part if isinstance(part, dict) else {"type": "text", "text": text_of(part)} for part in given
+            if part not in results]  # fmt: skip
+    structured = record.get("toolUseResult")
+    for number, result in enumerate(results):
+        content = text_of(result.get("content")) or text_of(structured if len(results) == 1 else None)
+        call = string(result.get("tool_use_id")) or None
+        yield ImportedMessage(session, (f"{uuid} {number}",), "tool", content, at, tool_call_id=call)
+    if rest:
+        text = text_of(rest)
+        said: Content = text if all(part.get("type") == "text" for part in rest) else rest
+        role = "system" if record.get("isMeta") or text.lstrip().startswith(_NOT_TYPED) else "user"
+        parent = string(record.get("parentUuid"))
+        after = parents.get(parent, parent) if role == "user" and not results else ""
+        yield ImportedMessage(session, (uuid,), role, said, at, after=after)
+    elif not results and "content" not in message:
+        log.meet_unknown("message without content")
+        if structured is not None:
+            yield ImportedMessage(session, (uuid,), "tool", text_of(structured), at)
+
+
+# ── Droid ──
+
+_DROID_SKIPPED = {"todo_state", "compaction_state", "error", "system", "result"}
+
+
+class Droid(FormatReader):
+    name = "droid"
+    title = "Droid"
+
+    def places(self, machine: Machine) -> Iterable[Path]:
+        return machine.home / ".factory" / "sessions", machine.home / ".factory" / "projects"
+
+    def recognises(self, file: Path, head: bytes) -> bool:
+        del file
+        found = records_of(head)
+        streamed = any(one.get("type") in ("tool_call", "completion") and "session_id" in one for one in found)
+        return streamed or any(one.get("type") == "session_start" for one in found)
+
+    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+        first = first_record(file)
+        begun = first if first.get("type") == "session_start" else {}
+        session = string(begun.get("id")) or string(first.get("session_id")) or file.stem
+        for record in log.json_lines(file):
+            kind, at = string(record.get("type")), moment(record.get("timestamp"))
+            key = string(record.get("id")) or f"line {log.line}"
+            if kind == "session_start":
+                title = string(first_of(record, "sessionTitle", "title"))
+                yield ImportedSession(session, title=title, folder=string(record.get("cwd")))
+            elif kind == "message":
+                inner = mapping(record.get("message")) or record
+                role = string(inner.get("role"))
+                parts = parts_of(first_of(inner, "content", "text"), log)
+                if role in ("user", "assistant", "system"):
+                    yield from messages_of(session, key, role, parts, at)
+                else:
+                    log.meet_unknown(f"role {role}")
+            elif kind == "tool_call":
+                call = tool_call(call_id_of(record), record.get("toolName"), record.get("parameters"))
+                yield ImportedMessage(session, (f"line {log.line}",), "assistant", None, at, (call,))
+            elif kind == "tool_result":
+                text = result_text(first_of(record, "value", "error"))
+                call_id = call_id_of(record) or None
+                yield ImportedMessage(session, (f"line {log.line}",), "tool", text, at, tool_call_id=call_id)
+            elif kind == "completion":
+                yield ImportedMessage(session, (key,), "assistant", text_of(record.get("finalText")), at)
+            elif kind in _DROID_SKIPPED:
+                log.skip(kind)
+            else:
+                log.meet_unknown(kind)

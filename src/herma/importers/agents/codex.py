@@ -1,0 +1,180 @@
+"""Read the sessions of Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`, also compressed and archived ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from herma.importers.base import (
+    FormatReader,
+    ImportedMessage,
+    ImportedSession,
+    ImportedUsage,
+    Item,
+    Machine,
+    ReadAgain,
+    ReadLog,
+    digest,
+    first_of,
+    first_record,
+    mapping,
+    messages_of,
+    moment,
+    parts_of,
+    records_of,
+    result_text,
+    string,
+    text_of,
+    tool_call,
+    usage_of,
+    whole,
+)
+from herma.importers.exports.messages import messages_in
+
+_SKIPPED = {
+    "world_state", "inter_agent_communication", "inter_agent_communication_metadata", "security_risk_score",
+    "compacted",
+}  # fmt: skip
+_REPEATED = re.compile(
+    r".*_(begin|end|started|complete|completed|applied|update|updated|request|response|mode|activity|aborted|compacted"
+    r"|diff|notice|event|error)|(user|agent)_message|agent_reasoning(_raw_content)?|view_image_tool_call|error|warning"
+    r"|guardian_assessment|thread_rolled_back|codex/event/raw_item|account/rateLimits/updated"
+)
+"""Events of the interface. What they tell of the conversation is in `response_item` too."""
+_NOT_TYPED = ("<environment_context>", "<user_instructions>", "<INSTRUCTIONS>", "# AGENTS.md instructions",
+              "<turn_aborted>", "<permissions", "<skill", "<collaboration_mode", "<model_switch>")  # fmt: skip
+
+
+class Codex(FormatReader):
+    name = "codex"
+    title = "Codex"
+    patterns = ("**/rollout-*.jsonl", "**/rollout-*.jsonl.zst", "*.jsonl")
+
+    def places(self, machine: Machine) -> Iterable[Path]:
+        home = machine.folder("CODEX_HOME", ".codex")
+        return home / "sessions", home / "archived_sessions"
+
+    def recognises(self, file: Path, head: bytes) -> bool:
+        found = records_of(head)
+        flat = file.name.startswith("rollout-") and any("role" in one for one in found)
+        return flat or any(one.get("type") == "session_meta" and "payload" in one for one in found)
+
+    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+        first = first_record(file)
+        about = mapping(first.get("payload"))
+        session = string(about.get("id")) or file.name.partition(".")[0].partition("_")[0][-36:]
+        if "role" in first:  # the first versions
+            yield from messages_in(ImportedSession(session), log.json_lines(file), log)
+            return
+        if mapping(about.get("source")).get("subagent") in ("compact", "memory_consolidation"):
+            log.skip("internal session")
+            return
+        yield from _named(file, session)
+        turns: list[str] = []  # the message before each prompt
+        last = back_to = ""
+        for record in log.json_lines(file):
+            payload, at = mapping(record.get("payload")), moment(record.get("timestamp"))
+            kind = string(record.get("type"))
+            if kind == "session_meta" and string(payload.get("id")) in ("", session):
+                yield _described(session, payload, at)
+            elif kind == "session_meta":  # a fork repeats what it was made of
+                log.skip("session_meta of another session")
+            elif kind == "turn_context":
+                yield ImportedSession(session, model=string(payload.get("model")), folder=string(payload.get("cwd")))
+            elif kind == "event_msg":
+                if payload.get("type") == "thread_rolled_back":
+                    count = whole(payload.get("num_turns"))
+                    if log.start and count >= len(turns):
+                        raise ReadAgain
+                    back_to, log.open_end = turns[-count] if 0 < count <= len(turns) else "", True
+                yield from _event(session, payload, log)
+            elif kind == "response_item":
+                key = f"{log.line} {digest(record.get('timestamp'), payload)}"
+                for message in _items(session, key, payload, at, log):
+                    if message.role == "user":
+                        message.after, message.rewinds, back_to, log.open_end = back_to, True, "", False
+                        turns.append(last)
+                    last = message.keys[0]
+                    yield message
+            elif kind in _SKIPPED:
+                log.skip(kind)
+            else:
+                log.meet_unknown(kind)
+
+
+def _named(file: Path, session: str) -> Iterator[ImportedSession]:
+    """Yield the name that a person gave a session; the newest of the index wins."""
+    index = next((folder / "session_index.jsonl" for folder in file.parents if folder.name.endswith("sessions")), None)
+    place = index.parent.parent / index.name if index else None
+    if place and place.is_file():
+        with place.open("rb") as stream:
+            names = [one for one in records_of(stream.read(1 << 24)) if one.get("id") == session]
+        if names:
+            yield ImportedSession(session, title=string(names[-1].get("thread_name")))
+
+
+def _described(session: str, meta: dict[str, Any], at: float) -> ImportedSession:
+    spawned = mapping(mapping(mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
+    about = ImportedSession(session, folder=string(meta.get("cwd")), provider=string(meta.get("model_provider")))
+    about.branch = string(mapping(meta.get("git")).get("branch"))
+    about.started = moment(meta.get("timestamp")) or at
+    if parent := string(spawned.get("parent_thread_id") or meta.get("parent_thread_id")):
+        about.parent, about.reason = parent, "delegation"
+    elif forked := string(meta.get("forked_from_id")):
+        about.parent, about.reason = forked, "branch"
+    return about if about.parent != session else ImportedSession(session, folder=about.folder)
+
+
+def _event(session: str, payload: dict[str, Any], log: ReadLog) -> Iterator[Item]:
+    kind = string(payload.get("type"))
+    if kind == "token_count":
+        info = mapping(payload.get("info"))
+        if last := mapping(info.get("last_token_usage")):
+            yield ImportedUsage(session, f"usage {digest(info.get('total_token_usage'))}", usage_of(last))
+        else:
+            log.skip("event token_count")
+    elif kind == "turn.completed":
+        if usage := mapping(payload.get("usage")):
+            yield ImportedUsage(session, f"usage {log.line}", usage_of(usage))
+        else:
+            log.skip("event turn.completed")
+    elif kind == "thread_name_updated":
+        yield ImportedSession(session, title=string(payload.get("thread_name")))
+    elif _REPEATED.fullmatch(kind):
+        log.skip(f"event {kind}")
+    else:
+        log.meet_unknown(f"event {kind}")
+
+
+def _items(session: str, key: str, item: dict[str, Any], at: float, log: ReadLog) -> Iterator[ImportedMessage]:
+    kind = string(item.get("type"))
+    if kind == "message":
+        parts = parts_of(item.get("content"), log)
+        role = string(item.get("role"))
+        if role == "user" and parts.text.lstrip().startswith(_NOT_TYPED):
+            role = "system"
+        yield from messages_of(session, key, {"developer": "system"}.get(role, role), parts, at)
+    elif kind == "agent_message":
+        yield from messages_of(session, key, "system", parts_of(item.get("content"), log), at)
+    elif kind == "reasoning":
+        thought = parts_of(item.get("summary") or item.get("content"), log)
+        if text := "\n".join(filter(None, (thought.thinking, thought.text))):
+            yield ImportedMessage(session, (key,), "assistant", None, at, reasoning=text)
+        else:
+            log.skip("reasoning without text")
+    elif kind.endswith("_call"):
+        given = first_of(item, "arguments", "input", "action")
+        given = {"query": given} if given is None else given
+        call = tool_call(item.get("call_id") or item.get("id"), item.get("name") or kind.removesuffix("_call"), given)
+        yield ImportedMessage(session, (key,), "assistant", None, at, (call,))
+    elif kind.endswith("_output"):
+        result = result_text(first_of(item, "output", "tools", "result"))
+        yield ImportedMessage(session, (key,), "tool", result, at, tool_call_id=string(item.get("call_id")) or None)
+    elif kind in ("ghost_snapshot", "compaction", "compaction_summary"):
+        log.skip(kind)
+    else:
+        log.meet_unknown(f"item {kind}")
+        if text := text_of(first_of(item, "text", "content")):
+            yield ImportedMessage(session, (key,), "system", text, at)
