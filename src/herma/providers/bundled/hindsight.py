@@ -1,0 +1,269 @@
+"""Hindsight: a bank of facts and observations, through its SDK; in the cloud or a server of your own.
+
+The server runs on one machine too: `pip install "hindsight-api-slim[embedded-db]"` and `hindsight-api`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar, TypeVar
+
+from herma.providers.bundled import (
+    BundledProvider,
+    Json,
+    clean,
+    field,
+    listed,
+    mode_field,
+    secret_field,
+    text,
+    texts,
+    tool,
+)
+
+T = TypeVar("T")
+URLS = {"cloud": "https://api.hindsight.vectorize.io", "local_external": "http://localhost:8888"}
+APPENDS = (0, 5, 0)
+"""The server's version from which a document can be appended to."""
+LONGEST = 50_000
+
+
+class Hindsight(BundledProvider):
+    """A bank of a Hindsight server."""
+
+    name = "hindsight"
+    file = "hindsight/config.json"
+    fallback = "~/.hindsight/config.json"
+    about = "Hindsight memory\nFacts and observations from earlier conversations."
+    shown = ("bank_id", "recall_budget", "recall_max_tokens")
+    reads = ("hindsight_recall", "hindsight_reflect")
+    fields: ClassVar[Sequence[Json]] = (
+        field("mode", "cloud", "where Hindsight runs", choices=["cloud", "local_external"], env_var="HINDSIGHT_MODE"),
+        secret_field(
+            "apiKey",
+            "HINDSIGHT_API_KEY",
+            "https://ui.hindsight.vectorize.io",
+            required=True,
+            when={"mode": "cloud"},
+        ),
+        field("api_url", "", "address of the server; empty: as the mode says", env_var="HINDSIGHT_API_URL"),
+        field("bank_id", "herma", "name of the bank", env_var="HINDSIGHT_BANK_ID"),
+        mode_field(),
+        field(
+            "bank_id_template",
+            "",
+            "a bank for each {profile}, {workspace}, {platform}, {user} or {session}",
+            advanced=True,
+        ),
+        field("bank_mission", "", "what the bank is for", advanced=True),
+        field("bank_retain_mission", "", "what to retain", advanced=True),
+        field("recall_budget", "mid", "effort of a recall", choices=["low", "mid", "high"], advanced=True),
+        field("recall_prefetch_method", "recall", "how it recalls", choices=["recall", "reflect"], advanced=True),
+        field("recall_types", ["observation"], "kinds of facts; [] for all", advanced=True),
+        field("recall_tags", [], "only facts with these tags", advanced=True),
+        field(
+            "recall_tags_match",
+            "any",
+            "how tags are compared",
+            choices=["any", "all", "any_strict", "all_strict", "exact"],
+            advanced=True,
+        ),
+        field("recall_max_tokens", 4_096, "tokens of a recall", minimum=64, advanced=True),
+        field("recall_max_input_chars", 800, "characters of the message that are used", minimum=16, advanced=True),
+        field("recall_prompt_preamble", "", "a line before what is recalled", advanced=True),
+        field("auto_recall", True, "recall before each turn", advanced=True),
+        field("auto_retain", True, "store turns", advanced=True),
+        field("retain_every_n_turns", 1, "turns that are stored together", minimum=1, maximum=100, advanced=True),
+        field("retain_async", True, "do not wait until facts are extracted", advanced=True),
+        field("retain_context", "conversation between a user and an agent", "what the text is", advanced=True),
+        field("retain_tags", [], "tags of what is stored", advanced=True),
+        field("retain_source", "", "value of the metadata key source", advanced=True),
+        field("retain_user_prefix", "User", "how the user is called", advanced=True),
+        field("retain_assistant_prefix", "Assistant", "how the agent is called", advanced=True),
+        field("observation_scopes", "", "value of the metadata key observation_scopes", advanced=True),
+        field("timeout", 120.0, "seconds for a call", minimum=1.0, advanced=True),
+    )
+    tools = (
+        tool(
+            "hindsight_retain",
+            "Store a fact.",
+            "content",
+            content=text("The fact."),
+            context=text("What it belongs to."),
+            tags=texts("Its tags."),
+        ),
+        tool("hindsight_recall", "Find facts by meaning.", "query", query=text("What to look for.")),
+        tool("hindsight_reflect", "Ask the bank to think about a question.", "query", query=text("The question.")),
+    )
+
+    @property
+    def requires(self) -> Sequence[str]:
+        return ("hindsight-client>=1.1,<2",)
+
+    def begin(self) -> None:
+        self._lock = threading.Lock()
+        self._buffer: list[str] = []
+        self._reflected = ""
+        self._appends: bool | None = None
+        self._parent = str(self.told.get("parent_session_id") or "")
+        parts = {
+            "profile": self.profile,
+            "workspace": self.told.get("agent_workspace"),
+            "platform": self.told.get("platform"),
+            "user": self.user,
+            "session": self.session_id,
+        }
+        self.bank = self.values["bank_id"]
+        if self.values["bank_id_template"]:
+            self.bank = self.values["bank_id_template"]
+            for key, value in parts.items():
+                self.bank = self.bank.replace(f"{{{key}}}", str(value or "none"))
+        if self.values["bank_mission"] or self.values["bank_retain_mission"]:
+            mission, retain = self.values["bank_mission"] or None, self.values["bank_retain_mission"] or None
+            self._ask(lambda client: client.acreate_bank(self.bank, mission=mission, retain_mission=retain))
+
+    def _ask(self, question: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Run a call of the SDK, whose client belongs to one event loop."""
+        from hindsight_client import Hindsight as Client
+
+        async def work() -> T:
+            client: Any = Client(
+                self.values["api_url"] or URLS[self.values["mode"]],
+                api_key=self.values["apiKey"] or None,
+                timeout=self.values["timeout"],
+                max_attempts=1,
+            )
+            try:
+                return await question(client)
+            finally:
+                await client.aclose()
+
+        return asyncio.run(work())
+
+    def _of_bank(self, question: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+        """Ask about the bank; None if there is none yet: the first turn that is stored creates it."""
+        from hindsight_client_api.exceptions import NotFoundException
+
+        try:
+            return self._ask(question)
+        except NotFoundException:
+            return None
+
+    # ── recall ──
+
+    def recall(self, query: str) -> str:
+        if not self.values["auto_recall"]:
+            return ""
+        query = query[: self.values["recall_max_input_chars"]]
+        if self.values["recall_prefetch_method"] == "reflect":
+            with self._lock:
+                found, self._reflected = self._reflected, ""
+        else:
+            found = listed(self._recalled(query), self.values["recall_max_tokens"] * 4)
+        preamble = self.values["recall_prompt_preamble"]
+        return f"{preamble}\n{found}".strip() if found else ""
+
+    def queue_prefetch(self, query: str, *, session_id: str = "") -> None:  # noqa: ARG002
+        """Let the bank reflect on the turn: that takes too long to wait for."""
+        reflects = self.values["auto_recall"] and self.values["recall_prefetch_method"] == "reflect"
+        if reflects and self.mode != "tools" and clean(query):
+            answer = self._reflect(clean(query, self.values["recall_max_input_chars"]))
+            with self._lock:
+                self._reflected = answer
+
+    def _recalled(self, query: str) -> list[str]:
+        tags = self.values["recall_tags"]
+        named: Json = {"tags": tags, "tags_match": self.values["recall_tags_match"]} if tags else {}
+        kinds = self.values["recall_types"] or None
+        budget, room = self.values["recall_budget"], self.values["recall_max_tokens"]
+        answer = self._of_bank(
+            lambda client: client.arecall(self.bank, query, types=kinds, max_tokens=room, budget=budget, **named)
+        )
+        return [one.text for one in answer.results] if answer else []
+
+    def _reflect(self, query: str) -> str:
+        budget = self.values["recall_budget"]
+        answer = self._of_bank(lambda client: client.areflect(self.bank, query, budget=budget))
+        return str(answer.text) if answer else ""
+
+    # ── writes ──
+
+    def store_turn(self, user: str, assistant: str, messages: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002
+        if not self.values["auto_retain"]:
+            return
+        said = {"retain_user_prefix": user[:LONGEST], "retain_assistant_prefix": assistant[:LONGEST]}
+        turn = "\n".join(f"{self.values[who]}: {what}" for who, what in said.items() if what)
+        with self._lock:
+            if turn:
+                self._buffer.append(turn)
+            due = len(self._buffer) >= self.values["retain_every_n_turns"]
+        if due:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Store the turns that wait. Turns that cannot be stored wait for the next attempt."""
+        with self._lock:
+            waiting, self._buffer = self._buffer, []
+        if not waiting:
+            return
+        item = self._item("\n\n".join(waiting), self.values["retain_context"], [])
+        try:
+            if self._appends is None:
+                version = str(self._ask(lambda client: client.aget_version()).api_version)
+                numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+                self._appends = numbers >= APPENDS
+            document: str | None = None
+            if self._appends:
+                item |= {"document_id": self.session_id, "update_mode": "append"}
+            else:  # an older server replaces a document, so that each flush is one of its own
+                document = f"{self.session_id}-{datetime.now(UTC):%Y%m%d%H%M%S%f}"
+            self._retain(item, document)
+        except BaseException:
+            with self._lock:
+                self._buffer = waiting + self._buffer
+            raise
+
+    def _item(self, content: str, context: str, tags: Sequence[str]) -> Json:
+        lineage = [f"session:{self.session_id}", *([f"parent:{self._parent}"] if self._parent else [])]
+        about = {"source": self.values["retain_source"], "observation_scopes": self.values["observation_scopes"]}
+        return {
+            "content": content,
+            "context": context,
+            "timestamp": datetime.now(UTC),
+            "tags": [*self.values["retain_tags"], *lineage, *tags],
+            "metadata": {key: value for key, value in about.items() if value},
+        }
+
+    def _retain(self, item: Json, document: str | None) -> Any:
+        later = self.values["retain_async"]
+        return self._ask(
+            lambda client: client.aretain_batch(self.bank, [item], document_id=document, retain_async=later)
+        )
+
+    def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002
+        self._flush()
+
+    def take_back(self) -> None:
+        with self._lock:
+            self._buffer = self._buffer[:-1]
+
+    def go_on(self, session_id: str, parent: str, reset: bool) -> None:
+        self._flush()  # under the old id
+        with self._lock:
+            self._reflected = ""
+        self._parent = "" if reset else parent
+        self.session_id = session_id
+
+    # ── tools ──
+
+    def run(self, tool_name: str, given: Json) -> Json:
+        if tool_name == "hindsight_retain":
+            done = self._retain(self._item(given["content"], given.get("context", ""), given.get("tags", [])), None)
+            return {"stored": bool(done.success)}
+        if tool_name == "hindsight_reflect":
+            return {"answer": self._reflect(given["query"])}
+        found = self._recalled(given["query"])
+        return {"results": found, "count": len(found)}
