@@ -1,6 +1,5 @@
-"""The modules of herma.doctor:
+"""`herma doctor`.
 
-checks       every check, in order
-database     examining herma.db and index.db
-repair       plan and mend
+checks       examine a home: every check, in order
+repair       plan a repair and carry it out
 """

@@ -1,4 +1,4 @@
-"""Every check, in order."""
+"""Examine a home: each check in order, on its own, so that one that fails hides no other."""
 
 from __future__ import annotations
 
@@ -14,60 +14,294 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from herma import config
-from herma.compression.engine import engine_class, is_own
-from herma.config import McpServer, Settings
-from herma.doctor import database
-from herma.doctor.database import REPAIR, Check, State, check_embedder, counted, embedder_name, size, some
-from herma.episodes.rows import SqliteEpisodes, SqliteGlimpses
-from herma.errors import ConfigError, StoreError
-from herma.memory.entries import Document, parse, used
+from herma.compression.engine import NEEDED, engine_class, is_own
+from herma.episodes.rows import EpisodeRows, TranscriptExcerpts
+from herma.errors import ConfigError, StoreError, install_command
+from herma.index import IndexUnusable
+from herma.index.file import IndexFiles
+from herma.index.vector_store import VectorStore
+from herma.memory.entries import MemoryDocument, parse, used
 from herma.memory.files import read_document
+from herma.models.embedder import Choice, make_embedder
 from herma.models.endpoints import Endpoint, Role, endpoint_of
-from herma.providers.guard import Guard, TroubleLog
-from herma.providers.manager import Deadlines, Providers
-from herma.review.spending import PauseFile, Pauses
+from herma.models.models import Pauses
+from herma.providers.manager import Providers
 from herma.safety.scan import scan
-from herma.skills.document import read_skill
-from herma.skills.files import ARCHIVE, CuratorFiles, SkillFiles, SkillSnapshotFiles, external_folders
+from herma.skills.files import CuratorFiles, SkillFiles, SkillSnapshots, external_folders
 from herma.skills.guard import inspect
-from herma.skills.rows import SkillRows, SqliteSkillInbox, SqliteSkillUsage
-from herma.skills.types import Skill
-from herma.store import backup
-from herma.store.checkup import state_of
-from herma.store.database import Database, real_path
-from herma.store.restore import abandoned, unfinished
-from herma.store.salvage import repaired_copy
+from herma.skills.rows import ARCHIVE, SkillHistory, SkillInbox, SkillUsageRows
+from herma.store import archive, open_database
+from herma.store.backup import abandoned
+from herma.store.checkup import Examination, examine, sqlite_version, state_of
+from herma.store.database import VERSION
+from herma.store.files import kind_of, real_path, unsuited_mount
+from herma.store.replace import copies_of, cut_off_restores, repaired_copy
+from herma.text import count, size
+from herma.worker import Guard, TroubleLog
 
-# ---------- doctor.distilled
-#
+if TYPE_CHECKING:
+    from herma.config import McpServer, Settings
+
+State: TypeAlias = Literal["ok", "note", "warning", "problem"]
+REPAIR = "herma doctor --repair"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at, what was found in one sentence, and what to type next where that helps."""
+
+    name: str
+    state: State
+    sentence: str
+    next: str = ""
+
+
+def some(items: list[str], at_most: int = 3) -> str:
+    """Return the first few of a list, and how many more there are."""
+    rest = len(items) - at_most
+    return "; ".join(items[:at_most]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+# `index.db.vectors`: whole, in step with `herma.db`, and does its embedder answer?
+
+_NAME = "index.db.vectors"
+_EMBED = "herma index embed"
+
+
+def check_embedder(choice: Choice) -> Iterator[Check]:
+    """Report an embedder that is set and cannot be made. It is not asked: what fails when asked is in the file."""
+    if choice.embedder is None and choice.wanted:
+        yield Check("embedder", "warning", f"{choice.reason}; words alone are searched.", "herma models list")
+
+
+def check_vectors(home: Path, found: Examination, now: float, embedder: str) -> Iterator[Check]:
+    """Say nothing where nothing was ever embedded: search is good without. Only what the embedder that is set up
+    here has not read yet is something to do.
+    """
+    store = VectorStore(home)
+    if not store.path.exists():
+        return
+    try:
+        file = store.file()
+    except IndexUnusable:
+        yield Check(_NAME, "note", "It is damaged; vectors are made again in the background.", _EMBED)
+        return
+    except StoreError as exc:
+        yield Check(_NAME, "note", str(exc))
+        return
+    finally:
+        store.close()
+    if (file.noticed.store_id, file.noticed.epoch) != (found.store_id, found.epoch):
+        yield Check(_NAME, "note", "It belongs to another state of herma.db; the vectors are checked again.", _EMBED)
+        return
+    for model in file.models:
+        if model.name == embedder:
+            left = max(0, file.appended - model.reach.walked)
+            rest = f"{count(left, 'message')} to be embedded" if left else "up to date"
+            what = f"{model.vectors:,} vectors by {model.name}, {rest}, {size(file.size)} in all."
+            yield Check(_NAME, "note" if left else "ok", what, _EMBED if left else "")
+        else:
+            what = f"{model.vectors:,} vectors by {model.name}, which is not installed; they will be removed."
+            yield Check(_NAME, "ok", what)
+    if embedder and file.models and all(model.name != embedder for model in file.models):
+        wait = f"{count(file.appended, 'message')} to be embedded"
+        yield Check(_NAME, "note", f"None are by {embedder} yet: {wait}; words are searched meanwhile.", _EMBED)
+    if file.trouble.message:
+        until = datetime.fromtimestamp(file.trouble.retry_at).astimezone().strftime("%H:%M:%S")
+        rest = f"it is not retried before {until}" if file.trouble.retry_at > now else "it is retried when needed"
+        times = f"{file.trouble.failures} times in a row" if file.trouble.failures > 1 else "once"
+        sentence = (
+            f"{file.trouble.model} failed {times} ({file.trouble.message}); {rest}. Words are searched meanwhile."
+        )
+        yield Check("embedder", "warning", sentence, _EMBED)
+
+
+# `herma.db` and `index.db`: whole, ours, and in step with each other?
+
+_LARGE_LOG = 64 * 2**20
+_SOON = 3 * 86400
+
+
+def check_database(home: Path, *, now: float, full: bool, busy_timeout: float, embedder: str = "") -> Iterator[Check]:
+    path = home / "herma.db"
+    found = examine(path, now=now, full=full, busy_timeout=busy_timeout)
+    match found.state:
+        case "missing" | "empty":
+            yield Check("herma.db", "note", "No database yet; the first write creates it.")
+        case "damaged":
+            kept = "" if path.exists() else " Delete nothing beside it."
+            yield Check("herma.db", "problem", f"It is damaged: {found.why}.{kept or ' Do not delete it.'}", REPAIR)
+        case "foreign":
+            sentence = "The file of this name is not a Herma database; it is left as it is."
+            if path.exists() and not path.is_file():
+                sentence = f"It is {kind_of(path.stat())}, not an ordinary file; it is left as it is."
+            yield Check(
+                "herma.db", "problem", sentence, f"mv {shlex.quote(str(path))} elsewhere, or use another --home"
+            )
+        case "newer":
+            sentence = "It was written by a newer Herma; it is left as it is."
+            yield Check("herma.db", "problem", sentence, install_command())
+        case "unreadable":
+            yield Check("herma.db", "problem", f"It cannot be read: {found.why}", f"ls -l {shlex.quote(str(path))}*")
+        case "ours":
+            yield from _content(found, full)
+            yield from _journal(path, found)
+            yield from _index(home, found)
+            yield from check_vectors(home, found, now, embedder)
+            yield from _inbox(found, now)
+
+
+def check_server(settings: Settings) -> Iterator[Check]:
+    """Yield whether the server of `store.url` answers, has our tables, and keeps tenants apart."""
+    from herma.store.postgres import status
+
+    found = status(settings.store.url)
+    if found["trouble"]:
+        yield Check("database", "problem", f"{found['url']}: {found['trouble']}", found["remedy"])
+        return
+    yield Check("database", "ok", f"{found['url']}, PostgreSQL {found['server']}, format {found['format']}.")
+    yield Check(
+        "backups", "note", "The memory is on a server; `herma backup` copies none of it.", "pg_dump --schema=herma"
+    )
+
+
+def needs_salvage(found: Examination) -> bool:
+    """Return whether rows have to be brought over into a new file."""
+    if found.state == "damaged":
+        return True
+    lacking = [line for line in found.schema if "not ours" not in line]
+    wrong = found.behind or found.trouble or found.orphans or found.payloads or found.feed or lacking
+    return found.state == "ours" and bool(wrong)
+
+
+def _content(found: Examination, full: bool) -> Iterator[Check]:
+    if found.trouble:
+        sentence = f"It is damaged: {some([line.splitlines()[-1] for line in found.trouble])}. Do not delete it."
+        yield Check("herma.db", "problem", sentence, REPAIR)
+    else:
+        what = f"{count(found.sessions, 'session')}, {count(found.messages, 'message')}"
+        yield Check("herma.db", "ok", f"{what}; the integrity check found nothing.")
+    if found.behind:
+        yield Check("changes", "problem", f"{found.behind} Do not delete index.db.", REPAIR)
+    if found.without_log:
+        sentence = "Its newest changes are in a log that cannot be read in a read-only folder; they were not checked."
+        yield Check("log", "warning", sentence)
+    if found.orphans:
+        yield Check("references", "problem", f"Rows refer to others that are not there: {some(found.orphans)}.", REPAIR)
+    if found.version < VERSION:
+        sentence = f"Format {found.version}; the next write brings it to {VERSION}."
+        yield Check("format", "note", sentence)
+    lacking = [line for line in found.schema if "not ours" not in line]
+    if lacking:
+        yield Check("schema", "problem", f"{some(lacking)}.", REPAIR)
+    elif found.schema:
+        yield Check("schema", "warning", f"It has additions: {some(found.schema)}.")
+    if found.feed:
+        yield Check("change feed", "problem", f"It has gaps: {some(found.feed)}.", REPAIR)
+    if found.payloads:
+        yield Check("stored texts", "problem", f"{some(found.payloads)}.", REPAIR)
+    elif found.payloads_seen:
+        which = "all" if full else "the newest"
+        more = "" if full else "herma doctor --full"
+        yield Check("stored texts", "ok", f"{found.payloads_seen} checked ({which}), none has changed.", more)
+    if found.lost_parents or found.cycles:
+        lost = count(found.lost_parents, "session names", "sessions name")
+        sentence = f"{lost} a parent that is not here; {count(found.cycles, 'circle')}. It does no harm."
+        yield Check("conversations", "note", sentence)
+    if found.pages > 1000 and found.free_pages > found.pages // 2:
+        sentence = f"{size(found.free_pages * found.page_size)} of the file are free, to be used again."
+        yield Check("free pages", "note", sentence)
+
+
+def _journal(path: Path, found: Examination) -> Iterator[Check]:
+    mount = unsuited_mount(path)
+    if mount and found.journal_mode == "wal":
+        sentence = f"It has a write-ahead log, but is on {mount}, where that is not safe."
+        yield Check(
+            "journal", "problem", sentence, "Stop every other program that uses it, then run any herma command."
+        )
+    elif mount:
+        yield Check("journal", "note", f"It is on {mount}; a folder on a local disk is faster.")
+    real = real_path(path)
+    log = real.with_name(real.name + "-wal")
+    length = log.stat().st_size if log.exists() else 0
+    if length > _LARGE_LOG:
+        sentence = f"The write-ahead log has {size(length)}: some program has been reading for very long."
+        yield Check("log", "warning", sentence, "Stop programs that use this home and do nothing.")
+
+
+def _index(home: Path, found: Examination) -> Iterator[Check]:
+    if not found.seq:
+        return
+    by_itself = "the next search builds it."
+    if not os.access(home, os.W_OK):
+        by_itself = "none can be built, as the home cannot be written: searches see the newest messages only."
+    files = IndexFiles(home)
+    try:
+        state = files.current().state()
+    except IndexUnusable:
+        if in_the_way := files.obstacle():
+            yield Check("index.db", "warning", in_the_way, f"mv {home / 'index.db'} {home / 'index.db.old'}")
+            return
+        there = (home / "index.db").exists()
+        yield Check("index.db", "note", f"It is {'damaged' if there else 'not there'}; {by_itself}")
+        return
+    except StoreError as exc:
+        yield Check("index.db", "note", str(exc))
+        return
+    finally:
+        files.close()
+    position = state.position
+    if position is None or (position.store_id, position.epoch) != (found.store_id, found.epoch):
+        yield Check("index.db", "note", f"It belongs to another state of herma.db; {by_itself}")
+    elif found.behind:
+        yield Check("index.db", "note", "It has seen more than herma.db has; it is left alone until that is repaired.")
+    else:
+        late = max(0, found.seq - position.seq)
+        behind = f"{count(late, 'change')} behind" if late else "up to date"
+        yield Check("index.db", "ok", f"{count(state.messages, 'message')}, {size(state.size)}, {behind}.")
+
+
+def _inbox(found: Examination, now: float) -> Iterator[Check]:
+    if not found.waiting:
+        return
+    soon = found.next_expiry is not None and found.next_expiry - now < _SOON
+    ending = "; the first expires within three days" if soon else ""
+    waiting = count(found.waiting, "proposed memory waits", "proposed memories wait")
+    sentence = f"{waiting} for you{ending}."
+    yield Check("inbox", "warning" if soon else "note", sentence, "herma inbox")
+
+
+def check_sqlite() -> Iterator[Check]:
+    yield Check("SQLite", "ok", f"SQLite {sqlite_version()}.")
+
+
 # What was distilled of conversations: whether every one that ended has its episode.
 
 _MANY = 1_000
 
 
-def check_episodes(home: Path, *, busy_timeout: float) -> Iterator[Check]:
-    """How many there are, and how many conversations went on or ended without getting one."""
-    path = home / "herma.db"
-    if state_of(path)[0] != "ours":
+def check_episodes(home: Path, settings: Settings) -> Iterator[Check]:
+    """Yield how many there are, and how many conversations went on or ended without getting one."""
+    if not settings.store.url and state_of(home / "herma.db")[0] != "ours":
         return
-    with closing(Database(path, busy_timeout=busy_timeout)) as database:
-        live = SqliteEpisodes(database).live_count()
-        without = len(SqliteGlimpses(database).without_episode(_MANY, "", everything=False))
+    with closing(open_database(settings)) as database:
+        live = EpisodeRows(database).live_count()
+        without = len(TranscriptExcerpts(database).without_episode(_MANY, "", everything=False))
     if not without:
-        yield Check("episodes", "ok", f"{live:,} at hand; every conversation was looked at.")
+        yield Check("episodes", "ok", f"{live:,} episodes; all conversations processed.")
         return
-    which = counted(without, "conversation has", "conversations have")
+    which = count(without, "conversation has", "conversations have")
     many = f"at least {which}" if without == _MANY else which
-    said = f"{live:,} at hand; {many} none yet, or went on since: those that are open, or broke off."
-    yield Check("episodes", "note", said, "herma episodes rebuild")
+    said = f"{live:,} episodes; {many} none yet or continued since (open or interrupted)."
+    yield Check("episodes", "note", said, "herma index rebuild --episodes")
 
 
-# ---------- doctor.files
-#
 # The home and its files: can they be used, are they private, is there anything odd among them?
 
 _TIGHT = 200 * 2**20
@@ -85,17 +319,17 @@ _OURS = (
     "backups/*",
 )
 _OLD_BACKUP = 30 * 86400
-_FILES_HOUR = 3600
+_HOUR = 3600
 
 
 def closed(home: Path) -> bool:
-    """Whether it is there, and we may not look into it."""
+    """Return whether it is there, and we may not look into it."""
     return home.is_dir() and not os.access(home, os.R_OK | os.X_OK)
 
 
 def check_home(home: Path) -> Iterator[Check]:
     if not home.exists():
-        yield Check("home", "note", f"{home} is not there yet; the first write makes it.")
+        yield Check("home", "note", f"{home} does not exist yet; the first write creates it.")
     elif not home.is_dir():
         yield Check("home", "problem", f"{home} is not a folder.", "Choose another with --home or HERMA_HOME.")
     elif closed(home):
@@ -111,7 +345,7 @@ def _read_only(home: Path) -> bool:
 
 
 def loose(home: Path) -> list[Path]:
-    """What others than the owner may get at. Behind a private folder nothing is."""
+    """Return what others than the owner may get at. Behind a private folder nothing is."""
     if os.name == "nt" or not home.is_dir():
         return []
     if not home.stat().st_mode & 0o077:
@@ -136,10 +370,10 @@ def check_config(settings: Settings) -> Iterator[Check]:
     if problems:
         yield Check("configuration", "warning", some(problems), "herma config show")
     elif foreign:
-        sentence = f"{counted(foreign, 'key is', 'keys are')} not Herma's, and ignored."
+        sentence = f"{count(foreign, 'key is', 'keys are')} not Herma's, and ignored."
         yield Check("configuration", "note", sentence, "herma config show")
     else:
-        yield Check("configuration", "ok", "Every key is known.")
+        yield Check("configuration", "ok", "All keys are known.")
 
 
 def curated_files(home: Path) -> list[Path]:
@@ -150,8 +384,8 @@ def curated_files(home: Path) -> list[Path]:
     return [path for path in found if os.path.lexists(path)]
 
 
-def _remedy(path: Path, document: Document) -> str:
-    """What `adopt` cannot read it cannot adopt."""
+def _remedy(path: Path, document: MemoryDocument) -> str:
+    """Return what `adopt` cannot read it cannot adopt."""
     return "herma memory adopt" if document.raw is not None else f"ls -l {shlex.quote(str(path))}"
 
 
@@ -171,18 +405,18 @@ def check_curated(home: Path, settings: Settings) -> Iterator[Check]:
             sentence = f"{used(entries):,} characters, {limit:,} fit: the model is not shown all of it."
             yield Check(where, "warning", sentence, "herma memory list")
         if objections:
-            which = counted(objections, "entry", "entries")
+            which = count(objections, "entry", "entries")
             sentence = f"The scanner objects to {which}; the model is shown those you vouched for only."
             yield Check(where, "warning", sentence, "herma memory list")
         fine += not objections and used(entries) <= limit
     if not seen or fine == len(seen):
-        sentence = f"{counted(len(seen), 'file')}, nothing wrong." if seen else "No files yet."
+        sentence = f"{count(len(seen), 'file')}, nothing wrong." if seen else "No files yet."
         yield Check("curated memory", "ok", sentence)
 
 
 def leftovers(home: Path) -> list[Path]:
-    """What interrupted work left behind and nobody needs. Unfinished changes of curated files are not among it: the
-    next write settles those.
+    """Return what interrupted work left behind and nobody needs. Unfinished changes of curated files are not among it:
+    the next write settles those.
     """
     patterns = ("backups/.*.tmp", "backups/.*.tmp.part")
     found = [path for pattern in patterns for path in home.glob(pattern)]
@@ -193,22 +427,26 @@ def leftovers(home: Path) -> list[Path]:
 
 
 def _given_up(home: Path) -> list[Path]:
-    """An index that somebody stopped building beside one that is in use; one that is being built changes all the time.
-    It holds words of messages that may be gone for good by now.
+    """Return an index that somebody stopped building beside one that is in use; one that is being built changes all the
+    time. It holds words of messages that may be gone for good by now.
     """
     if not (home / "index.db").is_file():
         return []
-    return [path for path in home.glob("index.db.new*") if time.time() - path.stat().st_mtime > _FILES_HOUR]
+    return [path for path in home.glob("index.db.new*") if time.time() - path.stat().st_mtime > _HOUR]
 
 
 def check_leftovers(home: Path) -> Iterator[Check]:
-    for stage in unfinished(home):
-        yield Check("restore", "problem", f"A restore was cut off before its end ({stage.name}).", REPAIR)
+    for stage in cut_off_restores(home):
+        where = some([str(path) for path in copies_of(stage)]) or str(stage / "old")
+        sentence = f"A restore was cut off before its end ({stage.name}); what was there before is in {where}."
+        yield Check("restore", "problem", f"{sentence} Whatever opens the home next finishes it.", REPAIR)
     if repaired_copy(home / "herma.db").exists():
         yield Check("repair", "problem", "A repair was cut off before its end.", REPAIR)
+    if (home / ".forget.json").exists():
+        yield Check("forget", "warning", "A `herma forget` was cut off before its end.", "herma forget")
     if useless := leftovers(home):
         which = some([path.name for path in useless])
-        sentence = f"Interrupted work left {counted(len(useless), 'file')} ({which})."
+        sentence = f"Interrupted work left {count(len(useless), 'file')} ({which})."
         yield Check("leftovers", "note", sentence, REPAIR)
     open_changes = list((home / "memories").rglob(".*.tmp"))
     if open_changes:
@@ -216,8 +454,12 @@ def check_leftovers(home: Path) -> Iterator[Check]:
     kept = list((home / "memories").rglob("*.bak.*"))
     if kept:
         total = sum(path.stat().st_size for path in kept)
-        copies = counted(len(kept), "copy", "copies")
+        copies = count(len(kept), "copy", "copies")
         yield Check("copies", "note", f"{copies} of earlier memory files, {size(total)}, kept in memories/.")
+    folders = sorted(path.name for path in (home / "backups").glob("*") if path.is_dir() and path.name[0] != ".")
+    if folders:
+        what = f"What a restore or a repair replaced, byte for byte: {some(folders)}, in backups/."
+        yield Check("kept", "note", what)
 
 
 def check_space(home: Path) -> Iterator[Check]:
@@ -232,11 +474,11 @@ def check_space(home: Path) -> Iterator[Check]:
         sentence = f"{size(free)} are free; a backup or a repair may need {size(wanted)}."
         yield Check("disk", "warning", sentence, "Free some space.")
     else:
-        yield Check("disk", "ok", f"{size(free)} are free.")
+        yield Check("disk", "ok", f"{size(free)} free.")
 
 
 def check_backups(home: Path, now: float) -> Iterator[Check]:
-    all_of_them = backup.listing(home)
+    all_of_them = archive.listing(home)
     known = [each for each in all_of_them if each.manifest]
     if broken := [each.name for each in all_of_them if not each.manifest or each.manifest.damage]:
         yield Check("backups", "warning", f"Cannot be restored: {some(broken)}.", "herma backup list")
@@ -255,25 +497,20 @@ def check_backups(home: Path, now: float) -> Iterator[Check]:
 def check_neighbours(home: Path) -> Iterator[Check]:
     other = home / "state.db"
     if other.is_file():
-        sentence = f"The database of a Hermes Agent lies here too (state.db, {size(other.stat().st_size)})."
+        sentence = f"Hermes Agent's database is in this folder, too (state.db, {size(other.stat().st_size)})."
         yield Check("Hermes Agent", "note", f"{sentence} It is never touched.")
     strange = [path.name for path in home.glob("herma.db*") if not stat.S_ISREG(path.lstat().st_mode)]
     if strange:
-        yield Check("herma.db", "warning", f"Not ordinary files: {some(strange)}.")
+        yield Check("herma.db", "warning", f"Not regular files: {some(strange)}.")
 
 
-# ---------- doctor.guests
-#
 # The external memory: is it there, can it work, and what went wrong with it lately?
 
 _LATELY = 7 * 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class GuestFailures:
-    """How often a guest (a provider, a model, a server, a part that follows sessions) failed in the last week, and
-    the last time in words: at what, and why.
-    """
+class PluginFailures(NamedTuple):
+    """Hold how often a provider, model, server or observer failed in the last week; when last, doing what, and why."""
 
     name: str
     times: int
@@ -283,41 +520,37 @@ class GuestFailures:
 
 
 def check_provider(home: Path, settings: Settings, now: float) -> Iterator[Check]:
-    """Loads the configured provider and asks whether it is available, within its deadline."""
+    """Load the configured provider and ask whether it is available, within its deadline."""
     name = settings.memory.provider.strip()
     if name:
-        status = Providers(home, name, deadlines=Deadlines(settings.providers.timeout)).status()
+        status = Providers(home, settings).status()
         if status.found is None:
-            yield Check("provider", "problem", status.why, "herma providers list")
+            yield Check("provider", "problem", status.why, "herma providers status")
         elif not status.available:
             why = f": {status.why.rstrip('.')}" if status.why else ""
             sentence = f"The memory provider {name} is not available{why}. Sessions go on without it."
             yield Check("provider", "warning", sentence, "herma providers status")
         else:
             yield Check("provider", "ok", f"The memory provider {name} is available.")
-    for guest in failures(home, now):
-        how_often = "once" if guest.times == 1 else f"{guest.times:,} times"
-        why = guest.why.rstrip(".")
-        yield Check(
-            "guests", "warning", f"{guest.name} failed {how_often} in the last week, last at {guest.what}: {why}."
-        )
+    for one in failures(home, now):
+        how_often = "once" if one.times == 1 else f"{one.times:,} times"
+        why = one.why.rstrip(".")
+        yield Check("plugins", "warning", f"{one.name} failed {how_often} in the last week, last at {one.what}: {why}.")
 
 
-def failures(home: Path, now: float) -> tuple[GuestFailures, ...]:
-    """Who failed in the last week, in any program, whoever failed most often first."""
+def failures(home: Path, now: float) -> tuple[PluginFailures, ...]:
+    """Return the plugins that failed in the last week, in any program, those that failed most often first."""
     noted = list(TroubleLog(home).since(now - _LATELY))
-    last = {one.guest: one for one in noted}
-    times = Counter(one.guest for one in noted).most_common()
-    return tuple(GuestFailures(name, many, last[name].at, last[name].what, last[name].why) for name, many in times)
+    last = {one.name: one for one in noted}
+    times = Counter(one.name for one in noted).most_common()
+    return tuple(PluginFailures(name, many, last[name].at, last[name].what, last[name].why) for name, many in times)
 
 
-# ---------- doctor.models
-#
-# Whether the language models of the settings could be asked. Asks nobody: `herma models check` does.
+# Whether the language models of the settings could be asked. `herma models check` asks them.
 
 
 def check_models(settings: Settings) -> Iterator[Check]:
-    """One line per server; nothing where no model is set."""
+    """Yield one line per server; nothing where no model is set."""
     seen: set[tuple[str, str]] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a file of keys that others may read is another check's matter
@@ -329,19 +562,19 @@ def check_models(settings: Settings) -> Iterator[Check]:
                 return
             if where is not None and (where.url, where.name) not in seen:
                 seen.add((where.url, where.name))
-                yield _models_check(where, role)
+                yield _check_endpoint(where, role)
 
 
 def check_pauses(home: Path, now: float) -> Iterator[Check]:
-    """Background work that rests, because a model's answers could not be used."""
-    for one in Pauses(PauseFile(home), lambda: now).list():
+    """Report background work that rests, because a model's answers could not be used."""
+    for one in Pauses(home, lambda: now).list():
         yield Check("model", "warning", one.notice, one.hint)
 
 
-def _models_check(where: Endpoint, role: str) -> Check:
+def _check_endpoint(where: Endpoint, role: str) -> Check:
     name = f"The {role} model, {where.name} at {where.host}"
     if importlib.util.find_spec(where.kind) is None:
-        install = f"pip install 'herma[{where.kind}]'"
+        install = install_command(where.kind)
         return Check(
             "model", "warning", f"{name}, cannot be asked: the {where.kind} library is not installed.", install
         )
@@ -353,24 +586,20 @@ def _models_check(where: Endpoint, role: str) -> Check:
     return Check("model", "ok", f"{name}, is set; herma models check asks it.")
 
 
-# ---------- doctor.curator
-#
 # How skills are kept in shape: when that was last done, when it will be, and what it left behind.
-
-_CURATOR_HOUR = 3_600.0
 
 
 def check_curator(home: Path, settings: Settings, now: float) -> Iterator[Check]:
-    """Nothing, where there were no skills yet."""
+    """Report the last and the next run of the curator, if there were skills yet."""
     book = CuratorFiles(home)
     memory = book.memory()
-    snapshots = SkillSnapshotFiles(home).list()
+    snapshots = SkillSnapshots(home).list()
     if broken := [each.id for each in snapshots if each.trouble]:
-        yield Check("curator", "warning", f"Snapshots that cannot be used: {some(broken)}.", "herma curator run")
+        yield Check("curator", "warning", f"Snapshots that cannot be used: {some(broken)}.", "herma skills tidy")
     last = next(iter(book.reports(1)), None)
     if last is not None and last.state in ("interrupted", "failed", "running"):
         said = {"running": "is at work, or was cut off", "interrupted": "was cut off", "failed": "failed in part"}
-        yield Check("curator", "note", f"The run {last.id} {said[last.state]}.", "herma curator report")
+        yield Check("curator", "note", f"The run {last.id} {said[last.state]}.", "herma skills tidy --report")
     if memory.seen is None and memory.last_run is None:
         return
     try:
@@ -379,11 +608,11 @@ def check_curator(home: Path, settings: Settings, now: float) -> Iterator[Check]
         archived = 0
     ran = f"last run {_day(memory.last_run)}" if memory.last_run is not None else "no run yet"
     since = memory.last_run if memory.last_run is not None else memory.seen or now
-    due = since + settings.curator.interval_hours * _CURATOR_HOUR
-    then = "next when nobody is at work" if due <= now else f"next from {_day(due)} on"
+    due = since + settings.curator.interval_hours * _HOUR
+    then = "next when the home is idle" if due <= now else f"next from {_day(due)} on"
     if not settings.curator.enabled:
         then = "switched off"
-    kept = f"{counted(archived, 'skill')} in the archive, {counted(len(snapshots), 'snapshot')}"
+    kept = f"{count(archived, 'skill')} in the archive, {count(len(snapshots), 'snapshot')}"
     yield Check("curator", "ok", f"{ran}, {then}; {kept}.")
 
 
@@ -391,125 +620,93 @@ def _day(at: float | None) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(at))
 
 
-# ---------- doctor.engine
-#
-# The context engine that the settings name: can it be loaded?
-
-_NEEDED = ("should_compress", "compress", "update_from_response", "on_session_start", "on_session_end", "on_reset")
-
-
 def check_engine(home: Path, settings: Settings) -> Iterator[Check]:
-    """Nothing, where it is our own. Loads a user's, and makes none."""
+    """Load an engine that is not our own, and make none."""
     name = settings.context.engine
     if is_own(name):
         return
+    hint = "herma config unset context.engine takes Herma's own; docs/how-to/replace-the-context-engine.md has more."
     guard = Guard(f"the context engine {name}")
     found = guard.ask("loading it", lambda: engine_class(name, home), None)
-    hint = "herma config unset context.engine takes Herma's own; docs/how-to/replace-the-context-engine.md has more."
     if found is None:
         why = guard.health.last.why if guard.health.last else "it is none"
-        yield Check("context engine", "warning", f"{name} cannot be used ({why}); nothing is shortened.", hint)
-        return
-    missing = [part for part in _NEEDED if not hasattr(found, part)]
-    if missing:
-        said = f"{name} has no {', '.join(missing)}; nothing is shortened."
+        yield Check("context engine", "warning", f"{name} cannot be used ({why}); nothing is compressed.", hint)
+    elif missing := [part for part in NEEDED if part != "name" and not hasattr(found, part)]:
+        said = f"{name} has no {', '.join(missing)}; nothing is compressed."
         yield Check("context engine", "warning", said, hint)
     else:
         yield Check("context engine", "ok", f"{name} can be loaded.")
 
 
-# ---------- doctor.servers
-#
 # Whether the MCP servers of the settings could be used. Starts none of them: `/tools` in the chat says more.
 
 
 def check_servers(settings: Settings) -> Iterator[Check]:
-    """One line each; nothing where none is set."""
+    """Yield one line each; nothing where none is set."""
     wanted = [server for server in settings.mcp_servers if server.enabled]
     if wanted and importlib.util.find_spec("mcp") is None:
         sentence = "MCP servers cannot be used: the mcp library is not installed."
-        yield Check("mcp servers", "warning", sentence, "pip install 'herma[chat]'")
+        yield Check("mcp servers", "warning", sentence, install_command("chat"))
         return
     for server in wanted:
-        yield _servers_check(server)
+        yield _check_server(server)
 
 
-def _servers_check(server: McpServer) -> Check:
+def _check_server(server: McpServer) -> Check:
     if not server.command:
-        return Check("mcp servers", "ok", f"The MCP server {server.name} is at {server.url.partition('?')[0]}.")
+        return Check("mcp servers", "ok", f"The MCP server {server.name} is at {server.place}.")
     if shutil.which(server.command) is None and "${" not in server.command:
         sentence = f"The MCP server {server.name} cannot be started: there is no program {server.command}."
-        return Check("mcp servers", "warning", sentence, "herma config path")
+        return Check("mcp servers", "warning", sentence, "herma config show --path")
     if server.cwd and not Path(server.cwd).expanduser().is_dir():
         sentence = f"The MCP server {server.name} cannot be started: there is no folder {server.cwd}."
-        return Check("mcp servers", "warning", sentence, "herma config path")
+        return Check("mcp servers", "warning", sentence, "herma config show --path")
     return Check("mcp servers", "ok", f"The MCP server {server.name} is set: {server.command}.")
 
 
-# ---------- doctor.skills
-#
 # The skills on disk: what is refused and why, what the scanner calls dangerous, and what waits for a person.
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    vouched: frozenset[str] = frozenset()
-    waiting: int = 0
-
-
 def check_skills(home: Path, settings: Settings, *, now: float, full: bool) -> Iterator[Check]:
-    """Quickly: what is there and what is refused. With `full`, every file of every skill is scanned too."""
+    """Count skills and those refused. With `full`, scan every file of every skill too."""
     external = external_folders(home, settings.skills.external_dirs)
     if not external and not (home / "skills").is_dir():
         return
-    database = Database(home / "herma.db", busy_timeout=settings.memory.lock_timeout)
-    with closing(database):
-        files = SkillFiles(home, SkillRows(database, settings.profile), read_skill, external)
+    vouched: set[str] = set()
+    waiting = 0
+    with closing(open_database(settings)) as database:
+        files = SkillFiles(home, SkillHistory(database, settings.profile), external)
         shelf = files.look()
-        rows = _rows(home, settings, database, now)
-        dangerous = [skill.path for skill in shelf.skills if full and _is_dangerous(files, skill, rows)]
+        if settings.store.url or state_of(home / "herma.db")[0] == "ours":
+            vouched = {each.vouched for each in SkillUsageRows(database, settings.profile).all().values()}
+            waiting = len(SkillInbox(database, settings.profile).list(now))
+        scanned = [skill for skill in shelf.skills if full and skill.hash not in vouched]
+        dangerous = [skill.path for skill in scanned if inspect(files.files(skill)).verdict == "dangerous"]
     if dangerous:
-        called = f"{counted(len(dangerous), 'skill')} dangerous ({some(dangerous)})"
+        called = f"{count(len(dangerous), 'skill')} dangerous ({some(dangerous)})"
         sentence = f"The scanner calls {called}; agents are not shown what is dangerous."
         yield Check("skills", "warning", sentence, "herma skills scan NAME")
     if shelf.refused:
         listed = some([f"{each.path or each.root}: {each.reason}" for each in shelf.refused])
-        sentence = f"{counted(len(shelf.skills), 'skill')}; refused: {len(shelf.refused)} ({listed})."
+        sentence = f"{count(len(shelf.skills), 'skill')}; refused: {len(shelf.refused)} ({listed})."
         yield Check("skills", "note", sentence, "herma skills list --all")
     elif not dangerous:
-        yield Check("skills", "ok", f"{counted(len(shelf.skills), 'skill')}, nothing wrong.")
-    if rows.waiting:
-        waiting = counted(rows.waiting, "write to a skill waits", "writes to skills wait")
-        yield Check("skills", "note", f"{waiting} for a person.", "herma skills pending")
+        yield Check("skills", "ok", f"{count(len(shelf.skills), 'skill')}, nothing wrong.")
+    if waiting:
+        writes = count(waiting, "write to a skill waits", "writes to skills wait")
+        yield Check("skills", "note", f"{writes} for a person.", "herma inbox")
 
-
-def _rows(home: Path, settings: Settings, database: Database, now: float) -> _Rows:
-    if state_of(home / "herma.db")[0] != "ours":
-        return _Rows()
-    usage = SqliteSkillUsage(database, settings.profile).all()
-    waiting = SqliteSkillInbox(database, settings.profile).list(now)
-    return _Rows(frozenset(each.vouched for each in usage.values() if each.vouched), len(waiting))
-
-
-def _is_dangerous(files: SkillFiles, skill: Skill, rows: _Rows) -> bool:
-    return skill.hash not in rows.vouched and inspect(files.files(skill)).verdict == "dangerous"
-
-
-# ---------- doctor.diagnose
-#
-# The round: every check in order, each on its own, so that one that fails hides no other.
 
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """Everything that was looked at. Healthy means that there is no problem; warnings are for later."""
+class Diagnosis(NamedTuple):
+    """The result of all checks. Healthy means that there is no problem; warnings are for later."""
 
     home: Path
     checks: tuple[Check, ...]
-    guests: tuple[GuestFailures, ...] = ()
-    """Who failed in the last week; also told by a check each."""
+    failures: tuple[PluginFailures, ...] = ()
+    """Plugins that failed in the last week; each has a check, too."""
 
     @property
     def healthy(self) -> bool:
@@ -533,31 +730,37 @@ def diagnose(
     if settings is None:
         settings, trouble = read_settings(home)
     now = clock()
+    chosen = make_embedder(settings.embedding, home=home)
+    embedder = chosen.embedder.name if chosen.embedder is not None else ""
     rounds: list[Callable[[], Iterator[Check]]] = [
         lambda: check_home(home),
         lambda: check_permissions(home),
         lambda: iter(trouble) if trouble else check_config(settings),
-        lambda: check_curated(home, settings),
+        lambda: iter(()) if settings.store.url else check_curated(home, settings),
         lambda: check_skills(home, settings, now=now, full=full),
         lambda: check_curator(home, settings, now),
         lambda: check_leftovers(home),
-        lambda: database.check_database(
-            home, now=now, full=full, busy_timeout=settings.memory.lock_timeout, embedder=embedder_name(settings)
+        lambda: (
+            check_server(settings)
+            if settings.store.url
+            else check_database(home, now=now, full=full, busy_timeout=settings.memory.lock_timeout, embedder=embedder)
         ),
-        lambda: check_embedder(settings),
-        lambda: check_episodes(home, busy_timeout=settings.memory.lock_timeout),
+        lambda: check_embedder(chosen),
+        lambda: check_episodes(home, settings),
         lambda: check_provider(home, settings, now),
         lambda: check_models(settings),
         lambda: check_pauses(home, now),
         lambda: check_engine(home, settings),
         lambda: check_servers(settings),
         lambda: check_space(home),
-        lambda: check_backups(home, now),
+        lambda: iter(()) if settings.store.url else check_backups(home, now),
         lambda: check_neighbours(home),
-        database.check_sqlite,
+        check_sqlite,
     ]
     if closed(home):  # everything else would only say so again
-        rounds = [lambda: check_home(home), database.check_sqlite]
+        rounds = [lambda: check_home(home), check_sqlite]
+    elif cut_off_restores(home):  # a part of everything is of another state, and whoever opens the database finishes it
+        rounds = [*rounds[:3], lambda: check_leftovers(home), lambda: check_space(home)]
     for done, look in enumerate(rounds, 1):
         try:
             checks += look()
@@ -569,7 +772,7 @@ def diagnose(
 
 
 def read_settings(home: Path) -> tuple[config.Settings, list[Check]]:
-    """The settings of this home, or the defaults and what is wrong with the file."""
+    """Return the settings of this home, or the defaults and what is wrong with the file."""
     try:
         return config.load(home=home), []
     except ConfigError as exc:

@@ -8,24 +8,34 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from herma.doctor.checks import leftovers, loose
-from herma.doctor.database import needs_salvage, some
+import apsw
+
+from herma.doctor.checks import leftovers, loose, needs_salvage, some
+from herma.episodes.build import terms_of
+from herma.episodes.episodes import terms_of_episode
+from herma.episodes.rows import episode_of
 from herma.errors import StoreError
-from herma.index.file import SqliteIndexFiles
-from herma.index.sync import Index
-from herma.index.types import IndexUnusable
-from herma.store.checkup import examine
-from herma.store.database import Database, real_path
-from herma.store.restore import finish, unfinished
-from herma.store.salvage import HEAD, Alone, Salvaged, Terms, repair_database, repaired_copy
-from herma.transcript.rows import SqliteFeed
+from herma.index import IndexUnusable
+from herma.index.file import IndexFiles
+from herma.index.sync import WAIT, Follower
+from herma.index.vectors import silent
+from herma.memory.archive import TERMS
+from herma.store import archive
+from herma.store.checkup import examine, state_of
+from herma.store.files import real_path, size_of
+from herma.store.replace import HEAD, Alone, cut_off_restores, finish, repaired_copy
+from herma.store.salvage import Salvaged, ranges, repair_database
+from herma.store.sqlite import SqliteConnection, SqliteDatabase, index_position, open_reader, translated
+from herma.transcript.rows import ChangeFeed
 
 Progress = Callable[[int, int], None]
 
@@ -41,7 +51,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """What a step did. After a salvage: what could not be read, and the folder in which the old file is."""
+    """Hold what a step did. After a salvage: what could not be read, and the folder in which the old file is."""
 
     fix: Fix
     sentence: str
@@ -50,14 +60,27 @@ class Mended:
 
 
 def plan(home: Path, *, full: bool = False, clock: Callable[[], float] = time.time) -> list[Fix]:
-    """What there is to do, in the order in which it has to be done."""
-    fixes = [Fix("restore", f"Finish the restore that was cut off ({s.name}).", (s,)) for s in unfinished(home)]
+    """Return what there is to do, in the order in which it has to be done."""
+    fixes = [Fix("restore", f"Finish the restore that was cut off ({s.name}).", (s,)) for s in cut_off_restores(home)]
     database = home / "herma.db"
     if repaired_copy(database).exists():
         fixes.append(Fix("repair", "Finish the repair that was cut off.", (repaired_copy(database),)))
     found = examine(database, now=clock(), full=full)
     if needs_salvage(found) and not fixes:
         sentence = "Bring every row that can be read into a new herma.db; the damaged file is kept in backups/."
+        if _is_lost(database):
+            sources = (
+                " and ".join(
+                    name
+                    for name, there in (
+                        ("its log", _log_of(database).exists()),
+                        ("the newest backup", bool(archive.of_database(home))),
+                    )
+                    if there
+                )
+                or "nothing, as nothing is left of it"
+            )
+            sentence = f"herma.db is lost: make a new one from {sources}; what is left is copied to backups/ first."
         fixes.append(Fix("database", sentence, (database,)))
     alien = found.state in ("foreign", "newer")
     if exposed := [path for path in loose(home) if not (alien and path.name.startswith("herma.db"))]:
@@ -66,7 +89,7 @@ def plan(home: Path, *, full: bool = False, clock: Callable[[], float] = time.ti
         names = some([path.name for path in useless])
         fixes.append(Fix("leftovers", f"Delete what interrupted work left behind ({names}).", tuple(useless)))
     if found.state == "ours" and found.seq and _index_is_broken(home):
-        fixes.append(Fix("index", "Build the search index anew.", (home / "index.db",)))
+        fixes.append(Fix("index", "Rebuild the search index.", (home / "index.db",)))
     return fixes
 
 
@@ -81,16 +104,17 @@ def mend(
     """Do one step of a plan."""
     match fix.kind:
         case "restore":
-            pieces = finish(home, fix.paths[0], lock_timeout=lock_timeout)
-            return Mended(fix, f"The restore is finished: {', '.join(pieces)}.")
+            done = finish(home, fix.paths[0], lock_timeout=lock_timeout)
+            return Mended(fix, f"The restore is finished. {done}" if done else "It is finished already.")
         case "repair":
             return _finish_repair(home, fix, lock_timeout, clock, progress)
         case "database":
             return _salvage(home, fix, lock_timeout, clock, progress)
         case "permissions":
-            for path in fix.paths:
+            there = [path for path in fix.paths if path.exists()]  # a restore may have taken some away since the plan
+            for path in there:
                 path.chmod(0o700 if path.is_dir() else 0o600)
-            return Mended(fix, f"{len(fix.paths)} files are private now.")
+            return Mended(fix, f"{len(there)} files are private now.")
         case "leftovers":
             useless = set(fix.paths) & set(leftovers(home))  # a restore may have gone further since the plan was made
             for path in useless:
@@ -98,39 +122,91 @@ def mend(
             return Mended(fix, f"{len(useless)} leftovers are gone.")
         case "index":
             _rebuild(home, lock_timeout, progress)
-            return Mended(fix, "The search index is built anew.")
+            return Mended(fix, "The search index is rebuilt.")
 
 
 def _salvage(home: Path, fix: Fix, timeout: float, clock: Callable[[], float], progress: Progress | None) -> Mended:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(clock()))
     kept = home / "backups" / f"damaged-{stamp}-{secrets.token_hex(2)}"
-    made = repair_database(home / "herma.db", kept, timeout, progress, _terms())
+    database, known = home / "herma.db", index_position(home)
+    index = [path for path in sorted(home.glob("index.db*")) if path.name in ("index.db", "index.db-wal")]
+    why = state_of(database)[1]
+    with ExitStack() as staged:
+        base = _older_copy(home, known, staged) if _is_lost(database) else None
+        made = repair_database(database, kept, timeout, progress, _terms, base=base, also_keep=index if known else ())
+    if why:
+        made = replace(made, notes=(f"{why.rstrip('.')}.", *made.notes))
+    if known and (lost := _known_to_index(kept / "index.db", database, timeout)):
+        note = f"Messages that the index had seen are lost: {some(lost)}. A backup may have them."
+        made = replace(made, notes=(*made.notes, note))
     sentence = f"{made.kept:,} rows are in a new herma.db."
     if not made.complete:
         sentence += f" {made.lost:,} could not be read."
     return Mended(fix, sentence, made, kept)
 
 
-def _terms() -> Terms:
-    """How episodes and entries of the long tail are found: made anew, as they can be."""
-    from herma.episodes.episodes import terms_of_episode
-    from herma.episodes.outcome import Language, terms_of
-    from herma.memory.archive import TERMS
-    from herma.text import STOP_WORDS, stem
+def _log_of(database: Path) -> Path:
+    real = real_path(database)
+    return real.with_name(f"{real.name}-wal")
 
-    language = Language(STOP_WORDS, stem)
-    return Terms(lambda one: terms_of_episode(one, language), lambda text: terms_of(text, language, TERMS))
+
+def _is_lost(database: Path) -> bool:
+    """Return whether the file itself is not there, or is empty."""
+    return not database.exists() or not database.stat().st_size
+
+
+def _older_copy(home: Path, known: tuple[str, str, int] | None, staged: ExitStack) -> Path | None:
+    """Return the database of the backup that is nearest to the one that is lost: of the same state, else of the same
+    store, else the newest.
+    """
+    each = [(one, one.manifest) for one in archive.of_database(home) if one.manifest]
+    if known:
+        each = [(one, manifest) for one, manifest in each if manifest.store_id == known[0]]
+        each.sort(key=lambda pair: pair[1].epoch != known[1])
+    for one, _ in each:
+        folder = Path(staged.enter_context(tempfile.TemporaryDirectory(prefix=".restore-", dir=home)))
+        try:
+            archive.unpack(one, folder)
+        except (StoreError, OSError):
+            continue
+        return folder / archive.DATABASE
+    copies = sorted(archive.folder_of(home).glob(f"*/{archive.DATABASE}"), key=lambda path: path.stat().st_mtime)
+    return next((path for path in reversed(copies) if path.stat().st_size), None)
+
+
+def _known_to_index(index: Path, database: Path, timeout: float) -> list[str]:
+    """Return the messages that a copy of the index has and the database has not, as ranges of their numbers."""
+    try:
+        with closing(apsw.Connection(str(index))) as connection:
+            seen: list[Any] = connection.execute("SELECT id FROM docs ORDER BY id").fetchall()
+    except apsw.Error:
+        return []
+    with translated(database), closing(open_reader(database, timeout)) as connection:
+        there = {row[0] for row in connection.execute("SELECT id FROM messages")}
+    lost = [number for (number,) in seen if number not in there]
+    return [f"{first}–{last}" if first != last else f"{first}" for first, last in ranges(lost)]
+
+
+def _terms(connection: SqliteConnection) -> dict[str, int]:
+    """Rewrite the words by which episodes and archived entries are found. Return how many rows each table has."""
+    sql = connection.queries("store.salvage")
+    rows = connection.rows(connection.queries("episodes.rows")["columns"] + " WHERE e.archived IS NULL")
+    for episode in map(episode_of, rows):
+        connection.run_many(sql["episode_term"], [(term, episode.id) for term in terms_of_episode(episode)])
+    for number, text in connection.rows(sql["tail_entries"]):
+        connection.run_many(sql["entry_term"], [(term, number) for term in terms_of(text, TERMS)])
+    return dict(connection.rows(sql["count_terms"]))
 
 
 def _finish_repair(
     home: Path, fix: Fix, timeout: float, clock: Callable[[], float], progress: Progress | None
 ) -> Mended:
-    """The new database was ready. It takes its place if the damaged one is as it was then; else repair again."""
+    """Return the new database was ready. It takes its place if the damaged one is as it was then; else repair again."""
     database, ready = real_path(home / "herma.db"), fix.paths[0]
     log = database.with_name(f"{database.name}-wal")
     with Alone(database, timeout) as held:
         for kept in sorted((home / "backups").glob("damaged-*/herma.db"), reverse=True):
-            if not (log.exists() and log.stat().st_size) and held.digest() == _digest(kept):
+            if not size_of(log) and held.digest() == _digest(kept):
                 held.replace(ready)
                 return Mended(fix, "The repair is finished.", kept=kept.parent)
     if needs_salvage(examine(database, now=clock())):
@@ -148,7 +224,7 @@ def _digest(path: Path) -> str:
 
 
 def _index_is_broken(home: Path) -> bool:
-    files = SqliteIndexFiles(home)
+    files = IndexFiles(home)
     try:
         files.current().state()
     except IndexUnusable:
@@ -161,11 +237,12 @@ def _index_is_broken(home: Path) -> bool:
 
 
 def _rebuild(home: Path, timeout: float, progress: Progress | None) -> None:
-    database = Database(home / "herma.db", busy_timeout=timeout)
-    index = Index(SqliteIndexFiles(home), SqliteFeed(database))
+    database = SqliteDatabase(home / "herma.db", busy_timeout=timeout)
+    files = IndexFiles(home)
     try:
-        index.drop()
-        index.rebuild(progress or (lambda _done, _total: None))
+        with files.hold(WAIT):
+            files.drop()
+        Follower(files, ChangeFeed(database)).rebuild(WAIT, progress or silent)
     finally:
-        index.close()
+        files.close()
         database.close()

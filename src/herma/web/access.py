@@ -1,55 +1,51 @@
-"""Who may come in."""
+"""Access to the dashboard: who may read it, the answers to those who may not, and the token of the home.
+
+`refusal` decides from what a request says about itself, in this order: the *name* under which we were called (a page on
+another site may point its own name at this machine), the *origin* of a change (only our own pages may send one), and
+the *key*: the home's token, or the cookie that was given for it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import ipaddress
-import logging
 import os
 import re
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from herma.cli.output import Json, json_text
-from herma.errors import ConfigError, HermaError, StoreBusy, StoreError
+from herma.errors import HermaError, StoreError
 from herma.store.files import exclusive, replace_file
-from herma.web import pages as frame
-from herma.web import pages as health
-from herma.web.pages import PAGES, Html, Page, card, join, nothing, tag
+from herma.web.api import as_json, error_json, failed, is_api, log, message, own_path, wrong
 
 if TYPE_CHECKING:
-    from herma.web.app import House
+    from herma.web.app import HomeHandle
 
-
-# ---------- web.access
-#
-# Who may come in, decided from what a request says about itself. Pure: no socket, no file; time is a number.
-#
-# Three things are looked at, in this order. The *name* under which we were called: a page of somebody else's that has
-# its own name point at this machine must get nothing. The *origin* of whatever would change something: only our own
-# pages may send that. And the *key*: the home's token, or the cookie that was given for it.
 
 COOKIE_SECONDS = 7 * 86_400
-"""How long a browser stays let in."""
+"""Seconds for which a browser stays signed in."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[\w.~-]+)?\]|[\w.~-]+)(?::\d*)?")
+"""A Host header is a name or a number, and a port: no path, no user, no blank."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request says about itself; "" where it says nothing."""
+class RequestFacts:
+    """Hold what a request says about itself; "" where it says nothing."""
 
     method: str
     path: str
@@ -58,26 +54,55 @@ class Asked:
     fetch_site: str = ""
     bearer: str = ""
     cookie: str = ""
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why somebody is not let in."""
+class AccessRefusal:
+    """Why a request is refused."""
 
     status: int
     sentence: str
     hint: str = ""
 
 
+TOO_MANY = AccessRefusal(429, "Too many requests.", "Wait a few seconds, and try again.")
+
+
+class RateLimit:
+    """Let each client make `burst` requests at once, and `rate` more in each second."""
+
+    _MOST = 1_000
+    """Clients that are remembered."""
+
+    def __init__(self, burst: int, rate: float) -> None:
+        self._burst, self._rate = burst, rate
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def has_room(self, client: str) -> bool:
+        """Count a request, and return whether it is allowed. Used by one thread, that of the event loop."""
+        now = time.monotonic()
+        left, at = self._left.pop(client, (float(self._burst), now))
+        left = min(self._burst, left + (now - at) * self._rate)
+        self._left[client] = max(0.0, left - 1), now
+        if len(self._left) > self._MOST:
+            del self._left[next(iter(self._left))]
+        return left >= 1
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for one server."""
+    """The access rules of one server."""
 
     token: str
     port: int
     bound_to: str = "127.0.0.1"
     names: frozenset[str] = frozenset()
-    """More names under which it may be called: behind a proxy, or in a local network."""
+    """More host names that it accepts: behind a proxy, or in a local network."""
+    pace: RateLimit = field(default_factory=lambda: RateLimit(1_000, 100))
+    """Of who is signed in."""
+    guesses: RateLimit = field(default_factory=lambda: RateLimit(200, 5))
+    """Of everybody else. A request with the token is never refused because of them."""
 
     @property
     def cookie_name(self) -> str:
@@ -85,32 +110,38 @@ class Rules:
         return f"herma-{self.port}"
 
 
-def refusal(rules: Rules, asked: Asked, now: float) -> Refusal | None:
-    """Why this request is not answered; `None` if it is."""
+def refusal(rules: Rules, asked: RequestFacts, now: float) -> AccessRefusal | None:
+    """Return why a request is refused, or None if it is allowed."""
     if not known_name(rules, asked.host):
-        return Refusal(
+        return AccessRefusal(
             421,
-            "This server does not answer under that name.",
+            "This server does not accept that host name.",
             "Use the address that herma serve printed, or allow the name: herma serve --allow-host NAME",
         )
     if asked.method not in SAFE and not own_page(asked):
-        return Refusal(403, "This was not sent by a page of this server.", "Open the page here and try again.")
-    if open_to_all(asked.path) or is_token(rules, asked.bearer) or is_cookie(rules, asked.cookie, now):
+        return AccessRefusal(
+            403, "This request was not sent by a page of this server.", "Open the page here, and try again."
+        )
+    if is_token(rules, asked.bearer) or is_cookie(rules, asked.cookie, now):
+        return None if rules.pace.has_room(asked.client) else TOO_MANY
+    if not rules.guesses.has_room(asked.client):
+        return TOO_MANY
+    if open_to_all(asked.path):
         return None
     if asked.bearer:
-        return Refusal(401, "That token is not the one of this home.", "herma serve prints it.")
-    return Refusal(
-        401, "This page is for whoever started the server.", "Open the link that herma serve printed; it lets you in."
-    )
+        return AccessRefusal(401, "Wrong token.", "Use the token that herma serve printed.")
+    return AccessRefusal(401, "You are not signed in.", "Open the link that herma serve printed, or paste the token.")
 
 
 def open_to_all(path: str) -> bool:
-    """The door itself, and what it looks like: nothing of anybody's."""
-    return path == "/enter" or path.startswith("/files/")
+    """Return whether anybody may read this path: the sign-in form, its style, and whether the server is well."""
+    return path in ("/enter", "/healthz") or path.startswith("/files/")
 
 
 def known_name(rules: Rules, host: str) -> bool:
-    """Whether we may be called by this name. A number cannot be made to point elsewhere, a name can."""
+    """Return whether this host name is ours. An address cannot be pointed elsewhere, a name can."""
+    if not _HOST.fullmatch(host):
+        return False
     name = host_name(host)
     if name in rules.names or name == host_name(rules.bound_to):
         return True
@@ -119,13 +150,17 @@ def known_name(rules: Rules, host: str) -> bool:
     return not is_loopback(rules.bound_to) and _address(name) is not None
 
 
-def own_page(asked: Asked) -> bool:
-    """Whether what wants to change something was sent by one of our pages, or by a program with the token.
+def own_page(asked: RequestFacts) -> bool:
+    """Return whether a change was sent by one of our pages, or by a program with the token.
 
-    A browser always says where from; a program has no pages and cannot be lured.
+    A browser always names the origin; a program has no pages, so no other site can make it send one.
     """
     if asked.origin:
-        return bool(asked.host) and urlsplit(asked.origin).netloc.casefold() == asked.host.casefold()
+        try:
+            origin = urlsplit(asked.origin).netloc
+        except ValueError:  # `http://[`
+            return False
+        return bool(asked.host) and origin.casefold() == asked.host.casefold()
     if asked.fetch_site:
         return asked.fetch_site == "same-origin"
     return bool(asked.bearer)
@@ -139,7 +174,7 @@ def host_name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Return whether only this machine can reach this host."""
     address = _address(host_name(host))
     return host_name(host) == "localhost" if address is None else address.is_loopback
 
@@ -159,7 +194,7 @@ def is_token(rules: Rules, given: str) -> bool:
 
 
 def make_cookie(rules: Rules, now: float) -> str:
-    """What a browser gets in place of the token: it ends by itself, and the token cannot be read from it."""
+    """Return a cookie that expires, and from which the token cannot be read."""
     until = str(int(now + COOKIE_SECONDS))
     return f"{until}.{_signature(rules, until)}"
 
@@ -176,123 +211,50 @@ def _signature(rules: Rules, until: str) -> str:
     return hmac.new(rules.token.encode(), f"cookie {rules.port} {until}".encode(), hashlib.sha256).hexdigest()
 
 
-# ---------- web.answers
-#
-# What is sent back: a page or JSON, also where something went wrong. JSON for whoever asked under /api/.
-
-LINKS = [(page.path, page.name) for page in PAGES]
-_API = "/api/"
+# ── responses ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def log() -> logging.Logger:
-    return logging.getLogger("herma.web")  # not while importing, which has no effect
-
-
-def as_json(value: Json, status: int = 200) -> Response:
-    return Response(json_text(value) + "\n", status, media_type="application/json")
-
-
-def as_page(title: str, body: Html, *, here: str = "", api: str = "", status: int = 200) -> Response:
-    return HTMLResponse(frame.page(title, body, links=LINKS, here=here, api=api), status)
-
-
-def answer(house: House, page: Page, path: str) -> Response:
-    """One page, or its values as JSON. Runs in a thread of its own. Whatever goes wrong is said, here and there."""
+def answer(house: HomeHandle, work: Callable[[], Response], path: str, kept: str = "") -> Response:
+    """Return a response, or the error as one: a page, or JSON where the path is the API's. Runs in a thread."""
     try:
-        found = page.gather(house)
-        if path == page.api:
-            return as_json(page.tell(found))
-        return as_page(page.name, page.show(found), here=page.path, api=page.api)
+        return work()
     except HermaError as error:
-        return troubled(house, error, path)
-    except Exception as error:  # noqa: BLE001 (nothing may reach a browser as a traceback, and nobody be told nothing)
-        log().exception("%s could not be shown: %s: %s", path, type(error).__name__, error)
+        return failed(house, error, path, kept)
+    except Exception as error:  # noqa: BLE001 (no traceback may reach a browser)
+        log().exception("%s failed: %s: %s", path, type(error).__name__, error)
         sentence = f"Internal error: {type(error).__name__}"
-        return wrong(path, 500, sentence, "herma serve --debug shows more, where it was started.")
+        return wrong(path, 500, sentence, "Start the server with --debug to see more.", code="internal")
 
 
-def troubled(house: House, error: HermaError, path: str) -> Response:
-    """What is broken, what to do, and what the doctor says about the home."""
-    busy = isinstance(error, StoreBusy)
-    status = 503 if busy or isinstance(error, ConfigError) else 500
-    if path.startswith(_API):
-        response = as_json(_error_json(str(error), error.hint, type(error).__name__), status)
+def refused(path: str, why: AccessRefusal) -> Response:
+    """Return an error to a reader who is not signed in: nothing of the home is in it."""
+    if is_api(path):
+        response = as_json(error_json(why.sentence, why.hint, "refused"), why.status)
+        if why.status == 401:
+            response.headers["WWW-Authenticate"] = "Bearer"
+    elif why.status == 401:
+        response = sign_in(why.sentence, why.hint)
     else:
-        said = _said(str(error), error.hint)
-        response = as_page("Something is wrong", join(said, None if busy else _doctor(house)), here=path, status=status)
-    if busy:
-        response.headers["Retry-After"] = "2"
+        response = message("Refused", why.sentence, why.hint, status=why.status)
+    if why.status == 429:
+        response.headers["Retry-After"] = "5"
     return response
 
 
-def wrong(path: str, status: int, sentence: str, hint: str = "", kind: str = "") -> Response:
-    """An answer that is none, for whoever is let in."""
-    if path.startswith(_API):
-        return as_json(_error_json(sentence, hint, kind), status)
-    return as_page("Something is wrong", _said(sentence, hint), here=path, status=status)
+def sign_in(sentence: str, hint: str = "") -> Response:
+    """Return the form that takes the token."""
+    return message("Sign in", sentence, hint, status=401, sign_in=True)
 
 
-def refused(path: str, why: Refusal) -> Response:
-    """An answer that is none, for whoever is not: nothing of the home is in it."""
-    if path.startswith(_API):
-        response = as_json(_error_json(why.sentence, why.hint, "Refused"), why.status)
-        if why.status == 401:
-            response.headers["WWW-Authenticate"] = "Bearer"
-        return response
-    if why.status == 401:
-        return door(why.sentence, why.hint)
-    return HTMLResponse(frame.page("Not here", _said(why.sentence, why.hint)), why.status)
+def signed_in(to: str = "/") -> Response:
+    """Return a page that goes on to one of our pages, the first unless told otherwise.
 
-
-def door(sentence: str, hint: str = "", *, status: int = 401) -> Response:
-    """Where somebody who has the token, and not the link, comes in."""
-    field = tag("input", id="token", name="token", type="password", autocomplete="off", required=True)
-    form = tag(
-        "form",
-        tag("label", "Token", for_="token"),
-        field,
-        tag("button", "Come in", type="submit"),
-        method="post",
-        action="/enter",
-        class_="door",
-    )
-    again = tag("p", tag("a", "If a link on another site brought you here, go on from here.", href="/"), class_="quiet")
-    return HTMLResponse(frame.page("Who is there?", join(_said(sentence, hint), form, again)), status)
-
-
-def welcome(to: str = "/") -> Response:
-    """Goes on by itself to a page of ours, the first unless told otherwise. A plain redirect would not: after a link
-    on another site, a browser keeps the cookie back until one of our own pages asks.
+    A redirect would not do: after a link on another site, a browser sends the cookie only if one of our pages asks.
     """
-    page = next((page for page in PAGES if page.path == to), PAGES[0])
-    head = tag("meta", http_equiv="refresh", content=f"0; url={page.path}")
-    body = tag("p", tag("a", f"Go on to {page.name}", href=page.path))
-    return HTMLResponse(frame.page("Welcome", body, head=head))
+    return message("Signed in", "", to=to if own_path(to) else "/")
 
 
-def _said(sentence: str, hint: str) -> Html:
-    return tag(
-        "div", tag("p", tag("strong", sentence)), tag("p", hint) if hint else None, class_="card notice", role="alert"
-    )
-
-
-def _doctor(house: House) -> Html:
-    try:
-        found = house.doctor(at_most=5.0)
-    except HermaError as error:
-        return card("What the doctor says", nothing(str(error)))
-    telling = tuple(check for check in found.checks if check.state != "ok")
-    return card("What the doctor says", health.checks(telling or found.checks), wide=True)
-
-
-def _error_json(sentence: str, hint: str, kind: str) -> Json:
-    """As the command line says it with --json."""
-    return {"ok": False, "error": sentence, "hint": hint, "kind": kind}
-
-
-# ---------- web.gate
-#
-# Stands before everything else: lets in whoever may, and says on every answer what a browser may do with it.
+# ── middleware ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 HEADERS = {
     # Only our own files, no inline script or style, no frames, no other place to send a form to.
@@ -310,24 +272,26 @@ HEADERS = {
 }
 
 
-class Gate:
-    """An ASGI application around another."""
+class AccessMiddleware:
+    """Refuse or pass on each request, and add the security headers to each response."""
 
-    def __init__(self, app: ASGIApp, rules: Rules, clock: Callable[[], float]) -> None:
+    def __init__(self, app: ASGIApp, rules: Rules, clock: Callable[[], float], counts: Counter[int]) -> None:
         self._app = app
         self._rules = rules
         self._clock = clock
+        self._counts = counts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            return  # no other protocol is spoken here
+            return  # other protocols are not supported
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
+                self._counts[message["status"]] += 1
             await send(message)
 
         asked = asked_by(Request(scope), self._rules)
@@ -336,22 +300,24 @@ class Gate:
         await answer(scope, receive, with_headers)
 
 
-def asked_by(request: Request, rules: Rules) -> Asked:
+def asked_by(request: Request, rules: Rules) -> RequestFacts:
     kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return Asked(
+    return RequestFacts(
         method=request.method,
-        path=request.url.path,
+        path=request.scope["path"],  # request.url is put together with the Host header, which a caller may choose
         host=request.headers.get("host", ""),
         origin=request.headers.get("origin", ""),
         fetch_site=request.headers.get("sec-fetch-site", ""),
         bearer=key.strip() if kind.casefold() == "bearer" else "",
         cookie=request.cookies.get(rules.cookie_name, ""),
+        client=request.client.host if request.client else "",
     )
 
 
 class Codes:
-    """Codes that let somebody in once, soon. A browser that is started is given its address where other users of the
-    machine can read it, so it gets one of these and not the token.
+    """Hold codes that sign in once, within two minutes.
+
+    Other users of the machine can read the address that a browser is started with, so it has a code and not the token.
     """
 
     SECONDS = 120.0
@@ -367,14 +333,12 @@ class Codes:
         return code
 
     def use(self, code: str) -> bool:
-        """Whether it was good; it is not any more."""
+        """Return whether a code is valid, and invalidate it."""
         with self._mutex:
             return time.monotonic() < self._until.pop(code, float("-inf"))
 
 
-# ---------- web.token
-#
-# The home's token: made once, kept in a file that only its owner can read, so that a browser stays let in.
+# ── token ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 FILE = "web.token"
 _PATIENCE = 5.0
@@ -383,24 +347,24 @@ _TOKEN = re.compile(rb"[A-Za-z0-9_-]{32,128}\n?")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`note` is a sentence for whoever started the server, where there is something to say."""
+    """`note` is a warning for the person who started the server, if there is one."""
 
     value: str
     note: str = ""
 
 
 def home_token(home: Path, *, renew: bool = False) -> Token:
-    """The token of this home; a new one if there is none, if others could read it, or on request.
+    """Return the token of a home: a new one if there is none, if others could read it, or on request.
 
-    A home that cannot be written gets one that holds until the server ends.
+    In a home that cannot be written, the token is valid until the server ends.
     """
     path = home / FILE
     found = None if renew else _read(path)
     if found is not None and not _exposed(path):
         return Token(found)
     made = secrets.token_urlsafe(32)
-    if not home.exists():  # looking makes no home, which may only be mistyped
-        return Token(made, f"There is nothing at {home} yet; the link holds only until this server ends.")
+    if not home.exists():  # do not create a home that may be mistyped
+        return Token(made, f"{home} does not exist yet; the link is valid until this server ends.")
     try:
         with exclusive(home / f".{FILE}.lock", _PATIENCE):
             now = _read(path)
@@ -409,7 +373,7 @@ def home_token(home: Path, *, renew: bool = False) -> Token:
             path.unlink(missing_ok=True)  # a file that takes its place would take over its mode
             replace_file(path, f"{made}\n".encode())
     except (OSError, StoreError):
-        return Token(made, f"{path} cannot be written, so the link holds only until this server ends.")
+        return Token(made, f"{path} cannot be written, so the link is valid only until this server ends.")
     if found is not None:
         return Token(made, f"Others on this machine could read {path}, so a new token was made.")
     return Token(made)

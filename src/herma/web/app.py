@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import errno
+import importlib.util
 import logging
 import os
 import signal
@@ -13,27 +14,58 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from herma import config
 from herma.doctor.checks import Diagnosis, diagnose
-from herma.errors import HermaError, UsageError
-from herma.web.access import COOKIE_SECONDS, Codes, Gate, Rules, answer, door, is_token, make_cookie, welcome, wrong
-from herma.web.pages import PAGES, Page
+from herma.errors import HermaError, UsageError, install_command
+from herma.proxy.server import ChatProxy
+from herma.web import memory_views, session_views  # noqa: F401  (they declare operations)
+from herma.web.access import (
+    COOKIE_SECONDS,
+    AccessMiddleware,
+    Codes,
+    Rules,
+    answer,
+    is_token,
+    make_cookie,
+    sign_in,
+    signed_in,
+)
+from herma.web.api import (
+    OPERATIONS,
+    PAGES,
+    V1,
+    Operation,
+    as_json,
+    body_of,
+    error_json,
+    gone_on,
+    openapi,
+    own_path,
+    render,
+    said_before,
+    since_seen,
+    wrong,
+)
+from herma.web.home_views import ImportJob, change_stamp, prometheus, samples
+from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
     import uvicorn
@@ -43,7 +75,11 @@ if TYPE_CHECKING:
 
 # ---------- web.house
 #
-# The home that is looked at: opened once for all requests, and anew when its configuration changes.
+# The home: opened once for all requests, and again when its configuration changes.
+
+
+_HEALTH_SECONDS, _OLD_SECONDS = 60.0, 300.0
+"""From which age on a diagnosis is rebuilt in the background, and is not shown any more."""
 
 
 @dataclass(slots=True)
@@ -53,8 +89,9 @@ class _Opened:
     users: int = 0
 
 
-class House:
-    """Used by the threads of several requests. What the configuration said before is closed when nobody uses it."""
+class HomeHandle:
+    """Open the home once for the threads of all requests, and again when its configuration changes. The earlier one is
+    closed when its last request ends."""
 
     def __init__(self, home: Path, opener: Callable[[], Herma], *, clock: Callable[[], float] = time.time) -> None:
         self.home = home
@@ -62,12 +99,22 @@ class House:
         self._opener = opener
         self._mutex = threading.Lock()  # guards the next line
         self._now: _Opened | None = None
-        self._looking = threading.Lock()  # guards the next line; whoever comes meanwhile waits for the same answer
-        self._diagnosis: tuple[float, Diagnosis] | None = None
+        self._looking = threading.Lock()  # guards the next line; others wait for the same diagnosis
+        self._diagnosis: tuple[float, Diagnosis, object] | None = None
+        self.checked: float | None = None
+        """When the diagnosis was made."""
+        self.imports: dict[str, ImportJob] = {}
+        """The imports that were started here, by source."""
+        self.stopping = False
+        """True if the server is ending: what waits for changes ends too."""
+        self.requests: Counter[int] = Counter()
+        """Answers by status."""
+        self.at_end = ExitStack()
+        """Work that must end before the home is closed."""
 
     @contextmanager
     def opened(self) -> Iterator[Herma]:
-        """The memory, for as long as the block runs. Raises what `Herma.open` raises."""
+        """Return the memory for a `with` block. Raise the errors of `Herma.open`."""
         held = self._take()
         try:
             yield held.h
@@ -75,15 +122,38 @@ class House:
             self._give_back(held)
 
     def doctor(self, *, at_most: float = 0.0) -> Diagnosis:
-        """What the doctor says, at most so many seconds old. Works for a home that cannot be opened, too."""
+        """Return what the doctor says, at most so many seconds old. Works for a home that cannot be opened, too."""
         with self._looking:
             kept = self._diagnosis
             if kept is None or not 0 <= time.monotonic() - kept[0] < at_most:
-                kept = time.monotonic(), diagnose(self.home, self._settings(), clock=self.clock)
+                self.checked, stamp = self.clock(), self._stamps()
+                kept = time.monotonic(), diagnose(self.home, self._settings(), clock=self.clock), stamp
                 self._diagnosis = kept
             return kept[1]
 
+    def known_health(self) -> Diagnosis | None:
+        """Return the newest diagnosis without waiting; None if there is none, or the configuration changed since. If it
+        is not new, another one is made in the background.
+        """
+        kept = self._diagnosis
+        holds = kept is not None and kept[2] == self._stamps()
+        age = time.monotonic() - kept[0] if kept is not None and holds else _OLD_SECONDS
+        if age > _HEALTH_SECONDS and not self._looking.locked():
+            BackgroundCall("doctor", lambda: self.doctor(at_most=_HEALTH_SECONDS if holds else 0.0)).start()
+        return kept[1] if kept is not None and age < _OLD_SECONDS else None
+
+    def waiting(self) -> int:
+        """Return how many proposals wait; 0 if the home cannot be read, which the page itself says."""
+        with suppress(HermaError), self.opened() as h:
+            return len(h.memory.pending()) + len(h.skills.pending())
+        return 0
+
+    def stop(self) -> None:
+        self.stopping = True
+
     def close(self) -> None:
+        self.stop()
+        self.at_end.close()
         with self._mutex:
             held, self._now = self._now, None
         if held is not None and not held.users:
@@ -100,9 +170,12 @@ class House:
         project = config.project_file(None, os.environ)
         return (self.home / config.HOME_FILE, self.home / ".env", *([project] if project else []))
 
+    def _stamps(self) -> tuple[object, ...]:
+        return tuple(_stamp(path) for path in self._configuration())
+
     def _take(self) -> _Opened:
         with self._mutex:
-            stamp = tuple(_stamp(path) for path in self._configuration())
+            stamp = self._stamps()
             before = self._now
             if before is None or before.stamp != stamp:
                 self._now = _Opened(self._opener(), stamp)
@@ -130,7 +203,7 @@ def _stamp(path: Path) -> object:
 
 # ---------- web.threads
 #
-# Work that may take long, beside the event loop, in threads that hold nothing up when the program ends.
+# Threads for work that may take long. They do not delay the end of the program.
 #
 # The framework's own pool waits for its threads at the end: with a store that is busy, Ctrl-C would take as long as
 # that.
@@ -138,17 +211,17 @@ def _stamp(path: Path) -> object:
 T = TypeVar("T")
 
 
-class Threads:
-    """At most so many at once; whoever comes then waits, and blocks nobody."""
+class ThreadLimit:
+    """Run a limited number of calls at once, each in a thread; further ones wait without blocking the event loop."""
 
     def __init__(self, most: int = 16) -> None:
         self._room = asyncio.Semaphore(most)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What comes of it; its error is raised here. When this is cancelled, nobody waits for it any more."""
+        """Return the result of a call, or raise its error. If this is cancelled, the call goes on alone."""
         async with self._room:
             done: concurrent.futures.Future[T] = concurrent.futures.Future()
-            threading.Thread(target=_run, args=(work, done), name="herma: page", daemon=True).start()
+            BackgroundCall("page", partial(_run, work, done)).start()
             return await asyncio.wrap_future(done)
 
 
@@ -157,7 +230,7 @@ def _run(work: Callable[[], T], done: concurrent.futures.Future[T]) -> None:
         return
     try:
         result = work()
-    except BaseException as error:  # noqa: BLE001 (handed to whoever waits, who raises it)
+    except BaseException as error:  # noqa: BLE001 (raised again in `run`)
         done.set_exception(error)
     else:
         done.set_result(result)
@@ -165,49 +238,216 @@ def _run(work: Callable[[], T], done: concurrent.futures.Future[T]) -> None:
 
 # ---------- web.app
 #
-# Which address shows what.
+# The addresses and their handlers.
 
 FILES = {"style.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
 """Our own files, by name: nothing else can be asked for."""
 _LARGEST_FORM = 4_096
 
 
-def make_app(house: House, rules: Rules, codes: Codes, *, clock: Callable[[], float] = time.time) -> ASGIApp:
-    """Everything, behind the gate."""
-    threads = Threads()
+def make_app(house: HomeHandle, rules: Rules, codes: Codes, *, clock: Callable[[], float] = time.time) -> ASGIApp:
+    """Return everything, behind the gate."""
+    threads = ThreadLimit()
+    proxy = ChatProxy(house.opened, threads.run)
+    house.at_end.callback(proxy.close)
     entering = partial(_enter, rules=rules, codes=codes, clock=clock)
     routes = [
-        *(Route(path, _shown(house, page, threads)) for page in PAGES for path in (page.path, page.api)),
+        *(Route(V1 + one.path, _called(house, one, threads, rules), methods=[one.method]) for one in OPERATIONS),
+        *(Route(one.page, _shown(house, one, threads, rules, clock)) for one in OPERATIONS if one.page),
+        Route(f"{V1}/events", Events(house, threads)),
+        Route(f"{V1}/openapi.json", _described),
+        Route("/healthz", partial(_healthz, house=house, threads=threads)),
+        Route("/metrics", partial(_metrics, house=house, threads=threads)),
         Route("/enter", entering, methods=["GET", "POST"]),
         Route("/leave", partial(_leave, rules=rules), methods=["POST"]),
         Route("/files/{name}", _file),
+        Route("/mcp", _McpRoute(house)),
+        *proxy.routes,
     ]
-    return Gate(Starlette(routes=routes, exception_handlers={HTTPException: _unknown}), rules, clock)
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _unknown})
+    return AccessMiddleware(inner, rules, clock, house.requests)
 
 
-def _shown(house: House, page: Page, threads: Threads) -> Callable[..., object]:
+def _called(house: HomeHandle, one: Operation, threads: ThreadLimit, rules: Rules) -> Callable[..., object]:
+    """Answer a call of the API. A form of one of our pages goes on to the page that it names."""
+
     async def endpoint(request: Request) -> Response:
-        path = request.url.path
-        try:  # a look may take long, and at the end of the server nobody waits for it
-            return await threads.run(lambda: answer(house, page, path))
-        except asyncio.CancelledError:
-            return wrong(path, 503, "The server is ending.")
+        path, form, back = request.scope["path"], False, ""
+        given: dict[str, object] = dict(request.query_params)
+        try:
+            if one.method == "POST":
+                given, form = await body_of(request)
+                back = str(given.pop("back", "/")) if form else ""
+            arguments = one.arguments({**given, **request.path_params})
+        except UsageError as error:
+            status = {"too_large": 413, "unsupported_media_type": 415}.get(error.code, 400)
+            return wrong(_page_of(back) if form else path, status, str(error), error.hint, code=error.code)
+
+        if (one.person or arguments.get("trust")) and "authorization" in request.headers:
+            sentence = "Only a person who is signed in with a browser may do this. Nothing was changed."
+            return wrong(path, 403, sentence, "Open the link that herma serve printed.", code="people_only")
+
+        def work() -> Response:
+            value = one.run(house, arguments)
+            if not value.get("ok", True):
+                code = str(value.get("outcome", "refused")).lower()
+                if form:
+                    return wrong(_page_of(back), 409, str(value["message"]), code=code, kept=str(given.get("text", "")))
+                return as_json(error_json(str(value["message"]), "", code, outcome=value), 409)
+            if form:
+                return gone_on(back, value, rules.cookie_name)
+            return as_json(value, known=request.headers.get("if-none-match", ""))
+
+        where, kept = (_page_of(back), str(given.get("text", ""))) if form else (path, "")
+        return await _in_thread(threads, lambda: answer(house, work, where, kept), path)
 
     return endpoint
 
 
+def _page_of(back: str) -> str:
+    return back.partition("?")[0] if own_path(back) else "/"
+
+
+def _shown(
+    house: HomeHandle, one: Operation, threads: ThreadLimit, rules: Rules, clock: Callable[[], float]
+) -> Callable[..., object]:
+    """Answer with a page: the values of the API in the template of the operation's name."""
+
+    async def endpoint(request: Request) -> Response:
+        path = request.scope["path"]
+        said = said_before(request, rules.cookie_name)
+        given = {name: value for name, value in request.query_params.items() if value != ""} | request.path_params
+        since, seen = since_seen(request, rules.cookie_name, clock()) if one.seen else (None, "")
+        if since is not None:
+            given.setdefault("since", str(int(since)))
+
+        def work() -> Response:
+            arguments = one.arguments(given, strict=False)
+            found = one.run(house, arguments)
+            asked = {each.name: arguments.get(each.name, each.default) for each in one.parameters}
+            here = next((page for page, _ in reversed(PAGES) if path.startswith(page)), "/")
+            query = f"?{request.url.query}" if request.url.query else ""
+            api = f"{V1}{one.path.format_map(request.path_params)}{query}"
+            values = {"found": found, "asked": asked, "here": here, "path": path, "back": path + query, "api": api}
+            page = render(f"{one.name}.html", title=one.title, said=said, inbox=house.waiting(), **values)
+            response = HTMLResponse(page)
+            if said:
+                response.delete_cookie(f"{rules.cookie_name}-said")
+            if seen:
+                age = 365 * 86_400
+                response.set_cookie(f"{rules.cookie_name}-seen", seen, age, httponly=True, samesite="strict")
+            return response
+
+        return await _in_thread(threads, lambda: answer(house, work, path), path)
+
+    return endpoint
+
+
+async def _in_thread(threads: ThreadLimit, work: Callable[[], Response], path: str) -> Response:
+    try:  # it may take long; when the server ends, it is not waited for
+        return await threads.run(work)
+    except asyncio.CancelledError:
+        return wrong(path, 503, "The server is shutting down.", code="stopping")
+
+
+class Events:
+    """Server-sent events: one `change` whenever something is written to the home, by whatever program."""
+
+    EVERY, ALIVE, MOST = 1.0, 15.0, 64
+    """Seconds between two looks and between two signs of life; pages that may listen."""
+
+    def __init__(self, house: HomeHandle, threads: ThreadLimit) -> None:
+        self._house, self._threads = house, threads
+        self._listeners = 0
+        self._stamp: object = None
+        self._version = 0
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._listeners >= self.MOST:
+            await wrong(scope["path"], 503, "Too many pages listen for changes.", code="busy")(scope, receive, send)
+            return
+        response = StreamingResponse(self._told(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        await response(scope, receive, send)
+
+    async def _told(self) -> AsyncIterator[str]:
+        self._listeners += 1
+        seen, silent = self._version, 0.0
+        try:
+            if self._looking is None or self._looking.done():
+                with suppress(HermaError):  # what is written from now on is a change
+                    self._stamp = await self._threads.run(self._read)
+                self._looking = asyncio.create_task(self._look())
+            yield f"retry: 1000\nid: {seen}\nevent: ready\ndata: {{}}\n\n"
+            while not self._house.stopping:
+                await asyncio.sleep(self.EVERY / 4)
+                silent += self.EVERY / 4
+                if self._version != seen:
+                    seen, silent = self._version, 0.0
+                    yield f'id: {seen}\nevent: change\ndata: {{"version": {seen}}}\n\n'
+                elif silent >= self.ALIVE:
+                    silent = 0.0
+                    yield ": alive\n\n"
+        finally:
+            self._listeners -= 1
+
+    async def _look(self) -> None:
+        """Look for changes as long as a page listens. A home that cannot be read now is looked at again."""
+        while self._listeners and not self._house.stopping:
+            with suppress(HermaError):
+                stamp = await self._threads.run(self._read)
+                if self._stamp is not None and stamp != self._stamp:
+                    self._version += 1
+                self._stamp = stamp
+            await asyncio.sleep(self.EVERY)
+
+    def _read(self) -> object:
+        with self._house.opened() as h:
+            jobs = [(one.source, one.state, one.done) for one in self._house.imports.values()]
+            return change_stamp(h), jobs
+
+
+async def _described(request: Request) -> Response:
+    return as_json(openapi(), known=request.headers.get("if-none-match", ""))
+
+
+async def _healthz(request: Request, *, house: HomeHandle, threads: ThreadLimit) -> Response:  # noqa: ARG001
+    """Say whether the home can be read; nothing else, because anybody may ask."""
+
+    def work() -> Response:
+        try:
+            with house.opened() as h:
+                change_stamp(h)
+        except HermaError as error:
+            return as_json({"ok": False, "error": {"code": error.code, "message": "Not ready.", "hint": ""}}, 503)
+        return as_json({"ok": True})
+
+    return await _in_thread(threads, work, "/healthz")
+
+
+async def _metrics(request: Request, *, house: HomeHandle, threads: ThreadLimit) -> Response:  # noqa: ARG001
+    def work() -> Response:
+        with house.opened() as h:
+            text = prometheus(samples(h))
+        lines = ["# HELP herma_http_requests_total Answers by status.", "# TYPE herma_http_requests_total counter"]
+        lines += [f'herma_http_requests_total{{status="{code}"}} {n}' for code, n in sorted(house.requests.items())]
+        return Response(text + "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    return await _in_thread(threads, lambda: answer(house, work, "/metrics"), "/metrics")
+
+
 async def _enter(request: Request, *, rules: Rules, codes: Codes, clock: Callable[[], float]) -> Response:
-    """The token, or a code that is good once, for a cookie. `to` is the page to go on to."""
+    """Exchange the token, or a code that is valid once, for a cookie. `to` is the page to go on to."""
     if request.method == "POST":
         token, code = await _typed(request), ""
     else:
         token, code = request.query_params.get("token", ""), request.query_params.get("code", "")
     if not token and not code:
-        return door("This page is for whoever started the server.", "The token stands in the link that it printed.")
+        return sign_in("You are not signed in.", "Open the link that herma serve printed, or paste the token.")
     if not is_token(rules, token.strip()) and not (code and codes.use(code)):
         hint = "Open the link that herma serve printed last."
-        return door("That link is no longer good." if code else "That is not the token of this home.", hint)
-    response = welcome(request.query_params.get("to", "/"))
+        return sign_in("This link has expired." if code else "Wrong token.", hint)
+    response = signed_in(request.query_params.get("to", "/"))
     response.set_cookie(
         rules.cookie_name, make_cookie(rules, clock()), max_age=COOKIE_SECONDS, httponly=True, samesite="strict"
     )
@@ -215,12 +455,15 @@ async def _enter(request: Request, *, rules: Rules, codes: Codes, clock: Callabl
 
 
 async def _typed(request: Request) -> str:
-    """The token that was typed into the form; "" if what came is too long to be one."""
+    """Return the token that was typed into the form; "" if what came is too long to be one, or was cut off."""
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _LARGEST_FORM:
-            return ""
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _LARGEST_FORM:
+                return ""
+    except ClientDisconnect:  # the rest never came
+        return ""
     return parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
 
 
@@ -238,32 +481,57 @@ async def _file(request: Request) -> Response:
     return Response(data, media_type=FILES[name])
 
 
+class _McpRoute:
+    """MCP over HTTP; loaded with the first call. The gate in front asks for the token, as for everything else."""
+
+    def __init__(self, house: HomeHandle) -> None:
+        self._house = house
+        self._app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None and importlib.util.find_spec("mcp") is None:
+            hint = f"Type: {install_command('mcp')}"
+            refused = wrong("/mcp", 501, "The mcp library is not installed.", hint, code="not_installed")
+            await refused(scope, receive, send)
+            return
+        if self._app is None:
+            self._app = importlib.import_module("herma.mcp.server").McpOverHttp(self._house.opened)
+        await self._app(scope, receive, send)
+
+
 async def _unknown(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    path = request.url.path
+    path = request.scope["path"]
     if status == 405:
-        return wrong(path, status, f"{path} cannot be asked in this way.", "It answers to GET.")
-    addresses = ", ".join(page.api if path.startswith("/api/") else page.path for page in PAGES)
-    return wrong(path, status, f"There is nothing at {path[:80]}.", f"There are {addresses}.")
+        allowed = (getattr(error, "headers", None) or {}).get("Allow", "GET").replace("HEAD, ", "")
+        response = wrong(path, status, f"{path[:80]} allows only {allowed}.", code="method")
+        response.headers["Allow"] = allowed
+        return response
+    hint = f"{V1}/openapi.json lists the addresses." if path.startswith("/api") else ""
+    return wrong(path, status, f"There is nothing at {path[:80]}.", hint)
 
 
 # ---------- web.server
 #
-# A socket, and what listens on it until somebody ends it.
+# The socket, and the server that runs on it until it is stopped.
 
 _GRACE = 3
 """Seconds that answers under way have when the server ends."""
+REQUEST_SECONDS = 15.0
+"""Seconds in which a request must come whole, and in which its answer must be taken."""
+MOST_WAITING = 96
+"""Connections that may be without a whole request at the same time; one more closes the oldest of them."""
 _LOGGERS = ("uvicorn.error", "herma.web")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; 0 is any free port. From now on whoever calls is answered, a little later."""
+    """Return a socket that listens; port 0 is any free one. Connections wait until the server runs."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as exc:
-        raise UsageError(f"{host!r} is no address of this machine.", hint="Try --host 127.0.0.1.") from exc
+        raise UsageError(f"{host!r} is not an address of this machine.", hint="Try --host 127.0.0.1.") from exc
     made = socket.socket(family, kind, protocol)
     try:
         if sys.platform != "win32":  # there it would let two servers share a port
@@ -279,12 +547,12 @@ def listen(host: str, port: int) -> socket.socket:
 def _refused(exc: OSError, host: str, port: int) -> HermaError:
     if exc.errno == errno.EADDRINUSE:
         hint = "Choose another with --port, or let one be chosen: --port 0"
-        return HermaError(f"Port {port} is taken: something listens there already.", hint=hint)
+        return HermaError(f"Port {port} is taken: another program listens there.", hint=hint)
     if exc.errno in (errno.EACCES, errno.EPERM):
-        return HermaError(f"Port {port} may not be used by you.", hint="Choose one above 1023 with --port.")
+        return HermaError(f"You may not use port {port}.", hint="Choose one above 1023 with --port.")
     if exc.errno == errno.EADDRNOTAVAIL:
-        return UsageError(f"{host} is no address of this machine.", hint="Try --host 127.0.0.1.")
-    return HermaError(f"{host}, port {port}, cannot be listened on: {exc.strerror or exc}.", hint="Try --port 0.")
+        return UsageError(f"{host} is not an address of this machine.", hint="Try --host 127.0.0.1.")
+    return HermaError(f"Cannot listen on {host}, port {port}: {exc.strerror or exc}.", hint="Try --port 0.")
 
 
 def run(
@@ -293,18 +561,26 @@ def run(
     *,
     ready: Callable[[], None],
     tell: Callable[[str], None],
+    stop: Callable[[], None] = lambda: None,
     debug: bool = False,
+    request_seconds: float = REQUEST_SECONDS,
 ) -> None:
     """Serve until Ctrl-C or SIGTERM, then let answers under way be finished.
 
-    `ready` is called when both would be heard; `tell` gets what goes wrong meanwhile.
+    `ready` is called when both would be heard, `stop` when one was; `tell` gets what goes wrong meanwhile. A connection
+    is closed when its request does not come whole, or its answer is not taken, within `request_seconds`.
     """
     import uvicorn
+
+    class StoppingServer(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            stop()
+            super().handle_exit(sig, frame)
 
     settings = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=bounded_protocol(request_seconds),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -313,17 +589,78 @@ def run(
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE,
         limit_concurrency=256,
+        backlog=128,
     )
-    server = uvicorn.Server(settings)
+    server = StoppingServer(settings)
     with _logged(lambda: not server.should_exit, tell, debug=debug), _ended_by_signals(server):
         ready()
         server.run(sockets=[listening])
 
 
+def bounded_protocol(seconds: float) -> type[asyncio.Protocol]:
+    """Return HTTP for one server that closes a connection whose request does not come, or whose answer is not taken.
+
+    The library's own time limit holds between two requests only, and restarts with every byte.
+    """
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol as Http1
+
+    waiting: dict[Bounded, asyncio.TimerHandle] = {}  # the oldest first
+
+    class Bounded(Http1):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base class
+            super().connection_made(transport)
+            self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._go_on()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._look()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._look()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._wait()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._look()
+
+        def _look(self) -> None:
+            """Wait for the caller, unless a whole request is being answered: a page may take its time."""
+            whole = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) and self.cycle is not None
+            if whole and not self.cycle.response_complete and not self.flow.write_paused:
+                self._go_on()
+            else:
+                self._wait()
+
+        def _wait(self) -> None:
+            if self not in waiting:
+                waiting[self] = self.loop.call_later(seconds, self._give_up)
+                if len(waiting) > MOST_WAITING:
+                    next(iter(waiting))._give_up()
+
+        def _go_on(self) -> None:
+            if timer := waiting.pop(self, None):
+                timer.cancel()
+
+        def _give_up(self) -> None:
+            self._go_on()
+            self.transport.abort()
+
+    return Bounded
+
+
 @contextmanager
 def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """The framework hears signals, and afterwards sends them once more to whoever heard them before. That must not end
-    the program in the middle of its clearing up.
+    """Handle SIGINT and SIGTERM for the whole run: uvicorn raises them again afterwards, which would end the program
+    before it has closed the home.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -337,9 +674,7 @@ def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 class _Told(logging.Handler):
-    """A sentence for each record; the traceback where that was asked for. Answers that are given up at the end are
-    nobody's fault.
-    """
+    """Report each record as a sentence, with its traceback if `debug`. Ignore requests that are cut off at the end."""
 
     def __init__(self, serving: Callable[[], bool], tell: Callable[[str], None], *, debug: bool) -> None:
         super().__init__(logging.WARNING)

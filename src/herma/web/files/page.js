@@ -1,12 +1,20 @@
-// What a page can do more with a script: keep itself up to date, and copy what is to be typed. It is complete without.
+// What a page can do more with a script: keep itself up to date, search as you type, copy commands, and keys.
+// It is complete without.
 "use strict";
 (() => {
   const main = document.querySelector("main");
-  const seconds = Number(main.dataset.refresh);
+  const busy = () => main.contains(document.activeElement) && document.activeElement !== main
+    && !document.activeElement.matches("a, [data-find]");
+
+  async function fetched(address, signal) {
+    const answer = await fetch(address, { credentials: "same-origin", signal });
+    if (answer.status === 401) location.reload();
+    return new DOMParser().parseFromString(await answer.text(), "text/html");
+  }
 
   function addCopyButtons() {
     if (!navigator.clipboard) return; // only where the connection is trusted: this machine, or TLS
-    for (const code of main.querySelectorAll("code.command")) {
+    for (const code of main.querySelectorAll("code.command:not(.with-copy)")) {
       const button = document.createElement("button");
       button.type = "button";
       button.className = "copy";
@@ -16,37 +24,39 @@
         await navigator.clipboard.writeText(code.textContent);
         button.textContent = "copied";
       });
+      code.classList.add("with-copy");
       code.after(button);
     }
   }
 
-  // ── up to date ──
+  // ── up to date: the server says when something was written ──
 
   const live = document.createElement("label");
   const box = document.createElement("input");
   const said = document.createElement("span");
   box.type = "checkbox";
+  box.setAttribute("aria-label", "Keep this page up to date");
   box.checked = localStorage.getItem("live") !== "no";
   said.setAttribute("role", "status");
   said.textContent = "Live";
   live.className = "live";
   live.append(box, said);
   document.querySelector(".leave").before(live);
-  box.addEventListener("change", () => {
-    localStorage.setItem("live", box.checked ? "yes" : "no");
-    if (box.checked) refresh();
-  });
 
-  let last = Date.now();
+  let due = false;
   async function refresh() {
-    last = Date.now();
+    if (!box.checked || document.hidden || String(getSelection()) || busy()) { due = true; return; }
+    due = false;
     try {
-      const answer = await fetch(location.href, { credentials: "same-origin" });
-      if (answer.status === 401) return location.reload();
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-      const open = main.querySelector("details[open]") !== null;
+      const fresh = (await fetched(location.href)).querySelector("main");
+      const open = [...main.querySelectorAll("details")].map((one) => one.open);
+      const kept = document.activeElement.matches("[data-find]") ? document.activeElement : null;
+      if (kept && main.contains(kept)) return; // somebody is typing a query
+      const notice = main.querySelector(".said");
       main.replaceChildren(...fresh.childNodes);
-      if (open) main.querySelectorAll("details").forEach((one) => { one.open = true; });
+      if (notice && !main.querySelector(".said")) main.prepend(notice); // it is said once, and should be read
+      const now = main.querySelectorAll("details");
+      if (now.length === open.length) now.forEach((one, at) => { one.open = open[at]; });
       addCopyButtons();
       said.textContent = "Live";
       main.dataset.refreshed = new Date().toISOString();
@@ -54,13 +64,83 @@
       said.textContent = "Not reachable";
     }
   }
-
-  // Nobody is disturbed in the middle of something: not while text is selected or a part of the page has the focus.
-  function free() {
-    return box.checked && !document.hidden && !String(getSelection()) && !main.contains(document.activeElement);
+  let events = null;
+  function listen() {
+    events?.close();
+    if (!box.checked) return;
+    events = new EventSource("/api/v1/events");
+    events.addEventListener("change", refresh);
+    let lost = false;
+    events.addEventListener("ready", () => {
+      said.textContent = "Live";
+      main.dataset.listening = "yes";
+      if (lost) refresh();
+      lost = false;
+    });
+    events.addEventListener("error", () => { lost = true; said.textContent = "Not reachable"; });
   }
-  setInterval(() => { if (free() && Date.now() - last >= seconds * 1000) refresh(); }, 1000);
+  box.addEventListener("change", () => {
+    localStorage.setItem("live", box.checked ? "yes" : "no");
+    listen();
+    if (box.checked) refresh();
+  });
+  addEventListener("pagehide", () => events?.close());
+  addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
+  for (const what of ["visibilitychange", "focusout", "selectionchange"]) {
+    document.addEventListener(what, () => { if (due) setTimeout(() => { if (due) refresh(); }, 50); });
+  }
+
+  // ── search as you type ──
+
+  const form = document.querySelector("[data-as-you-type]");
+  if (form) {
+    const input = form.querySelector("[data-find]");
+    let waiting = 0;
+    let asked = null;
+    input.addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(async () => {
+        asked?.abort();
+        asked = new AbortController();
+        const address = form.action + "?" + new URLSearchParams(new FormData(form));
+        try {
+          const fresh = await fetched(address, asked.signal);
+          document.querySelector("#results").replaceChildren(...fresh.querySelector("#results").childNodes);
+          history.replaceState(null, "", address);
+          document.title = fresh.title;
+        } catch { /* a later letter asked again, or the server is gone: Live says so */ }
+      }, 150);
+    });
+  }
+
+  document.querySelector("header nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
+  // ── keys ──
+
+  const places = { h: "/", m: "/memory", i: "/inbox", s: "/sessions", f: "/search", c: "/cost" };
+  let before = "";
+  function step(by) {
+    const items = [...main.querySelectorAll(".item")].map((one) => (one.matches("a") ? one : one.querySelector("a, button, summary")))
+      .filter(Boolean);
+    if (!items.length) return;
+    const at = items.findIndex((one) => one === document.activeElement || one.closest(".item")?.contains(document.activeElement));
+    items[at < 0 ? (by > 0 ? 0 : items.length - 1) : Math.min(items.length - 1, Math.max(0, at + by))].focus();
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) {
+      if (event.key === "Escape") event.target.blur?.();
+      return;
+    }
+    const key = event.key;
+    if (before === "g" && places[key]) location.href = places[key];
+    else if (key === "/") document.querySelector("[data-find]")?.focus();
+    else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+    else { before = key; return; }
+    before = "";
+    event.preventDefault();
+  });
 
   addCopyButtons();
+  listen();
   document.documentElement.dataset.script = "on";
 })();
