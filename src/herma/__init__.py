@@ -11,192 +11,72 @@
 
 The map, in the order of a turn:
 
-    app          opens everything            session, opener   ★ start here: one turn, top to bottom
-    prompt       what the model is shown     recall            what was said before, found again
-    tools        what the model may call     curated           MEMORY.md and USER.md
-    transcript   every message, for good     index             words of all messages, rebuilt at any time
-    turn         the steps of one turn       providers         external memories, as guests
-    safety       scans what comes in         store             files and SQLite
-    reflect      learning, making room       skills            what was learnt to do
-    episodes     what was done before        facts             exact answers to exact questions
-    models       chat models and embedders   jobs              work in the background
-    agent        the reference agent's turn  evals             how well search, routing and scanning do
-    wiring       settings → parts            doctor            what is wrong, and how to put it right
+    session      ★ start here: one turn      app                opens everything, and how a session begins
+    features     what may join a session     config, text       settings; words, sizes, folding
+    prompt       what the model is sent      tools              what the model may call
+    memory       MEMORY.md and USER.md       transcript         every message, for good
+    search       find past messages          index              words and vectors of all messages, rebuilt at any time
+    skills       procedures, as files        episodes, facts    earlier work; exact answers from memory
+    review       learning, within a budget   compression        a summary where the window is full
+    safety       scan text from outside      providers          external memory providers
+    models       chat models and embedders   store              files and databases, backup and repair
+    worker       background work             doctor             check a home, and repair it
+    agent        the reference agent         aio                the same names, awaited
+    mcp, proxy   for other agents            integrations       for agent frameworks
+    importers    memory of other agents      connect            set other agents up to use this memory
+    cli, web     commands and dashboard      evals, testing     measure search; test your own agent
 
-Names are loaded when they are first used, so importing the package costs next to nothing.
+Names are loaded when they are first used, so importing the package is fast. `__init__.pyi` has them for type checkers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from herma import errors as errors
-    from herma.agent.loop import Agent as Agent
-    from herma.app import Herma as Herma
-    from herma.compression.engine import ContextEngine as ContextEngine
-    from herma.compression.engine import EngineNeeds as EngineNeeds
-    from herma.compression.summary import Condensed as Condensed
-    from herma.compression.summary import Expansion as Expansion
-    from herma.compression.summary import LeftAlone as LeftAlone
-    from herma.episodes.types import Episode as Episode
-    from herma.episodes.types import EpisodeHit as EpisodeHit
-    from herma.episodes.types import Restored as Restored
-    from herma.episodes.types import SessionState as SessionState
-    from herma.errors import HermaError as HermaError
-    from herma.errors import HermaWarning as HermaWarning
-    from herma.facts.facts import Fact as Fact
-    from herma.memory.archive import TailEntry as TailEntry
-    from herma.memory.tidy import TidyReport as TidyReport
-    from herma.prompt.fence import StreamScrubber as StreamScrubber
-    from herma.prompt.fence import sanitize as sanitize
-    from herma.providers.base import MemoryProvider as MemoryProvider
-    from herma.review.rows import Review as Review
-    from herma.review.rows import ReviewAction as ReviewAction
-    from herma.safety.scan import scan as scan
-    from herma.search.query import ConversationSummary as ConversationSummary
-    from herma.search.query import Dropped as Dropped
-    from herma.search.query import Hit as Hit
-    from herma.search.query import SearchReport as SearchReport
-    from herma.session import Session as Session
-    from herma.skills.types import Parameter as Parameter
-    from herma.skills.types import Skill as Skill
-    from herma.skills.types import SkillChange as SkillChange
-    from herma.skills.types import SkillMatch as SkillMatch
-    from herma.skills.types import SkillMatches as SkillMatches
-    from herma.skills.types import SkillOutcome as SkillOutcome
-    from herma.skills.types import SkillPending as SkillPending
-    from herma.skills.types import SkillRefused as SkillRefused
-    from herma.skills.types import SkillReport as SkillReport
-    from herma.skills.types import SkillStaged as SkillStaged
-    from herma.skills.types import SkillUnchanged as SkillUnchanged
-    from herma.skills.types import SkillUsage as SkillUsage
-    from herma.skills.types import SkillWritten as SkillWritten
-    from herma.types import Add as Add
-    from herma.types import Ambiguous as Ambiguous
-    from herma.types import Applied as Applied
-    from herma.types import Author as Author
-    from herma.types import Blocked as Blocked
-    from herma.types import Change as Change
-    from herma.types import Drifted as Drifted
-    from herma.types import Duplicate as Duplicate
-    from herma.types import Entry as Entry
-    from herma.types import Finding as Finding
-    from herma.types import MemoryOp as MemoryOp
-    from herma.types import MemoryOutcome as MemoryOutcome
-    from herma.types import Message as Message
-    from herma.types import NoMatch as NoMatch
-    from herma.types import Origin as Origin
-    from herma.types import OverBudget as OverBudget
-    from herma.types import Pending as Pending
-    from herma.types import Remove as Remove
-    from herma.types import Replace as Replace
-    from herma.types import Scope as Scope
-    from herma.types import SessionInfo as SessionInfo
-    from herma.types import Snapshot as Snapshot
-    from herma.types import Staged as Staged
-    from herma.types import Suggestion as Suggestion
-    from herma.types import Usage as Usage
-    from herma.types import Who as Who
-
 __version__ = "0.1.0"
 
 _HOMES = {
-    "herma.agent.loop": ("Agent",),
-    "herma.app": ("Herma",),
-    "herma.compression.engine": (
-        "ContextEngine",
-        "EngineNeeds",
+    "herma.agent.loop": "Agent",
+    "herma.app": "Herma",
+    "herma.compression.engine": "ContextEngine EngineNeeds",
+    "herma.compression.summary": "Compressed Expansion NotCompressed",
+    "herma.episodes.rows": "Episode EpisodeHit Restored SessionState",
+    "herma.errors": "HermaError HermaWarning",
+    "herma.facts.facts": "Fact",
+    "herma.memory.archive": "ArchivedEntry",
+    "herma.memory.tidy": "TidyReport",
+    "herma.prompt.fence": "StreamScrubber sanitize",
+    "herma.providers.base": "MemoryProvider",
+    "herma.review.rows": "Review ReviewAction",
+    "herma.safety.scan": "scan",
+    "herma.search.query": "ConversationSummary Dropped Hit SearchReport",
+    "herma.session": "Session",
+    "herma.skills.rows": (
+        "Parameter Skill SkillChange SkillMatch SkillMatches SkillOutcome SkillPending SkillRefused SkillReport "
+        "SkillStaged SkillUnchanged SkillUsage SkillWritten"
     ),
-    "herma.compression.summary": (
-        "Condensed",
-        "Expansion",
-        "LeftAlone",
-    ),
-    "herma.episodes.types": (
-        "Episode",
-        "EpisodeHit",
-        "Restored",
-        "SessionState",
-    ),
-    "herma.errors": (
-        "HermaError",
-        "HermaWarning",
-    ),
-    "herma.facts.facts": ("Fact",),
-    "herma.memory.archive": ("TailEntry",),
-    "herma.memory.tidy": ("TidyReport",),
-    "herma.prompt.fence": (
-        "StreamScrubber",
-        "sanitize",
-    ),
-    "herma.providers.base": ("MemoryProvider",),
-    "herma.review.rows": (
-        "Review",
-        "ReviewAction",
-    ),
-    "herma.safety.scan": ("scan",),
-    "herma.search.query": (
-        "ConversationSummary",
-        "Dropped",
-        "Hit",
-        "SearchReport",
-    ),
-    "herma.session": ("Session",),
-    "herma.skills.types": (
-        "Parameter",
-        "Skill",
-        "SkillChange",
-        "SkillMatch",
-        "SkillMatches",
-        "SkillOutcome",
-        "SkillPending",
-        "SkillRefused",
-        "SkillReport",
-        "SkillStaged",
-        "SkillUnchanged",
-        "SkillUsage",
-        "SkillWritten",
-    ),
+    "herma.proxy.conversations": "wrap",
     "herma.types": (
-        "Add",
-        "Ambiguous",
-        "Applied",
-        "Author",
-        "Blocked",
-        "Change",
-        "Drifted",
-        "Duplicate",
-        "Entry",
-        "Finding",
-        "MemoryOp",
-        "MemoryOutcome",
-        "Message",
-        "NoMatch",
-        "Origin",
-        "OverBudget",
-        "Pending",
-        "Remove",
-        "Replace",
-        "Scope",
-        "SessionInfo",
-        "Snapshot",
-        "Staged",
-        "Suggestion",
-        "Usage",
-        "Who",
+        "Add Ambiguous Applied Attachment Author Blocked Change Drifted Duplicate Entry Finding MemoryOp "
+        "MemoryOutcome Message NoMatch Origin OverBudget Pending Remove Replace Scope SessionInfo Snapshot Staged "
+        "Suggestion Usage Who"
     ),
 }
-_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+_RENAMED = {"Condensed": "Compressed", "LeftAlone": "NotCompressed", "TailEntry": "ArchivedEntry"}
+"""Names of earlier versions: they warn, and go with the next version."""
 
-__all__ = ["__version__", "errors", *_MODULE_OF]  # noqa: PLE0604  tests/arch has the exact list
+__all__ = sorted([*_MODULE_OF, "__version__", "errors"])  # noqa: PLE0605  read by type checkers from __init__.pyi
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:  # without typing, which a hook would load for this alone
     from importlib import import_module
 
-    if name == "errors":
-        return import_module("herma.errors")
+    if name in ("errors", "aio", "telemetry"):
+        return import_module("herma.models.telemetry" if name == "telemetry" else f"herma.{name}")
+    if name in _RENAMED:
+        import warnings
+
+        warnings.warn(f"herma.{name} is now herma.{_RENAMED[name]}.", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name in _MODULE_OF:
         return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module 'herma' has no attribute {name!r}")

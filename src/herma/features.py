@@ -1,37 +1,44 @@
-"""Feature: what a part may attach to a session (observer, prompt contribution, tools, commands, checks), and the
-dispatcher that guards them.
-"""
+"""Attach optional parts to a session: the class `Feature`, and the dispatcher that calls features safely."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
-from herma.errors import HermaWarning
-from herma.prompt.assemble import Prompt, Tiers, assemble
-from herma.prompt.budget import memory_of
-from herma.providers.guard import Guard, Health, Trouble
-from herma.types import CompletedTurn, Contribution, MemoryWrite, Occasion, SessionView
+from herma.errors import HermaWarning, StoreError
+from herma.models.telemetry import CONVERSATION, COUNT, STORE, traced
+from herma.prompt.assemble import ContextFile, Prompt, Tiers, assemble, show
+from herma.prompt.fence import TAG
+from herma.prompt.ledger import recalled_in
+from herma.prompt.tokens import memory_of
+from herma.types import (
+    CompletedTurn,
+    MemoryWrite,
+    Message,
+    Origin,
+    PromptContribution,
+    PromptRequest,
+    SessionView,
+)
+from herma.worker import Guard, Health, Trouble
 
 if TYPE_CHECKING:
-    from herma.compression.engine import Room
+    from herma.app import Herma
     from herma.tools.registry import Tool
 
 
-# ---------- parts
-#
-# Parts of an object that are made when they are first used.
-
 T = TypeVar("T")
+F = TypeVar("F", bound="Feature")
 
 
-class part(Generic[T]):  # noqa: N801  used like `property`
+class lazy_property(Generic[T]):  # noqa: N801  used like `property`
     """Like `functools.cached_property`, but made once even when several threads want it first.
 
     From Python 3.12 on that takes no lock: each thread would get a part of its own, and all but one would never be
@@ -45,10 +52,10 @@ class part(Generic[T]):  # noqa: N801  used like `property`
         self._making = threading.RLock()
 
     @overload
-    def __get__(self, whole: None, owner: type) -> part[T]: ...
+    def __get__(self, whole: None, owner: type) -> lazy_property[T]: ...
     @overload
     def __get__(self, whole: object, owner: type) -> T: ...
-    def __get__(self, whole: object | None, owner: type) -> part[T] | T:
+    def __get__(self, whole: object | None, owner: type) -> lazy_property[T] | T:
         if whole is None:
             return self
         with self._making:
@@ -58,312 +65,302 @@ class part(Generic[T]):  # noqa: N801  used like `property`
             return made[self._name]
 
 
-# ---------- ports.observer
-#
-# How parts follow a session without the session knowing them: they are told what happens, and may add to the prompt.
-#
-# An observer never fails a turn: what it raises is caught once, counted and shown, and what it is asked for has a
-# deadline. What it is told has happened already; only `turn_began` and `compressing` are questions.
-
+Attach: TypeAlias = "Callable[..., Sequence[Feature]]"
+"""`Feature.attach` of a class, or a function with its parameters `app`, `view` and `preview`."""
 LOCAL_DEADLINE = 0.15
-"""Seconds that a part of our own may take to recall something for a turn."""
+"""Seconds that a feature of our own may take to recall something for a turn."""
 
 
-class Observer(Protocol):
-    """What a session tells. `Watcher` has all of it, doing nothing."""
+class Feature:
+    """Hold what an optional part of Herma attaches to one session. Override what you need; the rest does nothing.
 
-    def opened(self, view: SessionView) -> None:
-        """A session began, or was taken up again: then it has messages."""
-        ...
-
-    def turn_began(self, view: SessionView, text: str) -> str:
-        """The user says this; it is not in `view.messages` yet. → text that may help, fenced into their message."""
-        ...
-
-    def turn_completed(self, view: SessionView, turn: CompletedTurn) -> None:
-        """A reply is on disk that asks for no more tools. Turns that were interrupted are not announced."""
-        ...
-
-    def memory_written(self, view: SessionView, write: MemoryWrite) -> None:
-        """The session's tool changed curated memory, durably."""
-        ...
-
-    def compressing(self, view: SessionView) -> str:
-        """The conversation is about to be shortened. → what the summary should not miss."""
-        ...
-
-    def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:
-        """The same conversation goes on otherwise: another prompt, other messages, perhaps another id.
-
-        `reason` is `reload`, `compression` or `rewind`; with `reset`, a new conversation begins in its place.
-        """
-        ...
-
-    def closing(self, view: SessionView, reason: str) -> None:
-        """The session ends. With a reason of `types.MOVES`, its conversation goes on and `switched` follows."""
-        ...
-
-
-class Watcher:
-    """An observer that does nothing: the base of those that care for some of it."""
+    A feature never fails a turn: the dispatcher catches what it raises, counts it and shows it, and questions to it
+    have a deadline. Only `turn_began`, `compressing` and `contribute` are questions; the rest reports events.
+    """
 
     name = ""
-    """How it is called in warnings; nothing: like its class."""
+    """The name in warnings; the class name if empty."""
     deadline = LOCAL_DEADLINE
-    """Seconds that a question to it may take."""
+    """Seconds that a question may take."""
+    contribution_deadline: float | None = None
+    """Seconds that `contribute` may take, in a thread of its own; None: it runs in the session's thread."""
     notices: Sequence[str] = ()
-    """What people should know, among the warnings of the session; it may grow at any time."""
+    """Sentences for people, shown among the warnings of the session; they may grow at any time."""
     outside = True
-    """Whether what it recalls was said by others, so that the model's repeating it waits for a person's decision."""
+    """True if it recalls text of others, so that a memory write that repeats it waits for a person's decision."""
+    origin = Origin.RECALL
+    """The source of that text."""
     at_once = False
-    """Whether `turn_began` answers from what is at hand, or keeps its deadline by itself: then it is asked in the
-    session's own thread, and costs no other. For parts of our own: nobody can be kept from hanging there."""
+    """True if `turn_began` answers quickly or keeps its deadline itself; then it runs in the session's thread. For our
+    own features only: nothing can stop one that hangs there."""
+
+    @classmethod
+    def attach(cls, app: Herma, view: SessionView, *, preview: bool) -> Sequence[Feature]:  # noqa: ARG003
+        """Return what takes part in this session. With `preview` only the prompt is assembled and nothing may start."""
+        return ()
 
     def may_recall(self, view: SessionView, text: str) -> bool:  # noqa: ARG002
-        """Whether it may have something for this text. Asked before `turn_began`, in the session's own thread, so it
-        must tell at once; who says no is not asked, and costs nothing more."""
+        """Say quickly whether `turn_began` may find something for this text. Called in the session's thread."""
         return True
 
     def opened(self, view: SessionView) -> None:
-        """Nothing."""
+        """A session began, or was resumed: then it has messages."""
 
     def turn_began(self, view: SessionView, text: str) -> str:  # noqa: ARG002
-        """Nothing."""
+        """Return text that may help with this user message. It is fenced into the message, which `view` lacks yet."""
         return ""
 
     def turn_completed(self, view: SessionView, turn: CompletedTurn) -> None:
-        """Nothing."""
+        """A reply without tool calls is on disk. Interrupted turns are not announced."""
 
     def memory_written(self, view: SessionView, write: MemoryWrite) -> None:
-        """Nothing."""
+        """The session's tool changed curated memory, durably."""
 
     def compressing(self, view: SessionView) -> str:  # noqa: ARG002
-        """Nothing."""
+        """Return what the summary of a conversation that is about to be compressed should not miss."""
         return ""
 
     def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:
-        """Nothing."""
+        """The same conversation goes on with another prompt, other messages or another id.
+
+        `reason` is `reload`, `compression` or `rewind`; with `reset`, a new conversation begins in its place.
+        """
 
     def closing(self, view: SessionView, reason: str) -> None:
-        """Nothing."""
+        """The session ends. With a reason of `types.MOVES` its conversation goes on and `switched` follows."""
 
+    def contribute(self, occasion: PromptRequest) -> PromptContribution | None:  # noqa: ARG002
+        """Return what to add to the system prompt, when it is assembled at the start and after a reload."""
+        return None
 
-class Contributor(Protocol):
-    """A part that adds to the system prompt when it is made: at the beginning, and when it is built anew.
-
-    The opening of a session waits for it. One that may take long has a `contribution_deadline`, in seconds.
-    """
-
-    def contribute(self, occasion: Occasion) -> Contribution: ...
-
-
-# ---------- turn.watchers
-#
-# Those who follow one session, behind one object: each is told, and none can fail a turn or hold it up for long.
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Tools that the model may call in this session."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What one part recalls for a turn. `outside`: others said it."""
+    """Text that one feature recalls for a turn. `origin`: its source, if others wrote it."""
 
     by: str
     text: str
-    outside: bool = True
+    origin: Origin | None = Origin.RECALL
 
 
-class Watchers:
-    """One per session."""
+class FeatureDispatcher:
+    """The features of one session: each is called, and none can fail a turn or hold it up for long."""
 
-    def __init__(self, watchers: Sequence[Observer] = (), *, shown: Callable[[Trouble], None] = lambda _: None) -> None:
-        self._guarded = [(watcher, guard_of(watcher)) for watcher in watchers]
+    def __init__(
+        self,
+        features: Sequence[Feature] = (),
+        *,
+        shown: Callable[[Trouble], None] = lambda _: None,
+        notices: Sequence[str] = (),
+    ) -> None:
+        self._guarded = [(feature, guard_of(feature)) for feature in features]
+        self._notices = tuple(notices)
         self._known: set[tuple[str, str]] = set()
         self._unsaid: deque[str] = deque()
         self._troubles: list[str] = []
-        for watcher, guard in self._guarded:
-            if guard is getattr(watcher, "guard", None):  # a guest's own guard has somebody who writes it down
+        for feature, guard in self._guarded:
+            if guard is getattr(feature, "guard", None):  # the guard of an external memory writes its failures down
                 guard.listen(self._note)
             else:
-                guard.listen(self._note_of_our_own)
+                guard.listen(self._note_unless_late)
                 guard.listen(shown)
+
+    @classmethod
+    def attach(cls, app: Herma, view: SessionView, *, preview: bool = False) -> FeatureDispatcher:
+        """Attach the features of `app`. One whose store cannot be read is left out, and a notice says so."""
+        features: list[Feature] = []
+        problems: list[str] = []
+        for attach_one in app.features:
+            try:
+                features += attach_one(app, view, preview=preview)
+            except StoreError as exc:  # the session matters more
+                problems.append(str(exc))
+        return cls(features, shown=app.record_trouble, notices=problems)
 
     def __bool__(self) -> bool:
         return bool(self._guarded)
 
+    def of(self, kind: type[F]) -> F | None:
+        """Return the feature of a class, if there is one."""
+        return next((feature for feature, _ in self._guarded if isinstance(feature, kind)), None)
+
+    @property
+    def contributors(self) -> list[Feature]:
+        """The features that add to the prompt."""
+        return [feature for feature, _ in self._guarded if _overrides(feature, "contribute")]
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools that features bring."""
+        return [tool for feature, _ in self._guarded for tool in feature.tools]
+
     @property
     def troubles(self) -> list[str]:
-        """What people should know: what went wrong, and what a part has to say (its `notices`)."""
-        said = [notice for watcher, _ in self._guarded for notice in getattr(watcher, "notices", ())]
-        return [*self._troubles, *said]
+        """Sentences for people: failures, and the `notices` of features."""
+        said = [*self._notices, *(notice for feature, _ in self._guarded for notice in feature.notices)]
+        return [*dict.fromkeys(said), *self._troubles]
 
     def health(self) -> dict[str, Health]:
-        """How each has been so far, by name."""
-        return {guard.guest: guard.health for _, guard in self._guarded}
+        """Return the health of each feature, by name."""
+        return {guard.name: guard.health for _, guard in self._guarded}
 
-    # ── questions: all at once, each with its own deadline ──
+    # ── questions: asked at the same time, each with its own deadline ──
 
+    @traced(
+        "search_memory",
+        lambda _, view, __: {STORE: "recall", CONVERSATION: view.info.id},
+        lambda found: {COUNT: len(found)},
+    )
     def recall(self, view: SessionView, text: str) -> list[Recalled]:
-        """What each part recalls for this text; nothing of those that fail or are late."""
+        """Return what each feature recalls for this text, without those that fail or are late."""
         asked = [
-            (watcher, guard)
-            for watcher, guard in self._guarded
-            if _cares(watcher, "turn_began") and _may_recall(watcher, guard, view, text)
+            (feature, guard)
+            for feature, guard in self._guarded
+            if _overrides(feature, "turn_began") and _may_recall(feature, guard, view, text)
         ]
-        answers = self._ask(asked, "turn_began", lambda watcher: watcher.turn_began(view, text))
-        return [Recalled(by, text, outside) for by, text, outside in answers]
+        answers = self._ask(asked, "turn_began", lambda feature: feature.turn_began(view, text))
+        return [Recalled(by, text, origin) for by, text, origin in answers]
 
     def compressing(self, view: SessionView) -> str:
-        """What the summary should not miss."""
-        asked = [(watcher, guard) for watcher, guard in self._guarded if _cares(watcher, "compressing")]
-        answers = self._ask(asked, "compressing", lambda watcher: watcher.compressing(view))
+        """Return what the summary should not miss."""
+        asked = [(feature, guard) for feature, guard in self._guarded if _overrides(feature, "compressing")]
+        answers = self._ask(asked, "compressing", lambda feature: feature.compressing(view))
         return "\n\n".join(text for _, text, _ in answers)
 
     def _ask(
-        self, asked: Sequence[tuple[Observer, Guard]], what: str, question: Callable[[Observer], object]
-    ) -> list[tuple[str, str, bool]]:
-        """Those that may take long each in a thread of their own; meanwhile, in this one, those that answer at once."""
+        self, asked: Sequence[tuple[Feature, Guard]], what: str, question: Callable[[Feature], object]
+    ) -> list[tuple[str, str, Origin | None]]:
+        """Ask slow features in threads of their own, and meanwhile those that answer at once in this thread."""
         begun = time.monotonic()
         aside = {
-            at: guard.begin(what, partial(question, watcher))
-            for at, (watcher, guard) in enumerate(asked)
-            if not _at_once(watcher)
+            at: guard.begin(what, partial(question, feature))
+            for at, (feature, guard) in enumerate(asked)
+            if not _at_once(feature)
         }
         here = {
-            at: guard.begin(what, partial(question, watcher), wait=False)
-            for at, (watcher, guard) in enumerate(asked)
+            at: guard.begin(what, partial(question, feature), wait=False)
+            for at, (feature, guard) in enumerate(asked)
             if at not in aside and not guard.left_out(what)
         }
         found = []
-        for at, (watcher, guard) in enumerate(asked):
+        for at, (feature, guard) in enumerate(asked):
             call = aside.get(at) or here.get(at)
             if call is None:
                 continue
-            deadline = getattr(watcher, "deadline", Watcher.deadline)
+            deadline = getattr(feature, "deadline", Feature.deadline)
             text = guard.answer(call, "", max(deadline - (time.monotonic() - begun), 0.0), of=deadline)
             if not isinstance(text, str):
                 guard.count(what, f"answered with {type(text).__name__}, not with text")
             elif text.strip():
-                found.append((guard.guest, text, bool(getattr(watcher, "outside", True))))
-        self._say()
+                origin = getattr(feature, "origin", Origin.RECALL) if getattr(feature, "outside", True) else None
+                found.append((guard.name, text, origin))
+        self._warn()
         return found
 
-    # ── news: one after the other, in this thread; whoever takes long puts it aside ──
+    # ── events: one feature after the other, in this thread ──
 
     def opened(self, view: SessionView) -> None:
-        self._tell("opened", lambda watcher: watcher.opened(view))
+        self._notify("opened", lambda feature: feature.opened(view))
 
     def completed(self, view: SessionView, turn: CompletedTurn) -> None:
-        self._tell("turn_completed", lambda watcher: watcher.turn_completed(view, turn))
+        self._notify("turn_completed", lambda feature: feature.turn_completed(view, turn))
 
     def written(self, view: SessionView, write: MemoryWrite) -> None:
-        self._tell("memory_written", lambda watcher: watcher.memory_written(view, write))
+        self._notify("memory_written", lambda feature: feature.memory_written(view, write))
 
     def switched(self, old: SessionView, new: SessionView, reason: str, *, reset: bool = False) -> None:
-        self._tell("switched", lambda watcher: watcher.switched(old, new, reason, reset))
+        self._notify("switched", lambda feature: feature.switched(old, new, reason, reset))
 
     def closing(self, view: SessionView, reason: str) -> None:
-        self._tell("closing", lambda watcher: watcher.closing(view, reason))
+        self._notify("closing", lambda feature: feature.closing(view, reason))
 
-    def _tell(self, what: str, news: Callable[[Observer], None]) -> None:
-        for watcher, guard in self._guarded:
-            if _cares(watcher, what):
-                guard.ask(what, lambda watcher=watcher: news(watcher), None)  # type: ignore[misc]
-        self._say()
+    def _notify(self, what: str, news: Callable[[Feature], None]) -> None:
+        """Report an event to each feature, even if Ctrl-C or a signal interrupts one of them."""
+        stopped: BaseException | None = None
+        for feature, guard in self._guarded:
+            if _overrides(feature, what):
+                try:
+                    guard.ask(what, lambda feature=feature: news(feature), None)  # type: ignore[misc]
+                except (KeyboardInterrupt, SystemExit) as exc:
+                    stopped = exc
+        self._warn()
+        if stopped is not None:
+            raise stopped
 
-    def _note_of_our_own(self, trouble: Trouble) -> None:
-        """A part of ours that is late costs a turn nothing but what it might have added: written down, not said."""
+    def _note_unless_late(self, trouble: Trouble) -> None:
+        """Skip timeouts of Herma's own features: they are logged, not shown."""
         if not trouble.late:
             self._note(trouble)
 
     def _note(self, trouble: Trouble) -> None:
-        """Each kind of trouble is said once a session; all of it is counted. May come from any thread."""
-        kind = (trouble.guest, trouble.what)
+        """Show each kind of failure once per session. Called from any thread."""
+        kind = (trouble.name, trouble.what)
         if kind in self._known:
             return
         self._known.add(kind)
-        sentence = f"{trouble.guest} failed at {trouble.what} ({trouble.why}); the session goes on without it."
+        sentence = f"{trouble.name} failed at {trouble.what} ({trouble.why}); the session goes on without it."
         self._troubles.append(sentence)
         self._unsaid.append(sentence)
 
-    def _say(self) -> None:
-        """Warnings belong into the thread of the session: only there somebody may catch them."""
+    def _warn(self) -> None:
+        """Raise warnings in the thread of the session, where the caller can catch them."""
         while self._unsaid:
             warnings.warn(self._unsaid.popleft(), HermaWarning, stacklevel=3)
 
 
-def guard_of(part: object) -> Guard:
-    """A guest's own guard, or one for a part of ours."""
-    own = getattr(part, "guard", None)
-    return own if isinstance(own, Guard) else Guard(name_of(part))
+def guard_of(feature: object) -> Guard:
+    """Return a plugin's own guard, or a new one for a feature of Herma."""
+    own = getattr(feature, "guard", None)
+    return own if isinstance(own, Guard) else Guard(str(getattr(feature, "name", "") or type(feature).__name__))
 
 
-def name_of(part: object) -> str:
-    return str(getattr(part, "name", "") or type(part).__name__)
-
-
-def _may_recall(watcher: Observer, guard: Guard, view: SessionView, text: str) -> bool:
-    if not _cares(watcher, "may_recall"):
+def _may_recall(feature: Feature, guard: Guard, view: SessionView, text: str) -> bool:
+    if not _overrides(feature, "may_recall"):
         return True
-    return guard.ask("may_recall", lambda: bool(watcher.may_recall(view, text)), False)  # type: ignore[attr-defined]
+    return guard.ask("may_recall", lambda: bool(feature.may_recall(view, text)), False)
 
 
-def _at_once(watcher: Observer) -> bool:
-    return bool(getattr(watcher, "at_once", False))
+def _at_once(feature: Feature) -> bool:
+    return bool(getattr(feature, "at_once", False))
 
 
-def _cares(watcher: Observer, what: str) -> bool:
-    """Whether it does more than `Watcher` does: nothing costs less than not asking."""
-    return getattr(type(watcher), what, None) is not getattr(Watcher, what)
+def _overrides(feature: Feature, what: str) -> bool:
+    """Return whether the feature overrides a method of `Feature`."""
+    return getattr(type(feature), what, None) is not getattr(Feature, what)
 
 
-# ---------- turn.company
-#
-# Who comes along in a session besides the user and the model: parts that follow it, add to its prompt, bring tools.
-
-
-@dataclass(frozen=True, slots=True)
-class Company:
-    """Made for one session, and kept through its moves."""
-
-    watchers: Sequence[Observer] = ()
-    contributors: Sequence[Contributor] = ()
-    tools: Sequence[Tool] = ()
-    warnings: tuple[str, ...] = ()
-    room: Room | None = None
-    """How the session is shortened. It is one of the watchers too."""
-
-
-Invite: TypeAlias = Callable[[SessionView, bool], Company]
-"""Who comes along in this session; with True, for somebody who only looks at what its prompt would be."""
-
-
-def alone(view: SessionView, rehearsal: bool) -> Company:  # noqa: ARG001
-    """Nobody."""
-    return Company()
+# ── what features add to the prompt ──
 
 
 def prompt_with(
     tiers: Tiers,
-    company: Company,
+    dispatcher: FeatureDispatcher,
     view: SessionView,
     *,
     room: tuple[int, int],
     count: Callable[[str], int],
     rehearsal: bool = False,
 ) -> Prompt:
-    """The prompt with what the company adds. `room` is what the system prompt and memory in it may take, in tokens."""
-    if not company.contributors:
-        return _noted(assemble(tiers), company.warnings)
+    """Assemble the prompt with what features add. `room`: tokens for the system prompt, and for memory within it."""
+    contributors = dispatcher.contributors
+    if not contributors:
+        return assemble(tiers)
     bare = assemble(tiers).text
     memory = memory_of(bare)
     taken = count(memory)
-    occasion = Occasion(
+    occasion = PromptRequest(
         view,
         system_tokens=max(0, room[0] - count(bare) + taken),
         memory_tokens=max(0, room[1] - taken),
         count=count,
         rehearsal=rehearsal,
     )
-    gathered, troubles = gather(company.contributors, occasion)
+    gathered, troubles = contributions(contributors, occasion)
     with_them = replace(
         tiers,
         skills="\n\n".join(filter(None, (tiers.skills, *(one.skills for one in gathered)))),
@@ -374,36 +371,119 @@ def prompt_with(
     if with_them.skills and "skills" not in with_them.guidance:
         with_them = replace(with_them, guidance=(*with_them.guidance, "skills"))
     said = [warning for one in gathered for warning in one.warnings]
-    return _noted(assemble(with_them), (*company.warnings, *said, *troubles))
+    prompt = assemble(with_them)
+    return replace(prompt, warnings=(*prompt.warnings, *said, *troubles))
 
 
-def gather(contributors: Sequence[Contributor], occasion: Occasion) -> tuple[list[Contribution], list[str]]:
-    """What each part adds, and what went wrong, in words.
+def contributions(features: Sequence[Feature], occasion: PromptRequest) -> tuple[list[PromptContribution], list[str]]:
+    """Return the contributions, and failures in words.
 
-    Parts of our own are asked here and now: a thread would cost more than they do. Those that have a
-    `contribution_deadline` are asked at once, and waited for that long.
+    Features with a `contribution_deadline` run in threads of their own, at the same time; others in this thread.
     """
     begun = time.monotonic()
     asked = []
-    for part in contributors:
-        guard, deadline = guard_of(part), getattr(part, "contribution_deadline", None)
-        question = partial(part.contribute, occasion)
+    for feature in features:
+        guard, deadline = guard_of(feature), feature.contribution_deadline
+        question = partial(feature.contribute, occasion)
         asked.append((deadline, guard, guard.begin("contribute", question, wait=deadline is not None)))
-    found: list[Contribution] = []
+    found: list[PromptContribution] = []
     troubles: list[str] = []
     for deadline, guard, call in asked:
         failures = guard.health.failures
         left = None if deadline is None else max(deadline - (time.monotonic() - begun), 0.0)
-        given = Contribution() if call is None else guard.answer(call, Contribution(), left)
-        if isinstance(given, Contribution):
+        given = None if call is None else guard.answer(call, None, left)
+        if given is None:
+            given = PromptContribution()
+        if isinstance(given, PromptContribution):
             found.append(given)
         else:
             guard.count("contribute", f"answered with {type(given).__name__}")
         health = guard.health
         if health.failures > failures and health.last is not None:
-            troubles.append(f"{guard.guest} added nothing to the prompt ({health.last.why}).")
+            troubles.append(f"{guard.name} added nothing to the prompt ({health.last.why}).")
     return found, troubles
 
 
-def _noted(prompt: Prompt, warnings: tuple[str, ...]) -> Prompt:
-    return replace(prompt, warnings=(*prompt.warnings, *warnings)) if warnings else prompt
+# ── what features recall for a turn ──
+
+LARGEST = 12_000
+"""Characters that one feature may add to a message."""
+_READ = 200_000
+"""Characters of recalled text that are read."""
+_ITEM = re.compile(r"[-*•] |\d{1,3}[.)] ")
+_SOURCE = re.compile(r"\[from [\w, -]{1,200}\] ")
+"""Marks the provider that recalled an item."""
+_PARAGRAPH = re.compile(r"\n[ \t]*\n")
+
+
+def fit(recalled: Iterable[Recalled], said: set[str]) -> tuple[list[Recalled], list[str]]:
+    """Scan recalled text, cut it to size and drop what was sent before. Return the rest and warnings; `said` grows."""
+    kept: list[Recalled] = []
+    warnings: list[str] = []
+    for one in recalled:
+        shown = show(ContextFile(one.by, one.text[:_READ]), LARGEST)
+        warnings += shown.warnings
+        text = without_repeats(shown.text, said)
+        if text:
+            kept.append(Recalled(one.by, text, one.origin))
+    return kept, warnings
+
+
+def without_repeats(text: str, said: set[str]) -> str:
+    """Return `text` without the paragraphs and list items in `said`, and add the rest to it."""
+    left: list[str] = []
+    fresh: set[str] = set()
+    for paragraph in _PARAGRAPH.split(text):
+        kept, keys = _fresh_lines(paragraph.split("\n"), said)
+        fresh |= keys
+        if kept:
+            left.append("\n".join(kept))
+    said |= fresh
+    return "\n\n".join(left).strip() if fresh else ""
+
+
+def recalled_units(messages: Sequence[Message]) -> set[str]:
+    """Return the paragraphs and list items that a conversation was sent as recalled text."""
+    said: set[str] = set()
+    for message in messages:
+        if message.sent is not None:
+            without_repeats(recalled_in(message.sent).removesuffix(f"\n</{TAG}>"), said)
+    return said
+
+
+def _fresh_lines(lines: Sequence[str], said: set[str]) -> tuple[list[str], set[str]]:
+    """Return the lines of a paragraph that are new, with their keys. A list is compared item by item."""
+    if not any(map(is_item, lines)):
+        key = unit_key("\n".join(lines))
+        if not key or (len(lines) == 1 and key.startswith("#")):
+            return list(lines) if key else [], set()
+        return ([], set()) if key in said else (list(lines), {key})
+    kept: list[str] = []
+    keys: set[str] = set()
+    dropped = False
+    for line in lines:
+        if is_item(line):
+            dropped = unit_key(line) in said
+            keys |= set() if dropped else {unit_key(line)}
+        elif not line[:1].isspace():
+            dropped = False
+        if not dropped:
+            kept.append(line)
+    return (kept, keys) if keys else ([], set())
+
+
+def is_item(line: str) -> bool:
+    """Say whether a line begins an item of a list."""
+    return _ITEM.match(line.lstrip()) is not None
+
+
+def item_mark(line: str) -> str:
+    """Return what a list item begins with; "" for other lines."""
+    found = _ITEM.match(line)
+    return found[0] if found else ""
+
+
+def unit_key(text: str) -> str:
+    """Return what two recalled items have in common if they say the same, whichever provider recalled them."""
+    bare = text.lstrip()
+    return " ".join(_SOURCE.sub("", bare[len(item_mark(bare)) :], count=1).split())

@@ -1,41 +1,74 @@
-"""★ one conversation, turn by turn: before_model → call_tool → after_model → close; rewind, reload, continue."""
+"""★ Start here: one conversation with a model, turn by turn.
+
+    open → before_model → call_tool → after_model → close
+
+The prefix only grows: `system_prompt` and `tools` are fixed when the session opens, and each message is stored as it
+was sent, so that the next request (also of a resumed session) begins with the same bytes. The user's message is on disk
+before the model is called; the replies are on disk before `after_model` returns.
+
+To read a whole turn, follow the calls through these files:
+
+    session             the steps of a turn
+    app                 opens everything, and a session: new, resumed, branched
+    features            what optional parts add to a session
+    prompt/assemble     the system prompt
+    search/prefetch     what past conversations say about the user's message
+    prompt/fence        recalled text, wrapped so that it is not taken for the user's own words
+    tools/memory        the memory tool, and under it
+    memory/store        the one writer of MEMORY.md and USER.md,
+    memory/entries      what an operation does to the entries (pure),
+    memory/files        and the files
+    transcript/log      append messages
+    transcript/rows     their tables
+    store/database      the commit
+    index/sync          the index follows in the background
+    compression/engine  a summary when the window is full
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from herma.compression.engine import Room
-from herma.compression.summary import Compression
-from herma.errors import StoreChanged, UsageError
-from herma.features import Recalled, Watchers
-from herma.memory.live import LiveMemory
-from herma.prompt.assemble import ContextFile, cache_breakpoints, show
-from herma.prompt.budget import Budget, Plan, hold
-from herma.prompt.fence import NOTES, TAG, fence, sanitize
-from herma.prompt.ledger import FIVE_MINUTES, ONE_HOUR, Account, Before, CallRows, Frame, Meter, before, recalled_in
-from herma.prompt.tokens import TokenCounter
+from herma.compression.engine import SessionCompression
+from herma.errors import StoreChanged, UsageError, checked
+from herma.features import fit, recalled_units
+from herma.memory.files import with_prompt
+from herma.prompt.assemble import cache_breakpoints
+from herma.prompt.fence import NOTES, fence, neutralize, sanitize
+from herma.prompt.ledger import (
+    FIVE_MINUTES,
+    ONE_HOUR,
+    CallRecorder,
+    PrefixTracker,
+    PreviousCall,
+    PromptFrame,
+    before,
+    recalled_in,
+)
+from herma.prompt.tokens import Plan, counter_for, hold
 from herma.prompt.tool_results import compress_result, digest
-from herma.review.gate import Ear
-from herma.tools.registry import Json, ToolContext, Tools, Turn
-from herma.transcript.log import Transcripts
+from herma.tools.registry import Json, ToolContext, Turn
+from herma.transcript import messages as given
 from herma.transcript.messages import (
     INTERRUPTED,
     all_from_wire,
     as_sent,
+    attach,
     is_complete,
     sendable,
     text_of,
     unanswered,
     with_addition,
 )
-from herma.transcript.rows import SessionNews
+from herma.transcript.provenance import SeenText, check_origin, merged, sources_of
+from herma.transcript.rows import SessionNews, SessionRows
 from herma.types import (
-    NOWHERE,
+    AnyMessage,
+    Attachment,
     Author,
-    Circumstances,
     CompletedTurn,
     Content,
     Hidden,
@@ -43,160 +76,549 @@ from herma.types import (
     Message,
     Move,
     Origin,
+    OutsideSpan,
     Reason,
+    SdkMessage,
+    SessionEnvironment,
     SessionInfo,
     SessionView,
     Usage,
     Who,
 )
 
-# ---------- turn.others
-#
-# Another program in the same session: what it said is taken in at the end, and what it did to it is told.
-#
-# A session is held by whoever has it open, and nobody locks it: two programs may go on with the same one. Each keeps
-# the order in which it has sent messages, so that its prefix only grows; what the other said comes after that, whole
-# turns only, as it was sent there. Where the other has shortened the conversation, taken something back or gone on
-# elsewhere, there is no way on from here but to resume it.
+if TYPE_CHECKING:
+    from herma.app import Herma, PreparedSession
+    from herma.compression.summary import Compression
+    from herma.transcript.log import Transcripts
 
-News = Callable[[str], SessionNews | None]
-Stored = Callable[[str], Sequence[Message]]
-"""Every message of a session in order, hidden ones too."""
+CacheMarks: TypeAlias = Literal["5m", "1h"]
+"""Lifetime of the marked prefix in the provider's cache."""
+_LIVES: Mapping[str, float] = {"5m": FIVE_MINUTES, "1h": ONE_HOUR}
 
 
-def nobody(session_id: str) -> None:  # noqa: ARG001
-    """No other program is looked for."""
-    return
+@checked("text", "reply", "recall", "partial", "arguments", "topic")
+class Session:
+    """Opened by `Herma.session()`; a context manager. Not for several threads at once: a conversation has one order."""
 
-
-class Others:
-    """What one session knows of the messages that are stored under its id."""
-
-    def __init__(self, news: News, stored: Stored) -> None:
-        self._news = news
+    def __init__(
+        self,
+        app: Herma,
+        prepared: PreparedSession,
+        history: Sequence[Message] = (),
+        *,
+        stored: bool = False,
+        after: SessionInfo | None = None,
+        copied: bool = False,
+    ) -> None:
+        """With `copied`, `history` is that of an imported session; the first turn copies it into this one."""
+        self._app = app
+        self._to_copy = copied
+        self._history = list(history)
         self._stored = stored
-        self._visible = 0
-        """How many messages were stored, besides those of the history, when that was last read."""
-        self._newest = 0
+        self._open = True
+        self._seen: dict[str, str] = {}
+        self._continues = after
+        self._provenance = SeenText(self._earlier)
+        self._in_turn = bool(history) and not is_complete(history[-1:])
+        self._apply(prepared)
+        self._features.opened(self.view())
 
-    def look(self, session: SessionInfo, history: Sequence[Message], *, branches: bool = False) -> list[Message]:
-        """What others have said that this history does not have. `StoreChanged` where they have moved the conversation;
-        who `branches` off it minds no other that does. One row is read, as long as nobody else was here.
+    def _apply(self, prepared: PreparedSession) -> None:
+        """Set what stays fixed until the prompt is rebuilt."""
+        self._prepared = prepared
+        self.info = prepared.info
+        self.id = prepared.info.id
+        self.model = prepared.info.model or ""
+        self.environment = prepared.request.environment
+        self.system_prompt = prepared.system_prompt
+        self.snapshot = prepared.memory.snapshot
+        self.tools: list[Json] = prepared.tools.schemas()
+        self._features = prepared.features
+        self._compression = prepared.features.of(SessionCompression) or SessionCompression()
+        self._changes = SessionChangeCheck(self._app)
+        self._warnings = list(prepared.warnings)
+        self._recalled = recalled_units(self._history)
+        self._provenance.add_prompt(self.system_prompt, prepared.prompt_outside)
+        frame = PromptFrame(
+            self.id,
+            self.system_prompt,
+            self.tools,
+            self.model,
+            counter_for(prepared.info.model),
+            self._app.settings.prices.cache_minutes * 60.0,
+            prepared.info.provider,
+            prepared.info.folder,
+            prepared.info.branch,
+        )
+        self.prompt_digest, self.tools_digest = frame.prompt_digest, frame.tools_digest
+        self._meter = CallRecorder(PrefixTracker(frame, prepared.previous_call), self._app.calls)
+        self._meter.account.carry_on(self._history)
+        self._recorded = False
+        self._version_at_start = prepared.memory.told if prepared.shown is None else prepared.shown
+        who = Who.REVIEW if self.environment.context == "review" else Who.TOOL
+        author = Author(who, Origin.AGENT_CONCLUDED, session=self.id)
+        self._context = ToolContext(
+            prepared.info.scope, author, seen=self._provenance, written=self._wrote, warn=self._warnings.append
+        )
+
+    # ── one turn ──
+
+    def before_model(
+        self,
+        text: Content | Mapping[str, Any] | SdkMessage = None,
+        *,
+        attachments: Sequence[Attachment] = (),
+        recall: str = "",
+        cache_marks: CacheMarks | None = None,
+    ) -> list[Json]:
+        """Return the request to send: with a text, the user's message that begins a turn; without one, its next step.
+
+        The message is committed first. `text` is what the person typed; `attachments` are texts from outside, added
+        after it, each in a visible frame. `recall` is other text that may help: it is fenced into this message.
+        `cache_marks` adds Anthropic's cache marks to the returned copy.
         """
-        news = self._news(session.id)
-        if news is None:
-            return []
-        if news.follower and not branches:
-            raise _gone_on(news)
-        begins = next((at for at, message in enumerate(history) if message.session_id == session.id), len(history))
-        newest = max(history[-1].id if begins < len(history) else 0, self._newest)
-        if (news.visible, news.newest) == (len(history) - begins + self._visible, newest):
-            return []
-        everything = self._stored(session.id)
-        stored = [message for message in everything if not message.hidden]
-        hidden = {message.id: message.hidden for message in everything if message.hidden}
-        gone = [message for message in history[begins:] if message.id in hidden]
-        if gone:
-            raise _changed(session, gone, hidden[gone[-1].id])
-        fresh = unheard(stored, history[begins:])
-        self._visible = len(stored) - (len(history) - begins) - len(fresh)
-        self._newest = stored[-1].id if stored else 0
-        return fresh
+        self._check_open()
+        attached = _attached(attachments)
+        if text is not None or attached:
+            self._begin_turn(user_content("" if text is None else text), attached, recall)
+        elif not self._history:
+            raise UsageError("There is nothing to send yet.", hint="Begin with before_model(text).")
+        else:
+            self._compression.compress_if_needed(self)
+        self._meter.called(self._history, self._app.clock(), _LIVES.get(cache_marks or ""))
+        request: list[Json] = [{"role": "system", "content": self.system_prompt}, *map(to_request, self._history)]
+        return cache_breakpoints(request, lifetime=cache_marks) if cache_marks else request
+
+    def call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> str:
+        """Run a tool and return a JSON string. A write is on disk before this returns; no message is stored."""
+        self._check_open()
+        return self._prepared.tools.call(name, arguments, self._context)
+
+    def after_model(
+        self,
+        reply: str | Mapping[str, Any] | SdkMessage | Sequence[Mapping[str, Any] | SdkMessage],
+        *,
+        usage: Usage | Mapping[str, Any] | object | None = None,
+    ) -> None:
+        """Store the reply in one transaction: a text, or messages (tool calls with their results).
+
+        Message objects of the OpenAI and Anthropic SDKs are accepted as well as dictionaries.
+        `usage` is what the provider reported: a `Usage` (`input` excludes what was read from or written to the cache),
+        or the mapping or object of OpenAI or Anthropic. Both arguments are validated before anything is written.
+        """
+        self._check_open()
+        came = all_from_wire(replies_of(reply), self._app.clock())
+        if not came:
+            raise UsageError("A reply needs at least one message. Nothing was written.", hint='For example: "Done."')
+        measured = None if usage is None else given.usage(usage)
+        self._compression.answered(measured, self.tokens)
+        limit = self._app.settings.context.tool_result_tokens
+        replies = self._append([to_stored(message, limit, self._seen) for message in came])
+        if not self._meter.answered(replies, measured) and measured is not None:
+            self._app.transcripts.record_usage(self.id, measured)
+        self._app.index.written(len(replies) + 1)
+        if self._in_turn and is_complete(replies):
+            self._in_turn = False
+            self._features.completed(self.view(), last_turn(self._history))
+
+    def interrupt(self, partial: str = "") -> None:
+        """Store the part of the reply that arrived before the turn was interrupted, marked as such."""
+        self._check_open()
+        if self._history and not self._to_copy and not is_complete(self._history[-1:]):
+            self._in_turn = False
+            self._meter.answered(self._append(all_from_wire(cut_off(self._history, partial), self._app.clock())))
+
+    def unsent(self) -> None:
+        """Withdraw the last request, which did not reach the model or was refused. The user's message stays.
+
+        Otherwise a request without a reply counts as sent, and its cost is estimated.
+        """
+        self._check_open()
+        self._meter.unsent()
+
+    def mark_untrusted(self, text: str, origin: Origin | str = Origin.TOOL_OUTPUT) -> None:
+        """Mark text from outside that the model is sent. A memory write that repeats it waits for a person's decision;
+        a message that repeats it does not count as the person's own words."""
+        self._check_open()
+        if not isinstance(text, str):
+            raise UsageError(f"text must be a str, not {type(text).__name__}. Nothing was marked.")
+        try:
+            self._provenance.mark(text, check_origin(origin))
+        except ValueError as exc:
+            raise UsageError(f"{exc} Nothing was marked.") from exc
+
+    def heard(self, text: str, origin: Origin = Origin.TOOL_OUTPUT) -> None:
+        """Call `mark_untrusted`, which replaces this method."""
+        warnings.warn("Session.heard is deprecated; use mark_untrusted.", DeprecationWarning, stacklevel=3)
+        self.mark_untrusted(text, origin)
+
+    @property
+    def circumstances(self) -> SessionEnvironment:
+        """Return `environment`, which replaces this property."""
+        warnings.warn("Session.circumstances is deprecated; use environment.", DeprecationWarning, stacklevel=2)
+        return self.environment
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a request as the conversation stands."""
+        return self._meter.account.tokens
+
+    @property
+    def last_compression(self) -> Compression | None:
+        """The result of the last compression, automatic or not."""
+        return self._compression.last
+
+    def working_memory(self) -> Plan:
+        """Return how the model's window is filled: what each part of it holds, and what was left out."""
+        counter = counter_for(self.info.model)
+        return hold(self._app.budget.of(self.model), counter, self.system_prompt, self.tools, self._history)
+
+    def view(self) -> SessionView:
+        """Return the session as it stands, for features."""
+        return SessionView(
+            self.info,
+            self.environment,
+            tuple(self._history),
+            self.model,
+            self._prepared.request.folder,
+            self.system_prompt,
+            tuple(self.tools),
+            self._prepared.prompt_outside,
+            tuple(self._provenance.marked.all),
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for people about this session: text that was withheld, features that failed."""
+        return (*self._warnings, *self._compression.said, *self._features.troubles)
+
+    # ── moves ──
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation as it stands, without hidden messages."""
+        return tuple(self._history)
+
+    def stored_messages(self) -> list[Message]:
+        """Read the conversation back from the transcript: what a resumed session would send."""
+        stored = self.info if self._stored else self._continues
+        return self._app.session_factory.history(stored) if stored else []
+
+    def begin_with(self, messages: Sequence[AnyMessage]) -> None:
+        """Take over the beginning of another conversation."""
+        taken = all_from_wire(messages, self._app.clock())
+        for at, one in enumerate(taken):
+            if one.told:
+                told = with_prompt(one.told, self._version_at_start, announced=has_memory_updates([one]))
+                taken[at] = replace(one, told=told)
+        self._append(taken)
+
+    def restore_memory_version(self) -> None:
+        """Set the known memory version to that of the last message, so that the next one reports changes since.
+
+        Messages of an earlier session are older than the prompt: only those that announced a change count beside it.
+        """
+        last = next((message for message in reversed(self._history) if message.told), None)
+        told, shown = (last.told if last else None) or self._version_at_start, self._version_at_start
+        if last is None or last.session_id == self.id:
+            self._prepared.memory.recall(told)
+        else:
+            self._prepared.memory.recall(told if has_memory_updates(self._history) else shown, prompt=shown)
+
+    def rewind(self, turns: int = 1) -> str:
+        """Remove the last turns and return the user's text of the first of them, to be edited. Nothing is deleted."""
+        self._check_open()
+        self._copy()
+        if not self._in_turn:
+            self._catch_up()
+        first = turn_begins(self._history, turns)
+        message = self._history[first]
+        for session_id, target in first_user_messages(self._history[first:], self.id).items():
+            self._app.transcripts.rewind(session_id, target)
+        self._meter.account.cut(first, self._history[first:])
+        old = self.view()
+        del self._history[first:]
+        self._in_turn = False
+        self._recalled = recalled_units(self._history)
+        self.restore_memory_version()
+        self._features.switched(old, self.view(), "rewind")
+        return text_of(message.content)
+
+    def reload(self) -> None:
+        """Rebuild the prompt with memory and files as they are now. The provider's cache does not apply to it.
+
+        The conversation continues as a new session with another `id`, whose row is written with its next message.
+        """
+        self._check_open()
+        self.interrupt()
+        reason: Reason | None = "resume" if self._stored else None
+        self._switch("reload", lambda: self._app.session_factory.rebuild(self._prepared, self.info, reason))
+
+    def compress(self, topic: str = "", *, force: bool = True, keep: int = 0, preview: bool = False) -> Compression:
+        """Compress the conversation now, as happens automatically when the window fills; see `continue_with`.
+
+        `topic` gets more room in the summary. The last `keep` turns stay verbatim. With `preview` nothing is changed
+        and no model is called: the result has a summary made of sentences of the conversation.
+        """
+        self._check_open()
+        if keep < 0:
+            raise UsageError(
+                f"keep must be a number of turns, not {keep}. Nothing was changed.", hint="For example: keep=2."
+            )
+        if preview:
+            return self._compression.preview(self, topic=topic, keep=keep)
+        self._copy()
+        return self._compression.make(self, topic=topic, force=force, keep=keep)
+
+    def before_compression(self) -> str:
+        """Ask external memories what a summary must not miss. The answer is text from outside, not instructions."""
+        self._check_open()
+        return self._features.compressing(self.view())
+
+    def continue_with(self, messages: Sequence[AnyMessage], *, in_place: bool = False) -> None:
+        """Replace the conversation so far with other messages. An unfinished turn goes on after them.
+
+        As a new session of the same conversation, with its prompt rebuilt; or `in_place`, with the prompt as it is
+        and all earlier messages hidden. Every message stays in the transcript. When this fails, nothing has changed.
+        """
+        self._check_open()
+        self._copy()
+        stored = self.info if self._stored else self._continues
+        if stored is None or not messages:
+            raise UsageError("There is no conversation yet that these messages could replace.")
+        instead = all_from_wire(messages, self._app.clock())
+        prepared, factory = self._prepared, self._app.session_factory
+        if in_place and self._stored and in_one_session(self._history, self.id):
+            same = replace(prepared, shown=self._version_at_start)
+            self._switch("compression", lambda: same, instead)
+        else:
+            self._switch("compression", lambda: factory.rebuild(prepared, stored, "compression"), instead)
+
+    def reset(self) -> Session:
+        """End this conversation and return a new one in the same place, with memory as it is now."""
+        self.close("reset")
+        return self._app.session_factory.new(replace(self._prepared.request, title=None, parent=None))
+
+    def close(self, reason: str = "closed") -> None:
+        """End the session; closing twice does no harm. An unfinished turn is kept, marked as interrupted."""
+        if not self._open:
+            return
+        self.interrupt()
+        self._meter.answered(())
+        self._open = False
+        try:
+            self._features.closing(self.view(), reason)
+        finally:  # the end comes last: a program that is killed before it left a review to be done
+            if self._stored:
+                self._app.transcripts.end(self.id, reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close("error" if kind is not None else "closed")
+
+    # ── steps ──
+
+    def _begin_turn(self, typed: Content, attachments: Sequence[Attachment], recall: str) -> None:
+        clean, spans = attach(typed, attachments)
+        self._copy()
+        self._catch_up()
+        self._compression.compress_if_needed(self, clean)
+        self._context = replace(self._context, turn=Turn())
+        found = self._recall(clean, recall)
+        recalled = fence("\n\n".join(text for text, _ in found), kind="recall")
+        update = self._memory_update()
+        sent = with_addition(clean, "\n\n".join(filter(None, [recalled, update])))
+        spans += self._provenance.marked.find(text_of(clean))
+        spans += _recalled_spans(recalled, found, len(text_of(with_addition(clean, recalled))) - len(recalled))
+        message = Message(
+            "user",
+            clean,
+            sent=sent if sent != clean else None,
+            told=with_prompt(self._prepared.memory.told, self._version_at_start, announced=bool(update)),
+            outside=tuple(merged(spans)),
+        )
+        try:
+            self._append(all_from_wire([message], self._app.clock()))
+        except BaseException:
+            self.restore_memory_version()  # the update was not sent
+            raise
+        self._in_turn = True
+
+    def _catch_up(self) -> None:
+        """Append the turns that another program stored in this session; an unfinished turn of this one ends first."""
+        stored = self.info if self._stored else self._continues
+        fresh = self._changes.new_turns(stored, self._history, branches=not self._stored) if stored else []
+        self.interrupt()
+        if fresh:
+            self._history += fresh
+            self._provenance.add_messages(fresh)
+            self._meter.account.add(fresh)
+            self._recalled |= recalled_units(fresh)
+            self.restore_memory_version()
+
+    def _recall(self, clean: Content, given: str) -> list[tuple[str, Origin | None]]:
+        """Return what the caller and the features recall for this turn, each with its origin."""
+        found = self._features.recall(self.view(), text_of(clean)) if self._features else []
+        kept, warnings = fit(found, self._recalled)
+        self._warnings += (warning for warning in warnings if warning not in self._warnings)
+        return [(given, Origin.RECALL)] * bool(given) + [(one.text, one.origin) for one in kept]
+
+    def _earlier(self) -> Iterator[tuple[Message, bool]]:
+        """Yield every stored message of this conversation, then those that it holds now."""
+        transcripts = self._app.transcripts
+        near = (self.info, self._continues)
+        ids = [id_ for one in near if one is not None for id_ in (one.id, one.parent) if id_]
+        begin = next((id_ for id_ in ids if transcripts.get(id_) is not None), "")
+        if begin:
+            yield from sources_of(transcripts, begin)
+        yield from ((message, False) for message in self._history)
+
+    def _copy(self) -> None:
+        """Copy the turns of an imported session into this one, once, as they are sent."""
+        if self._to_copy:
+            self._to_copy = False
+            history, self._history = self._history, []
+            self._meter.account.cut(0, history)
+            self._append(all_from_wire(history, self._app.clock()))
+
+    def _wrote(self, write: MemoryWrite) -> None:
+        self._features.written(self.view(), write)
+
+    def _switch(self, how: Move, prepare: Callable[[], PreparedSession], instead: Sequence[Message] = ()) -> None:
+        """Give the conversation another prompt, or the messages `instead`, which are committed first."""
+        old = self.view()
+        self._meter.answered(())
+        self._features.closing(old, how)
+        prepared = prepare()  # after `closing`, so that features that add to the prompt know the whole conversation
+        new = prepared.info.id != self.id
+        if instead:
+            self._history, last = replace_history(
+                self._app.transcripts, self._meter.account, self._history, instead, prepared, new=new
+            )
+            self._seen.clear()  # an earlier equal result may not be sent any more
+        else:
+            last = before(self._meter.account.last, self._history, "reload")
+        ends = self._stored and new
+        if ends and not instead:
+            self._continues = self.info
+        self._stored = bool(instead) or (self._stored and not new)
+        self._apply(replace(prepared, previous_call=last))
+        if instead or has_memory_updates(self._history):
+            self.restore_memory_version()
+        if ends:
+            self._app.transcripts.end(old.id, how)
+        self._features.switched(old, self.view(), how)
+
+    def _memory_update(self) -> str:
+        """Return what changed in curated memory since the model was last told."""
+        memory = self._prepared.memory
+        if not self._recorded:
+            memory.ensure_recorded()
+            self._recorded = True
+        return fence(memory.update(), kind="update") if self._app.settings.memory.live_updates else ""
+
+    def _append(self, messages: list[Message]) -> list[Message]:
+        """Commit messages and append them to the history."""
+        account = self._meter.account
+        weighed = [account.weighed(message) for message in messages]
+        if not self._stored:
+            start_session(self._app.transcripts, self.info, self.system_prompt, self._prepared.prompt_outside)
+            self._stored = True
+        ids = self._app.transcripts.append(self.id, weighed)
+        stored = [replace(message, id=id_, session_id=self.id) for message, id_ in zip(weighed, ids, strict=True)]
+        self._history += stored
+        self._provenance.add_messages(stored)
+        account.add(stored)
+        return stored
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise UsageError("This session is closed.", hint="Open a new one: Herma.session().")
 
 
-def unheard(stored: Sequence[Message], mine: Sequence[Message]) -> list[Message]:
-    """Whole turns that are stored and not among mine, in order. Pure."""
-    known = {message.id for message in mine}
-    unknown = [message for message in stored if message.id not in known]
-    return sendable(unknown[: settled(unknown)])
+# ── what callers give ──
 
 
-def settled(messages: Sequence[Message]) -> int:
-    """How many of these are whole turns: they end with a reply, and no tool that was called is still to answer."""
-    waiting: set[str] = set()
-    end = 0
-    for at, message in enumerate(messages, 1):
-        waiting |= {str(call.get("id", "")) for call in message.tool_calls}
-        waiting.discard(message.tool_call_id or "")
-        if not waiting and is_complete([message]):
-            end = at
-    return end
-
-
-def _gone_on(news: SessionNews) -> StoreChanged:
-    how = "has shortened" if news.reason == "compression" else "goes on with"
-    return StoreChanged(
-        f"Another program {how} this conversation; it goes on as session {news.follower}.",
-        hint=f"Go on there: {_ways(news.follower)}",
-    )
-
-
-def _changed(session: SessionInfo, gone: Sequence[Message], hidden: Hidden) -> StoreChanged:
-    turns = sum(message.role == "user" for message in gone)
-    what = (
-        "shortened this conversation in its place"
-        if hidden == "compacted"
-        else f"taken back the last {'turn' if turns == 1 else f'{turns} turns'} of this conversation"
-    )
-    return StoreChanged(
-        f"Another program has {what}, so that what was sent here before does not hold any more.",
-        hint=f"Take it up as it is now: {_ways(session.id)}",
-    )
-
-
-def _ways(id_: str) -> str:
-    return f"/resume {id_} in the chat, herma chat --resume {id_}, or h.session(resume={id_!r})."
-
-
-# ---------- turn.handed
-#
-# What callers hand to a session and get from it: checked, cleaned, and copied so that ours stays as it was. Pure.
-
-
-def replies_of(reply: Any) -> list[Mapping[str, Any]]:
-    """A reply as messages."""
+def replies_of(reply: Any) -> list[AnyMessage]:
+    """Return a reply as messages."""
     if isinstance(reply, str):
         return [{"role": "assistant", "content": reply}]
-    if isinstance(reply, Mapping):
+    if isinstance(reply, Mapping | SdkMessage):
         return [reply]
     if not isinstance(reply, Iterable):
         raise UsageError(
-            f"A reply is text or messages, not {type(reply).__name__}.",
-            hint='A model that only calls tools: after_model({"role": "assistant", "tool_calls": […]}).',
+            f"A reply must be text or messages, not {type(reply).__name__}.",
+            hint='A reply with tool calls only: after_model({"role": "assistant", "tool_calls": […]}).',
         )
     return list(reply)
 
 
-def user_content(given: object) -> Content:
-    """What the user says, without any fence: recalled text is never taken for something that was said."""
-    if isinstance(given, str):
-        return cleaned(given)
-    if not isinstance(given, list) or not all(isinstance(part, dict) for part in given):
-        raise UsageError("A user's message is text, or a list of parts.", hint='For example: "Why?"')
-    return cleaned(given)
+def user_content(said: object) -> Content:
+    """Return the user's message without fences, so that recalled text does not count as the user's words.
+
+    `said` is a text, parts, one part, or the user's message itself. Refuse what cannot be stored.
+    """
+    if (isinstance(said, Mapping) and said.get("role") == "user") or isinstance(said, SdkMessage):
+        said = given.openai_style(said)[-1].get("content")
+    content = [said] if given.is_part(said) else said
+    if not isinstance(content, str | list):
+        raise UsageError(
+            f"A user's message must be text or a list of parts, not {type(said).__name__}. Nothing was written.",
+            hint='For example: "Why?", or [{"type": "text", "text": "Why?"}].',
+        )
+    try:
+        return cleaned(given.from_wire(Message("user", content)).content)
+    except ValueError as exc:
+        wrong = f"The user's message {exc}. Nothing was written."
+        raise UsageError(wrong, hint='For example: "Why?", or [{"type": "text", "text": "Why?"}].') from exc
 
 
-def as_kept(message: Message, limit: int, seen: dict[str, str]) -> Message:
-    """What came back as it is kept: of a tool's result, the model gets the short form again and again.
+def _attached(attachments: Sequence[Attachment]) -> list[Attachment]:
+    """Return attachments without fences. Refuse what is not an attachment, and an origin that is not outside."""
+    if isinstance(attachments, Attachment | str | bytes) or not isinstance(attachments, Iterable):
+        raise UsageError("attachments must be a list of Attachment. Nothing was written.")
+    given: list[Attachment] = []
+    for one in attachments:
+        if not isinstance(one, Attachment) or not isinstance(one.text, str) or not isinstance(one.name, str):
+            raise UsageError(
+                "attachments must be a list of Attachment, with text and name as str. Nothing was written.",
+                hint='For example: Attachment("<page text>", origin="web").',
+            )
+        try:
+            if one.text.strip():
+                given.append(Attachment(neutralize(one.text), check_origin(one.origin), neutralize(one.name)))
+        except ValueError as exc:
+            raise UsageError(f"{exc} Nothing was written.") from exc
+    return given
 
-    The whole of it is in the transcript. `seen` are results that came before, by their digests; it grows.
+
+# ── messages to requests, and back ──
+
+
+def to_stored(message: Message, limit: int, seen: dict[str, str]) -> Message:
+    """Return a message that came back as it is stored. A long tool result also gets the short form that is sent.
+
+    `seen` has earlier results by their digests; it grows.
     """
     if message.role != "tool" or not isinstance(message.content, str) or message.sent is not None:
         return replace(message, content=cleaned(message.content)) if message.role == "assistant" else message
-    call_id = message.tool_call_id
-    short = compress_result(message.content, limit_tokens=limit, reference=call_id, seen=seen)
+    content, call_id = message.content, message.tool_call_id
+    outside = message.outside or (OutsideSpan(0, len(content), Origin.TOOL_OUTPUT),)
+    short = compress_result(content, limit_tokens=limit, reference=call_id, seen=seen)
     if call_id:
-        seen.setdefault(digest(message.content), call_id)
-    return replace(message, sent=short.text) if short.text != message.content else message
+        seen.setdefault(digest(content), call_id)
+    return replace(message, sent=short if short != content else None, outside=outside)
 
 
-def handed_out(message: Message) -> dict[str, Any]:
-    """The message as it is sent, for a caller who may change it: ours stays as it was."""
+def to_request(message: Message) -> dict[str, Any]:
+    """Return a message as it is sent, copied: the caller may change it."""
     return {key: _copied(value) for key, value in as_sent(message).items()}
 
 
 def cleaned(content: Content) -> Content:
-    """What came back or in, without any fence."""
+    """Return content without any fence."""
     if isinstance(content, list):
         return [
             {**part, "text": sanitize(part["text"])} if isinstance(part.get("text"), str) else part for part in content
@@ -204,38 +626,42 @@ def cleaned(content: Content) -> Content:
     return sanitize(content) if content is not None else None
 
 
-def afresh(messages: Sequence[Message], told: str) -> list[Message]:
-    """Messages as a conversation begins with them that stands for another one.
-
-    Updates of memory that were put into them are left out: the prompt that goes before them now holds what is current,
-    and `told` says so.
+def for_new_prompt(messages: Sequence[Message], told: str) -> list[Message]:
+    """Prepare messages for the session that replaces a compressed one: drop old memory updates, which the new prompt
+    holds, and set the known memory version to `told`.
     """
-    return [_afresh(message, told) for message in messages]
+    return [_for_new_prompt(message, told) for message in messages]
 
 
-def tells_of_changes(messages: Iterable[Message]) -> bool:
-    """Whether the model was told of a change of memory in one of them: a prompt built anew does not take that back."""
+def has_memory_updates(messages: Iterable[Message]) -> bool:
+    """Return whether a message told the model about a change of memory; a new prompt does not take that back."""
     return any(NOTES["update"] in text_of(message.sent) for message in messages if message.sent is not None)
 
 
 def shared(before: Sequence[Message], after: Sequence[Message]) -> int:
-    """How many messages both begin with, as they are sent."""
+    """Return how many messages both begin with, as they are sent."""
     for at, (old, new) in enumerate(zip(before, after, strict=False)):
         if as_sent(old) != as_sent(new):
             return at
     return min(len(before), len(after))
 
 
-def _afresh(message: Message, told: str) -> Message:
+def _for_new_prompt(message: Message, told: str) -> Message:
     message = replace(message, id=0, session_id="", hidden="", told=told)
     if message.sent is None:
         return replace(message, content=cleaned(message.content)) if message.role != "tool" else message
     if message.role != "user":
         return message
-    sent = with_addition(message.content, recalled_in(message.sent))
+    recalled = recalled_in(message.sent)
+    sent = with_addition(message.content, recalled)
     if sent == message.sent:
         return message
-    return replace(message, sent=sent if sent != message.content else None, tokens=None)
+    length = len(text_of(message.content))
+    spans = [span for span in message.outside or () if span.end <= length]
+    if recalled:
+        spans.append(OutsideSpan(len(text_of(sent)) - len(recalled), len(text_of(sent)), Origin.RECALL))
+    outside = None if message.outside is None else tuple(spans)
+    return replace(message, sent=sent if sent != message.content else None, tokens=None, outside=outside)
 
 
 def _copied(value: Any) -> Any:
@@ -244,39 +670,53 @@ def _copied(value: Any) -> Any:
     return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
-# ---------- turn.moving
-#
-# Moves of a conversation besides growing: which messages they touch, and how other messages come to stand for it.
+def _recalled_spans(fenced: str, found: Sequence[tuple[str, Origin | None]], begins: int) -> list[OutsideSpan]:
+    """Return where recalled texts stand in a fence that begins at this character of a message."""
+    spans: list[OutsideSpan] = []
+    at = 0
+    for text, origin in found:
+        body = neutralize(text).strip("\n")
+        start = fenced.find(body, at)
+        if start < 0:
+            start, body = 0, fenced
+        else:
+            at = start + len(body)
+        if origin is not None and body:
+            spans.append(OutsideSpan(begins + start, begins + start + len(body), origin))
+    return spans
+
+
+# ── moves: rewind, compress, continue ──
 
 _CUT_OFF = "[This reply was interrupted.]"
 _NOT_RUN = "[Interrupted before this tool had run.]"
 
 
 def last_turn(history: Sequence[Message]) -> CompletedTurn:
-    """The turn that ends here."""
+    """Return the turn that ends here."""
     begins = [at for at, message in enumerate(history) if message.role == "user"]
     messages = tuple(history[begins[-1] :] if begins else history)
     return CompletedTurn(len(begins), text_of(messages[0].content), text_of(messages[-1].content), messages)
 
 
 def cut_off(history: Sequence[Message], partial: str) -> list[Message]:
-    """What makes an unfinished turn whole: results for tools that did not run, and the reply as far as it came."""
+    """Return messages that complete an unfinished turn: results for tools that did not run, and the partial reply."""
     missing = [Message("tool", _NOT_RUN, tool_call_id=call_id) for call_id in unanswered(history)]
     text = sanitize(partial).strip()
     return [*missing, Message("assistant", f"{text}\n\n{_CUT_OFF}".lstrip(), finish_reason=INTERRUPTED)]
 
 
 def turn_begins(history: Sequence[Message], turns: int) -> int:
-    """Where the last so many turns begin."""
+    """Return where the last `turns` turns begin."""
     begins = [at for at, message in enumerate(history) if message.role == "user"]
     if not isinstance(turns, int) or not 1 <= turns <= len(begins):
         there = "There is 1 turn" if len(begins) == 1 else f"There are {len(begins)} turns"
-        raise UsageError(f"{there}; {turns} cannot be taken back.")
+        raise UsageError(f"{there}; {turns} cannot be removed.", hint="For example: rewind(turns=1).")
     return begins[-turns]
 
 
-def spoken_in(history: Sequence[Message], session_id: str) -> dict[str, int]:
-    """Where the user first speaks, in each session that the conversation went through."""
+def first_user_messages(history: Sequence[Message], session_id: str) -> dict[str, int]:
+    """Return the id of the first user message in each session that the conversation went through."""
     begins: dict[str, int] = {}
     for message in history:
         if message.role == "user":
@@ -284,8 +724,10 @@ def spoken_in(history: Sequence[Message], session_id: str) -> dict[str, int]:
     return begins
 
 
-def start_session(transcripts: Transcripts, info: SessionInfo, system_prompt: str) -> None:
-    """Write the row of a session."""
+def start_session(
+    transcripts: Transcripts, info: SessionInfo, system_prompt: str, outside: Sequence[OutsideSpan] | None = None
+) -> None:
+    """Write the row of a session. `outside`: the parts of its prompt that came from outside."""
     transcripts.start(
         info.source,
         title=info.title,
@@ -300,37 +742,41 @@ def start_session(transcripts: Transcripts, info: SessionInfo, system_prompt: st
         chat_type=info.chat_type,
         folder=info.folder,
         branch=info.branch,
+        prompt_outside=outside,
+        imported=False,
     )
 
 
-def lies_in(history: Sequence[Message], session_id: str) -> bool:
-    """Whether all of the conversation is in one session, so that it can be shortened in its place."""
+def in_one_session(history: Sequence[Message], session_id: str) -> bool:
+    """Return whether the whole conversation is in one session, so that it can be compressed in place."""
     return all(message.session_id == session_id for message in history)
 
 
-def stand_in(
+def replace_history(
     transcripts: Transcripts,
-    account: Account,
+    account: PrefixTracker,
     history: Sequence[Message],
     instead: Sequence[Message],
-    info: SessionInfo,
-    told: str,
-    system_prompt: str | None,
-) -> tuple[list[Message], Before | None]:
-    """Write messages that stand for a conversation: into a session of their own, or in its place, which hides it.
+    prepared: PreparedSession,
+    *,
+    new: bool,
+) -> tuple[list[Message], PreviousCall | None]:
+    """Commit the messages that replace a conversation: into a new session, or in place, which hides the old ones.
 
-    With a `system_prompt` the session `info` is begun. What another program has added to the conversation meanwhile
-    goes along. → the messages as they are kept now, and what the next call is compared with.
+    Messages that another program appends meanwhile are kept after them. Return the stored messages, and the call that
+    the next one is compared with.
     """
-    at = history[-1]
+    info, at = prepared.info, history[-1]
+    told = prepared.memory.told if prepared.shown is None else prepared.shown
     later = transcripts.messages(at.session_id, after=at.id)
-    given = [account.weighed(message) for message in afresh(sendable([*instead, *later]), told)]
-    if system_prompt is not None:
-        start_session(transcripts, info, system_prompt)
+    instead = _with_spans(instead, history)
+    given = [account.weighed(message) for message in for_new_prompt(sendable([*instead, *later]), told)]
+    if new:
+        start_session(transcripts, info, prepared.system_prompt, prepared.prompt_outside)
         ids = transcripts.append(info.id, given)
         while fresh := transcripts.messages(at.session_id, after=(later or [at])[-1].id):  # came in this moment
             later = fresh
-            more = [account.weighed(message) for message in afresh(fresh, told)]
+            more = [account.weighed(message) for message in for_new_prompt(fresh, told)]
             given, ids = given + more, ids + transcripts.append(info.id, more)
     else:
         ids = transcripts.append(info.id, given, standing_for=(later or [at])[-1].id)
@@ -338,453 +784,109 @@ def stand_in(
     last = account.last
     if last is None:
         return kept, None
-    return kept, Before(last, min(shared(history, kept), last.messages), "compression")
+    return kept, PreviousCall(last, min(shared(history, kept), last.messages), "compression")
 
 
-# ---------- turn.recalled
-#
-# What parts recall for a turn, made fit for the user's message: scanned, cut to size, and nothing said twice. Pure.
-#
-# It comes from elsewhere, so a paragraph that the scanner takes for an attack is withheld and named. What the
-# conversation was already sent is left out: it is still there, and would only cost again.
-
-LARGEST = 12_000
-"""Characters that one part may add to a message."""
-_READ = 200_000
-"""Characters that are looked at; more would not be shown anyway."""
-_ITEM = re.compile(r"[-*•] |\d{1,3}[.)] ")
-_PARAGRAPH = re.compile(r"\n[ \t]*\n")
-
-
-def fit(recalled: Iterable[Recalled], said: set[str]) -> tuple[list[Recalled], list[str]]:
-    """What is left to be put into the message, and what people should know. `said` is what has been sent; it grows."""
-    kept: list[Recalled] = []
-    warnings: list[str] = []
-    for one in recalled:
-        shown = show(ContextFile(one.by, one.text[:_READ]), LARGEST)
-        warnings += shown.warnings
-        text = unsaid(shown.text, said)
-        if text:
-            kept.append(Recalled(one.by, text, one.outside))
-    return kept, warnings
-
-
-def unsaid(text: str, said: set[str]) -> str:
-    """`text` without the paragraphs and list items that were said before. What is left counts as said."""
-    left: list[str] = []
-    fresh: set[str] = set()
-    for paragraph in _PARAGRAPH.split(text):
-        kept, keys = _unsaid_lines(paragraph.split("\n"), said)
-        fresh |= keys
-        if kept:
-            left.append("\n".join(kept))
-    said |= fresh
-    return "\n\n".join(left).strip() if fresh else ""
-
-
-def said_in(messages: Sequence[Message]) -> set[str]:
-    """What a conversation was sent of earlier recall."""
-    said: set[str] = set()
-    for message in messages:
-        if message.sent is not None:
-            unsaid(recalled_in(message.sent).removesuffix(f"\n</{TAG}>"), said)
-    return said
-
-
-def _unsaid_lines(lines: Sequence[str], said: set[str]) -> tuple[list[str], set[str]]:
-    """The lines of a paragraph that are new, and what they say. A list is looked at item by item, headings go along."""
-    if not any(map(_is_item, lines)):
-        key = _key("\n".join(lines))
-        if not key or (len(lines) == 1 and key.startswith("#")):
-            return list(lines) if key else [], set()
-        return ([], set()) if key in said else (list(lines), {key})
-    kept: list[str] = []
-    keys: set[str] = set()
-    dropped = False
-    for line in lines:
-        if _is_item(line):
-            dropped = _key(line) in said
-            keys |= set() if dropped else {_key(line)}
-        elif not line[:1].isspace():
-            dropped = False
-        if not dropped:
-            kept.append(line)
-    return (kept, keys) if keys else ([], set())
-
-
-def _is_item(line: str) -> bool:
-    return _ITEM.match(line.lstrip()) is not None
-
-
-def _key(text: str) -> str:
-    return " ".join(text.split())
-
-
-# ---------- session
-#
-# ★ Start here: one conversation with a model, turn by turn.
-#
-#     open → before_model → call_tool → after_model → close
-#
-# The prefix only grows: `system_prompt` and `tools` are fixed when the session opens, and what was sent is stored as it
-# was sent, so that the next request (also of a resumed session) begins with the same bytes. The user's message is on
-# disk before the model is called; the replies are on disk before `after_model` returns.
-
-CacheMarks: TypeAlias = Literal["5m", "1h"]
-"""How long a provider that wants to be told should keep the prefix."""
-_LIVES: Mapping[str, float] = {"5m": FIVE_MINUTES, "1h": ONE_HOUR}
-_REMEMBERED = 1_000  # messages of a resumed conversation that are looked at for words from outside
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a session works with; `app` puts it together."""
-
-    info: SessionInfo
-    system_prompt: str
-    memory: LiveMemory
-    transcripts: Transcripts
-    tools: Tools
-    clock: Callable[[], float]
-    replayed: Callable[[SessionInfo], list[Message]]
-    rebuilt: Callable[[SessionInfo, Reason | None], Parts]
-    """The same with its prompt built anew: of this session or, with a reason, of one that follows it."""
-    anew: Callable[[], Session]
-    calls: CallRows
-    counter: TokenCounter
-    watchers: Watchers = field(default_factory=Watchers)
-    room: Room = field(default_factory=Room)
-    circumstances: Circumstances = NOWHERE
-    folder: str = ""
-    shown: str | None = None
-    """The state of curated memory that the prompt shows, where that is not how it is now."""
-    budget: Budget = field(default_factory=Budget)
-    cache_lifetime: float = FIVE_MINUTES
-    goes_on_from: Before | None = None
-    live_updates: bool = True
-    result_tokens: int = 500
-    written: Callable[[int], None] = lambda _: None
-    """Told how many messages were committed, once a turn has got further: the index follows in the background."""
-    news: News = nobody
-    """How a session stands in the store: another program may have it open too."""
-    warnings: tuple[str, ...] = ()
-    outside: tuple[str, ...] = ()  # what others say in the prompt
-
-
-class Session:
-    """Opened by `Herma.session()`; a context manager. Not for several threads at once: a conversation has one order."""
-
-    def __init__(
-        self, parts: Parts, history: Sequence[Message] = (), *, stored: bool = False, after: SessionInfo | None = None
-    ) -> None:
-        self._history = list(history)
-        self._stored = stored
-        self._open = True
-        self._seen: dict[str, str] = {}
-        self._goes_on_from = after
-        self._ear = Ear()
-        self._in_turn = bool(history) and not is_complete(history[-1:])
-        self._take(parts)
-        self._ear.listen(self._history[-_REMEMBERED:])
-        self._watchers.opened(self.view())
-
-    def _take(self, parts: Parts) -> None:
-        """What is fixed from here on."""
-        self._parts = parts
-        self.info = parts.info
-        self.id = parts.info.id
-        self.model = parts.info.model or ""
-        self.circumstances = parts.circumstances
-        self.system_prompt = parts.system_prompt
-        self.snapshot = parts.memory.snapshot
-        self.tools: list[Json] = parts.tools.schemas()
-        self._watchers = parts.watchers
-        self._others = Others(parts.news, lambda id_: parts.transcripts.messages(id_, include_hidden=True))
-        self._warnings = list(parts.warnings)
-        self._recalled = said_in(self._history)
-        for text in parts.outside:
-            self._ear.heard.add(text, Origin.TOOL_OUTPUT)
-        frame = Frame(self.id, self.system_prompt, self.tools, self.model, parts.counter, parts.cache_lifetime)
-        self.prompt_digest, self.tools_digest = frame.prompt_digest, frame.tools_digest
-        self._meter = Meter(Account(frame, parts.goes_on_from), parts.calls)
-        self._meter.account.carry_on(self._history)
-        self._anchored = False
-        self._told_at_start = parts.memory.told if parts.shown is None else parts.shown
-        who = Who.REVIEW if parts.circumstances.context == "review" else Who.TOOL
-        author = Author(who, Origin.AGENT_CONCLUDED, session=self.id)
-        self._context = ToolContext(parts.info.scope, author, heard=self._ear.heard, written=self._wrote)
-
-    # ── one turn ──
-
-    def before_model(
-        self, text: Content = None, *, recall: str = "", cache_marks: CacheMarks | None = None
-    ) -> list[Json]:
-        """The request to send: with a text, the user's message that begins a turn; without one, its next step.
-
-        The message is committed first. `recall` is text from elsewhere that may help: it is fenced into this message.
-        `cache_marks` puts Anthropic's marks on the copy that is returned.
-        """
-        self._check_open()
-        if cache_marks is not None and cache_marks not in _LIVES:
-            raise UsageError(f"Cache marks last {' or '.join(_LIVES)}, not {cache_marks!r}.")
-        if text is not None:
-            self._begin_turn(user_content(text), recall)
-        elif not self._history:
-            raise UsageError("There is nothing to send yet.", hint="Begin with before_model(text).")
+def _with_spans(instead: Sequence[Message], history: Sequence[Message]) -> list[Message]:
+    """Mark text from outside in messages that replace a conversation: as before in those that it had word for word;
+    other user messages were written by a program, so all of their text is marked."""
+    known = {text_of(message.content): message.outside for message in history if message.role == "user"}
+    known |= {text_of(one.sent): one.outside for one in history if one.role == "user" and one.sent is not None}
+    found: list[Message] = []
+    for message in instead:
+        text = text_of(message.content)
+        if message.role == "user" and message.outside is None and message.id == 0:
+            whole = (OutsideSpan(0, len(text), Origin.TOOL_OUTPUT),)
+            found.append(replace(message, outside=known.get(text, whole)))
         else:
-            self._parts.room.see_to(self)
-        self._meter.called(self._history, self._parts.clock(), _LIVES.get(cache_marks or ""))
-        request: list[Json] = [{"role": "system", "content": self.system_prompt}, *map(handed_out, self._history)]
-        return cache_breakpoints(request, lifetime=cache_marks) if cache_marks else request
+            found.append(message)
+    return found
 
-    def call_tool(self, name: str, arguments: Mapping[str, Any] | str) -> str:
-        """Run a tool for the model. → a JSON string; a write is on disk before this returns. Stores no message."""
-        self._check_open()
-        return self._parts.tools.call(name, arguments, self._context)
 
-    def after_model(
-        self, reply: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], *, usage: Usage | None = None
-    ) -> None:
-        """Store what came back, in one transaction: a text, or messages (tool calls with the results they got).
+# ── another program in the same session ──
 
-        `usage` is what the provider measured: `input` without what was read from or written to its cache.
+
+class SessionChangeCheck:
+    """Find what another program did to a session that is open here: nothing locks a session between two turns.
+
+    Each program keeps the order in which it sent messages, so that its prefix only grows. Whole turns that the other
+    program stored are appended after them. If the other program compressed the conversation, rewound it or continued it
+    in another session, this one cannot go on; it must be resumed.
+    """
+
+    def __init__(self, app: Herma) -> None:
+        self._sessions = SessionRows(app.db)
+        self._transcripts = app.transcripts
+        self._visible = 0
+        """Number of stored messages, besides the history, when they were last read."""
+        self._newest = 0
+
+    def new_turns(self, session: SessionInfo, history: Sequence[Message], *, branches: bool = False) -> list[Message]:
+        """Return whole turns that another program stored. Read one row as long as there are none.
+
+        Raise `StoreChanged` if another program moved the conversation; with `branches`, a session that continues it
+        does not matter.
         """
-        self._check_open()
-        came = all_from_wire(replies_of(reply), self._parts.clock())
-        self._parts.room.answered(usage, self.tokens)
-        replies = self._append([as_kept(message, self._parts.result_tokens, self._seen) for message in came])
-        if not self._meter.answered(replies, usage) and usage is not None:
-            self._parts.transcripts.record_usage(self.id, usage)
-        self._parts.written(len(replies) + 1)
-        if self._in_turn and is_complete(replies):
-            self._in_turn = False
-            self._watchers.completed(self.view(), last_turn(self._history))
+        news = self._sessions.news(session.id)
+        if news is None:
+            return []
+        if news.follower and not branches:
+            raise _continued_elsewhere(news)
+        begins = next((at for at, message in enumerate(history) if message.session_id == session.id), len(history))
+        newest = max(history[-1].id if begins < len(history) else 0, self._newest)
+        if (news.visible, news.newest) == (len(history) - begins + self._visible, newest):
+            return []
+        everything = self._transcripts.messages(session.id, include_hidden=True)
+        stored = [message for message in everything if not message.hidden]
+        hidden = {message.id: message.hidden for message in everything if message.hidden}
+        gone = [message for message in history[begins:] if message.id in hidden]
+        if gone:
+            raise _changed_elsewhere(session, gone, hidden[gone[-1].id])
+        fresh = missing_turns(stored, history[begins:])
+        self._visible = len(stored) - (len(history) - begins) - len(fresh)
+        self._newest = stored[-1].id if stored else 0
+        return fresh
 
-    def interrupt(self, partial: str = "") -> None:
-        """The turn was cut off: keep what came so far, marked, so that the conversation can go on."""
-        self._check_open()
-        if self._history and not is_complete(self._history[-1:]):
-            self._in_turn = False
-            self._meter.answered(self._append(all_from_wire(cut_off(self._history, partial), self._parts.clock())))
 
-    def heard(self, text: str, origin: Origin = Origin.TOOL_OUTPUT) -> None:
-        """The model was shown text from outside: what it repeats of it waits for a person's decision."""
-        self._ear.told(text, origin)
+def missing_turns(stored: Sequence[Message], mine: Sequence[Message]) -> list[Message]:
+    """Return the whole turns that are stored and not among `mine`, in order."""
+    known = {message.id for message in mine}
+    unknown = [message for message in stored if message.id not in known]
+    return sendable(unknown[: settled(unknown)])
 
-    @property
-    def tokens(self) -> int:
-        """What a request takes as the conversation stands."""
-        return self._meter.account.tokens
 
-    @property
-    def last_compression(self) -> Compression | None:
-        """What came of the last try to make room, by itself or not."""
-        return self._parts.room.last
+def settled(messages: Sequence[Message]) -> int:
+    """Return how many of the messages are whole turns: those end with a reply, and each tool call has its result."""
+    waiting: set[str] = set()
+    end = 0
+    for at, message in enumerate(messages, 1):
+        waiting |= {str(call.get("id", "")) for call in message.tool_calls}
+        waiting.discard(message.tool_call_id or "")
+        if not waiting and is_complete([message]):
+            end = at
+    return end
 
-    def working_memory(self) -> Plan:
-        """The model's window as it stands: what each part of it holds, and what went elsewhere."""
-        parts = self._parts
-        return hold(parts.budget.of(self.model), parts.counter, self.system_prompt, self.tools, self._history)
 
-    def view(self) -> SessionView:
-        """The session as it stands, for those who follow it."""
-        parts, messages = self._parts, tuple(self._history)
-        return SessionView(
-            self.info, self.circumstances, messages, self.model, parts.folder, self.system_prompt, tuple(self.tools)
-        )
+def _continued_elsewhere(news: SessionNews) -> StoreChanged:
+    how = "compressed" if news.reason == "compression" else "continued"
+    return StoreChanged(
+        f"Another program {how} this conversation; it continues as session {news.follower}.",
+        hint=f"Continue there: {_how_to_resume(news.follower)}",
+    )
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What people should know about this session: text that was withheld, parts that failed."""
-        return (*self._warnings, *self._parts.room.said, *self._watchers.troubles)
 
-    # ── moving about ──
+def _changed_elsewhere(session: SessionInfo, gone: Sequence[Message], hidden: Hidden) -> StoreChanged:
+    turns = sum(message.role == "user" for message in gone)
+    what = (
+        "compressed this conversation"
+        if hidden == "compacted"
+        else f"removed the last {'turn' if turns == 1 else f'{turns} turns'} of this conversation"
+    )
+    return StoreChanged(
+        f"Another program has {what}, so it cannot be continued here.",
+        hint=f"Resume it: {_how_to_resume(session.id)}",
+    )
 
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The conversation as it stands, hidden messages left out."""
-        return tuple(self._history)
 
-    def stored_messages(self) -> list[Message]:
-        """The conversation read back from the transcript: what a resumed session would send."""
-        stored = self.info if self._stored else self._goes_on_from
-        return self._parts.replayed(stored) if stored else []
-
-    def begin_with(self, messages: Sequence[Message]) -> None:
-        """Take over the beginning of another conversation."""
-        self._append(all_from_wire(messages, self._parts.clock()))
-
-    def remember_what_was_told(self) -> None:
-        """Go back to what the model knows after the last message: the next one tells it what changed since."""
-        told = next((message.told for message in reversed(self._history) if message.told), None)
-        self._parts.memory.recall(told or self._told_at_start)
-
-    def rewind(self, turns: int = 1) -> str:
-        """Take back the last turns. → the text of the first one taken back, to be edited. Nothing is deleted."""
-        self._check_open()
-        if not self._in_turn:
-            self._catch_up()
-        first = turn_begins(self._history, turns)
-        message = self._history[first]
-        for session_id, target in spoken_in(self._history[first:], self.id).items():
-            self._parts.transcripts.rewind(session_id, target)
-        self._meter.account.cut(first, self._history[first:])
-        old = self.view()
-        del self._history[first:]
-        self._in_turn = False
-        self._recalled = said_in(self._history)
-        self.remember_what_was_told()
-        self._watchers.switched(old, self.view(), "rewind")
-        return text_of(message.content)
-
-    def reload(self) -> None:
-        """Build the prompt anew, with memory and files as they are now. The provider's cache loses all of it.
-
-        The conversation goes on as a new session with another `id`, whose row is written with its next message; what
-        was sent before stays on record.
-        """
-        self._check_open()
-        self.interrupt()
-        self._go_on("reload", lambda: self._parts.rebuilt(self.info, "resume" if self._stored else None))
-
-    def compress(self, topic: str = "", *, force: bool = True) -> Compression:
-        """Make room now, as it happens by itself when the window fills: go on with a summary, see `continue_with`.
-
-        For a person who asks for it, and after `ModelOverflow`. `topic` gets more room in the summary.
-        """
-        self._check_open()
-        return self._parts.room.make(self, topic=topic, force=force)
-
-    def before_compression(self) -> str:
-        """What external memories want a summary not to miss. It is text from outside: material, not instructions."""
-        self._check_open()
-        return self._watchers.compressing(self.view())
-
-    def continue_with(self, messages: Sequence[Message], *, in_place: bool = False) -> None:
-        """Go on with messages that stand for the conversation so far. An unfinished turn goes on after them.
-
-        As a new session of the same conversation, with its prompt built anew; or `in_place`, with the prompt as it is
-        and all earlier messages hidden. Every message stays in the transcript. When this fails, nothing has changed.
-        """
-        self._check_open()
-        stored = self.info if self._stored else self._goes_on_from
-        if stored is None or not messages:
-            raise UsageError("There is no conversation yet that these messages could stand for.")
-        stays = in_place and self._stored and lies_in(self._history, self.id)
-        same = replace(self._parts, shown=self._told_at_start)
-        self._go_on("compression", lambda: same if stays else self._parts.rebuilt(stored, "compression"), messages)
-
-    def reset(self) -> Session:
-        """End this conversation and begin another in the same place. → the new one, with memory as it is now."""
-        self.close("reset")
-        return self._parts.anew()
-
-    def close(self, reason: str = "closed") -> None:
-        """End the session; closing twice does no harm. An unfinished turn is kept, marked as interrupted."""
-        if not self._open:
-            return
-        self.interrupt()
-        self._meter.answered(())
-        self._open = False
-        try:
-            if self._stored:
-                self._parts.transcripts.end(self.id, reason)
-        finally:
-            self._watchers.closing(self.view(), reason)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close("error" if kind is not None else "closed")
-
-    # ── steps ──
-
-    def _begin_turn(self, clean: Content, recall: str) -> None:
-        self._catch_up()
-        self._parts.room.see_to(self, clean)
-        self._context = replace(self._context, turn=Turn())
-        additions = [fence(self._recall(clean, recall), kind="recall"), self._memory_update()]
-        sent = with_addition(clean, "\n\n".join(filter(None, additions)))
-        message = Message("user", clean, sent=sent if sent != clean else None, told=self._parts.memory.told)
-        try:
-            self._append(all_from_wire([message], self._parts.clock()))
-        except BaseException:
-            self.remember_what_was_told()  # the model was not told after all
-            raise
-        self._in_turn = True
-
-    def _catch_up(self) -> None:
-        """Go on from what another program has said in this session, too; an unfinished turn of ours ends before it."""
-        stored = self.info if self._stored else self._goes_on_from
-        fresh = self._others.look(stored, self._history, branches=not self._stored) if stored else []
-        self.interrupt()
-        if fresh:
-            self._history += fresh
-            self._ear.listen(fresh)
-            self._meter.account.add(fresh)
-            self._recalled |= said_in(fresh)
-            self.remember_what_was_told()
-
-    def _recall(self, clean: Content, given: str) -> str:
-        """What the caller and the parts that follow the session have found for this turn."""
-        found = self._watchers.recall(self.view(), text_of(clean)) if self._watchers else []
-        kept, warnings = fit(found, self._recalled)
-        self._warnings += (warning for warning in warnings if warning not in self._warnings)
-        return self._ear.recalled(given, kept)
-
-    def _wrote(self, write: MemoryWrite) -> None:
-        self._watchers.written(self.view(), write)
-
-    def _go_on(self, how: Move, made: Callable[[], Parts], instead: Sequence[Message] = ()) -> None:
-        """The one way in which a conversation gets another prompt or other messages: these are on disk first."""
-        old = self.view()
-        self._meter.answered(())
-        self._watchers.closing(old, how)
-        parts = made()  # after that: who adds to the prompt knows all that was said
-        new = parts.info.id != self.id
-        if instead:
-            told = parts.memory.told if parts.shown is None else parts.shown
-            prompt = parts.system_prompt if new else None
-            self._history, last = stand_in(
-                self._parts.transcripts, self._meter.account, self._history, instead, parts.info, told, prompt
-            )
-            self._seen.clear()  # what a result would be said to equal may be out of sight now
-        else:
-            last = before(self._meter.account.last, self._history, "reload")
-        ends = self._stored and new
-        if ends and not instead:
-            self._goes_on_from = self.info
-        self._stored = bool(instead) or (self._stored and not new)
-        self._take(replace(parts, goes_on_from=last))
-        if instead or tells_of_changes(self._history):
-            self.remember_what_was_told()
-        if ends:
-            self._parts.transcripts.end(old.id, how)
-        self._watchers.switched(old, self.view(), how)
-
-    def _memory_update(self) -> str:
-        """What changed in curated memory since the model was last told."""
-        memory = self._parts.memory
-        if not self._anchored:
-            memory.anchor()
-            self._anchored = True
-        return fence(memory.update(), kind="update") if self._parts.live_updates else ""
-
-    def _append(self, messages: list[Message]) -> list[Message]:
-        """Commit messages and go on from them."""
-        account = self._meter.account
-        weighed = [account.weighed(message) for message in messages]
-        if not self._stored:
-            start_session(self._parts.transcripts, self.info, self.system_prompt)
-            self._stored = True
-        ids = self._parts.transcripts.append(self.id, weighed)
-        stored = [replace(message, id=id_, session_id=self.id) for message, id_ in zip(weighed, ids, strict=True)]
-        self._history += stored
-        self._ear.listen(stored)
-        account.add(stored)
-        return stored
-
-    def _check_open(self) -> None:
-        if not self._open:
-            raise UsageError("This session is closed.", hint="Open a new one: Herma.session().")
+def _how_to_resume(id_: str) -> str:
+    return f"/resume {id_} in the chat, herma chat --resume {id_}, or h.session(resume={id_!r})."

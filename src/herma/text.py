@@ -1,19 +1,47 @@
-"""Folding, stemming, stop words, CJK ranges, likeness, plural/size/percent: one home for text helpers."""
+"""Process words: question frames, stems, stop words, punctuation, terms, and numbers with their nouns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-# ---------- recall.frames
-#
-# The frame of a question about conversations: what is said about the asking, not about what is sought. Pure, linear.
-#
-# "Can you list the order in which I brought up aspects of the budget tracker across our conversations?" seeks the
-# budget tracker. The words around it occur in many messages, and none of them is meant.
+
+class Late:
+    """A pattern that is compiled when it is first used, because most programs use few of a module's patterns."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self._source = pattern, flags
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(*self._source)
+
+    def match(self, text: str, start: int = 0) -> re.Match[str] | None:
+        return self._compiled.match(text, start)
+
+    def search(self, text: str) -> re.Match[str] | None:
+        return self._compiled.search(text)
+
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        return self._compiled.fullmatch(text)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        return self._compiled.finditer(text)
+
+    def findall(self, text: str) -> list[str]:
+        return self._compiled.findall(text)
+
+    def split(self, text: str, maxsplit: int = 0) -> list[str]:
+        return self._compiled.split(text, maxsplit=maxsplit)
+
+    def sub(self, new: str | Callable[[re.Match[str]], str], text: str, count: int = 0) -> str:
+        return self._compiled.sub(new, text, count=count)
+
+
+# ── questions about conversations: words around the topic, which occur in many messages ──
 
 _TALKS = r"(?:conversations?|chats?|sessions?|discussions?|messages|interactions)"
 _ALIKE = r"(?:aspects?|topics?|things?|points?|kinds?|types?|ways?)"
@@ -34,19 +62,15 @@ _FRAMES = (
     r"\b(?:summari[sz]e|recap)\b",
     rf"\b(?:different|various|several|all(?: of)? the) {_ALIKE} (?:of|related to|about)\b",
 )
-_FRAME = re.compile("|".join(_FRAMES), re.IGNORECASE)
+_FRAME = Late("|".join(_FRAMES), re.IGNORECASE)
 
 
 def unframed(text: str) -> str:
-    """The text without what frames it."""
+    """Return a question without the words that frame its topic: "can you list the order in which I brought up …"."""
     return _FRAME.sub(" ", text)
 
 
-# ---------- recall.stem
-#
-# Porter's stems: the form in which the index knows English words (and does little to others).
-#
-# The algorithm of 1980, as FTS5 runs it, so that a word found by the index is found again in the text of the message.
+# ── Porter's stems, as FTS5 makes them: a word found by the index is found again in the message ──
 
 _STEP_2 = (
     *(("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"), ("logi", "log")),
@@ -63,7 +87,7 @@ _STEP_4 = (
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """The stem of a folded word."""
+    """Return the stem of a folded word."""
     if not 3 <= len(word) <= 64:
         return word
     word = _plural(word)
@@ -105,7 +129,7 @@ def _past(word: str) -> str:
 
 
 def _mended(left: str) -> str:
-    """hopping → hop, filing → file: what a cut suffix leaves behind."""
+    """Correct the rest after a cut suffix: hopping → hop, filing → file."""
     if left.endswith(("at", "bl", "iz")):
         return left + "e"
     if len(left) > 1 and left[-1] == left[-2] and left[-1] not in "aeioulsz":
@@ -132,13 +156,13 @@ def _vowel(word: str) -> bool:
 
 
 def _measure(word: str) -> int:
-    """How many times vowels are followed by consonants."""
+    """Count how often vowels are followed by consonants."""
     kinds = [_consonant(word, at) for at in range(len(word))]
     return sum(not before and now for before, now in pairwise(kinds))
 
 
 def _short(word: str) -> bool:
-    """Ends consonant, vowel, consonant other than w, x, y."""
+    """Return whether the word ends with consonant, vowel, and a consonant other than w, x, y."""
     return (
         len(word) > 2
         and _consonant(word, len(word) - 1)
@@ -148,11 +172,9 @@ def _short(word: str) -> bool:
     )
 
 
-# ---------- recall.stopwords
+# ── stop words: dropped from queries, never from the index, because phrases need them ──
 #
-# Words that carry no content in a question. They are dropped from queries, never from the index: phrases need them.
-#
-# Our own lists, kept short for languages whose function words are content words elsewhere ("die", "son", "come").
+# Lists are short for languages whose function words are content words elsewhere ("die", "son", "come").
 
 _ENGLISH = """
 a about above after again ago all also am an and any anybody anyone anything anyway are aren't around as at away back
@@ -192,13 +214,13 @@ qué se ser si sin sobre son su sus sí también te tiene tu tus un una unas uno
 
 _CONTENT_ELSEWHERE = {"den", "era", "hat", "pour", "son", "ton"}
 STOP_WORDS = frozenset(f"{_ENGLISH} {_GERMAN} {_FRENCH} {_SPANISH}".split()) - _CONTENT_ELSEWHERE
-"""Without the words of one language that are content in another: a word too many does less harm than one too few."""
+"""Function words of four languages, without those that are content words in another one."""
 
 NOT_ENGLISH = STOP_WORDS - frozenset(_ENGLISH.split()) - {"die", "es", "en", "la", "no", "me", "de", "son"}
-"""Words that nobody uses in an English question."""
+"""Words that do not occur in an English question."""
 
 NAMES = frozenset(("Go", "May", "Will", "Mark", "Back"))
-"""Capitalised inside a sentence these are names, although `go`, `may` and `will` say nothing."""
+"""Names, if they are capitalised inside a sentence."""
 
 _CHINESE = """
 请问 請問 什么 什麼 甚麼 是什么 是什麼 为什么 為什麼 怎么 怎麼 怎么样 怎麼樣 怎样 怎樣 哪个 哪個 哪些 哪里 哪裡
@@ -210,108 +232,86 @@ _JAPANESE = """
 """
 _KOREAN = "무엇 입니까 인가요 인가 무슨 어떤 어떻게 언제 어디 누가 누구 얼마나 알려줘"
 CJK_FILLERS = tuple(sorted(f"{_CHINESE} {_JAPANESE} {_KOREAN}".split(), key=len, reverse=True))
-"""Pieces cut out of runs of Chinese, Japanese and Korean, longest first. Single particles (的, は) stay: they glue
-words whose borders nobody marks."""
+"""Pieces that are cut out of runs of Chinese, Japanese and Korean, longest first. Single particles (的, は) stay."""
 
 
-# ---------- recall.stripped
-#
-# A word without the punctuation around it. Pure, linear.
+# ── punctuation ──
 
-_STRIPPED_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\uff66-\uff9f\U00020000-\U0003ffff"
-HAS_CJK = re.compile(f"[{_STRIPPED_CJK}]")
+CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\uff66-\uff9f\U00020000-\U0003ffff"
+HAS_CJK = Late(f"[{CJK}]")
 _LEFT = "([{<)]}>'`,;:!?…¿¡*=|&~^。，、！？；：（）【】「」『』《》〈〉"
 RIGHT = "([{<)]}>'`@%$,.;:!?…*=|&~^/\\-。，、！？；：（）【】「」『』《》〈〉"
 _ELISION = re.compile(r"^(?:qu|[cdjlmnst])'(?=\w{3})", re.IGNORECASE)
 
 
 def strip(word: str) -> str:
-    """A word without the punctuation around it; what belongs to it (`C#`, `C++`, `.env`, `@me`) stays."""
+    """Return a word without the punctuation around it; `C#`, `C++`, `.env` and `@me` keep theirs."""
     word = word.rstrip(RIGHT).lstrip(_LEFT)
     word = _ELISION.sub("", word.removesuffix("'s"))
     return word if any(letter.isalnum() or ord(letter) > 0x2000 for letter in word) else ""
 
 
-# ---------- skills.terms
-#
-# Texts as terms: what routing compares. Pure; stems and stop-words are given, because search owns them.
+# ── terms, for comparing texts ──
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_TERMS_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_TERMS_CJK = Late("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _MOST = 60_000
 _MOST_PHRASE = 4_000
 
 
-@dataclass(frozen=True)
-class Terms:
-    """How a text becomes a list of terms: words by their stems, CJK by pairs of characters."""
-
-    stem: Callable[[str], str]
-    stop_words: Collection[str]
-
-    def of(self, text: str) -> list[str]:
-        return [term for term, _ in self.with_words(text)]
-
-    def phrase(self, text: str) -> tuple[str, ...]:
-        """All words in their order, stop-words too, by their stems."""
-        return tuple(self._stemmed(match[0].casefold()) for match in _WORD.finditer(text[:_MOST_PHRASE]))
-
-    def with_words(self, text: str) -> list[tuple[str, str]]:
-        """Each term with the word it stands for."""
-        found: list[tuple[str, str]] = []
-        for match in _WORD.finditer(text[:_MOST]):
-            parts = _CAMEL.split(match[0])
-            for part in [match[0], *parts] if len(parts) > 1 else parts:  # `SkillOpt` is `skillopt` to some
-                word = part.casefold().replace("’", "'")
-                if _TERMS_CJK.search(word):
-                    found += [(pair, pair) for pair in _pairs(word)]
-                elif word not in self.stop_words and (len(word) > 1 or word.isdigit()):
-                    found.append((self._stemmed(word.removesuffix("'s")), part))
-        return found
-
-    def _stemmed(self, word: str) -> str:
-        return _cached_stem(self.stem, word)
+def stemmed_terms(text: str) -> list[str]:
+    """Split a text into the stems of its words, without stop words, and pairs of CJK characters."""
+    return [term for term, _ in terms_with_words(text)]
 
 
-@lru_cache(maxsize=65_536)
-def _cached_stem(stem: Callable[[str], str], word: str) -> str:
-    return stem(word)
+def terms_with_words(text: str) -> list[tuple[str, str]]:
+    """Return each term with its word."""
+    found: list[tuple[str, str]] = []
+    for match in _WORD.finditer(text[:_MOST]):
+        parts = _CAMEL.split(match[0])
+        for part in [match[0], *parts] if len(parts) > 1 else parts:  # `SkillOpt` is also found as `skillopt`
+            word = part.casefold().replace("’", "'")
+            if _TERMS_CJK.search(word):
+                found += [(pair, pair) for pair in _pairs(word)]
+            elif word not in STOP_WORDS and (len(word) > 1 or word.isdigit()):
+                found.append((_cached_stem(word.removesuffix("'s")), part))
+    return found
+
+
+def stemmed_words(text: str) -> tuple[str, ...]:
+    """Return the stems of all words in order, stop words included."""
+    return tuple(_cached_stem(match[0].casefold()) for match in _WORD.finditer(text[:_MOST_PHRASE]))
+
+
+_cached_stem = lru_cache(maxsize=65_536)(stem)
 
 
 def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(max(1, len(run) - 1))]
 
 
-# ---------- late
-#
-# A pattern that is compiled when it is first needed: most programs that load a module use few of its patterns.
+def folded(text: str) -> str:
+    """Return the text in lower case, with one kind of apostrophe and single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).replace("’", "'").casefold().split())
 
 
-class Late:
-    """Like a compiled pattern, as far as it is used here."""
+# ── numbers in words ──
 
-    def __init__(self, pattern: str, flags: int = 0) -> None:
-        self._source = pattern, flags
 
-    @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        return re.compile(*self._source)
+def count(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: `1 session`, `2 sessions`, `2 entries`."""
+    if not many:
+        many = f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s"
+    return f"{number:,} {one if number == 1 else many}"
 
-    def match(self, text: str) -> re.Match[str] | None:
-        return self._compiled.match(text)
 
-    def search(self, text: str) -> re.Match[str] | None:
-        return self._compiled.search(text)
-
-    def fullmatch(self, text: str) -> re.Match[str] | None:
-        return self._compiled.fullmatch(text)
-
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        return self._compiled.finditer(text)
-
-    def split(self, text: str, maxsplit: int = 0) -> list[str]:
-        return self._compiled.split(text, maxsplit=maxsplit)
-
-    def sub(self, new: str | Callable[[re.Match[str]], str], text: str, count: int = 0) -> str:
-        return self._compiled.sub(new, text, count=count)
+def size(number: float) -> str:
+    """Return bytes in words: `640 bytes`, `12.4 MB`."""
+    if number < 1000:
+        return count(int(number), "byte")
+    for unit in ("kB", "MB", "GB"):
+        number /= 1000
+        if number < 1000:
+            return f"{number:.1f} {unit}"
+    return f"{number / 1000:.1f} TB"

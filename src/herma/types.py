@@ -1,20 +1,18 @@
-"""Frozen values that several rooms share (plain module, no lazy loading)."""
+"""Frozen values that several features share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, TypeAlias, TypedDict
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
 
-# ---------- types.common
-#
-# Whose memory is meant, who changes it, and what the scanner objects to.
+# ── scope, author, findings ──
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memory is meant. The empty scope is the home's own."""
+    """The owner of a memory or session. The empty scope is the home itself."""
 
     profile: str = ""
     project: str = ""
@@ -24,7 +22,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing the scanner objects to: which rule, where (character offsets), how bad, and why in a few words."""
+    """One finding of the scanner: its rule, place (character offsets), severity, and reason in a few words."""
 
     rule: str
     span: tuple[int, int]
@@ -33,7 +31,7 @@ class Finding:
 
 
 class Who(StrEnum):
-    """Whose hand made a change."""
+    """The kind of author of a change."""
 
     USER = "user"
     TOOL = "tool"
@@ -45,13 +43,19 @@ class Who(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where the knowledge came from. Only the first two are trusted as they are."""
+    """The source of knowledge. Only the first two are trusted."""
 
     USER_SAID = "user said"
     AGENT_CONCLUDED = "agent concluded"
     TOOL_OUTPUT = "tool output"
     WEB = "web"
     IMPORT = "import"
+    PIPE = "pipe"
+    FILE = "file"
+    PROJECT_FILE = "project file"
+    EPISODE = "episode"
+    PROVIDER = "provider"
+    RECALL = "recall"
 
     @property
     def trusted(self) -> bool:
@@ -60,7 +64,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who makes a change, on what knowledge, and in which session and message."""
+    """The author of a change, its source, and its session and message."""
 
     who: Who = Who.USER
     origin: Origin = Origin.USER_SAID
@@ -68,20 +72,37 @@ class Author:
     message: int | None = None
 
 
-# ---------- types.transcript
-#
-# Sessions and their messages.
+# ── sessions and messages ──
 
 Content: TypeAlias = str | list[dict[str, Any]] | None
 """Text, or OpenAI-style parts."""
 Hidden: TypeAlias = Literal["", "rewound", "compacted"]
 Reason: TypeAlias = Literal["new", "resume", "branch", "compression", "delegation"]
-"""Why a session followed its parent. resume and compression go on with the conversation; the others begin their own."""
+"""Why a session follows its parent. `resume` and `compression` continue the conversation; the others start one."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideSpan:
+    """A part of a text that came from outside: from character `start` up to `end`, and where it came from."""
+
+    start: int
+    end: int
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A text from outside that is added to the user's message: a page, a file, standard input."""
+
+    text: str
+    origin: Origin | str = Origin.FILE
+    """An `Origin` that is not trusted, or its value, such as "web"."""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as it is kept. `sent` is what the model was really sent, where that differs from `content`."""
+    """One stored message. `sent` is the content that the model was sent, if it differs from `content`."""
 
     role: str
     content: Content = None
@@ -98,12 +119,26 @@ class Message:
     finish_reason: str | None = None
     hidden: Hidden = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the original message that have no place of their own, kept for an exact round trip."""
+    """Other fields of the original message, kept for an exact round trip."""
+    outside: tuple[OutsideSpan, ...] | None = None
+    """The parts of the text (of `sent` where there is one, else of `content`, which `sent` begins with) came from
+    outside. None: not recorded. Messages of tools and of imported sessions are outside as a whole, spans or not."""
+
+
+@runtime_checkable
+class SdkMessage(Protocol):
+    """A message object of the OpenAI or Anthropic SDK."""
+
+    def model_dump(self, *, exclude_none: bool = ...) -> dict[str, Any]: ...
+
+
+AnyMessage: TypeAlias = Message | Mapping[str, Any] | SdkMessage
+"""A message as callers give it: OpenAI-style, or an object of an SDK."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and money that a session cost."""
+    """Tokens and cost of a session or a call."""
 
     input: int = 0
     output: int = 0
@@ -123,8 +158,8 @@ class Usage:
         )
 
 
-class Whereabouts(TypedDict, total=False):
-    """Where a session takes place: who runs the model, what kind of chat, in which folder, on which git branch."""
+class SessionMetadata(TypedDict, total=False):
+    """The place of a session: provider of the model, kind of chat, folder, git branch."""
 
     provider: str
     chat_type: str
@@ -154,21 +189,23 @@ class SessionInfo:
     last_active: float = 0.0
     preview: str = ""
     deleted: float | None = None
-    """Since when it waits to be purged; it can be brought back until then."""
+    """When it was deleted; it can be restored until it is purged."""
     provider: str = ""
-    """Who runs the model."""
+    """The provider of the model."""
     chat_type: str = ""
     folder: str = ""
-    """Where the work takes place, and the git branch there when it began."""
+    """The folder of the work; `branch` is its git branch when the session began."""
     branch: str = ""
+    imported: float | None = None
+    """When it was imported; an imported session is read-only."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """Which sessions are meant. What is None or empty does not matter; bounds on time and counts are inclusive.
+    """A selection of sessions. None and empty values do not restrict it; bounds on times and counts are inclusive.
 
-    `search` is looked for in titles and ids, `model` and `branch` in their names; `delegated` conversations are a
-    subagent's; `project` and `folder` are the place itself or a folder above it, `project` also its last name.
+    `search` matches titles and ids; `model` and `branch` match parts of the names; `delegated` conversations are a
+    subagent's; `project` and `folder` match the place itself or a folder above it, `project` also its last name.
     """
 
     source: str | None = None
@@ -178,6 +215,7 @@ class SessionFilter:
     user: str | None = None
     chat: str | None = None
     archived: bool | None = None
+    imported: bool | None = None
     delegated: bool | None = None
     search: str | None = None
     model: str | None = None
@@ -201,7 +239,7 @@ class SessionFilter:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Sessions that were deleted, or would be. They can be brought back until `until`."""
+    """Sessions that were deleted, or would be. They can be restored until `until`."""
 
     sessions: tuple[SessionInfo, ...]
     messages: int
@@ -211,7 +249,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptStats:
-    """How much there is. `sources` maps each source to its sessions and messages; payloads count stored bytes."""
+    """Counts and sizes. `sources` maps each source to its sessions and messages; payloads count stored bytes."""
 
     sessions: int = 0
     conversations: int = 0
@@ -229,17 +267,15 @@ class TranscriptStats:
     file_bytes: int = 0
 
 
-# ---------- types.chat
-#
-# What a chat model answers.
+# ── answers of chat models ──
 
 Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "other"]
-"""Why a model stopped: it was done, it had no more room, it wants tools to be called, or it may not say more."""
+"""Why a model stopped: finished, maximum length, tool calls, or withheld by its provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tool that the model wants to be called. `arguments` is its JSON exactly as the model wrote it."""
+    """One tool call of the model. `arguments` is its JSON exactly as the model wrote it."""
 
     id: str
     name: str
@@ -251,7 +287,7 @@ class Reply:
     """One answer of a model.
 
     `message` is the answer as an OpenAI-style dictionary, ready for the history and for the next request: content,
-    tool calls with their arguments verbatim, and whatever else the model wants to be given back (its reasoning).
+    tool calls with their arguments verbatim, and reasoning that the model wants to be sent back.
     """
 
     message: Mapping[str, Any]
@@ -259,25 +295,23 @@ class Reply:
     tool_calls: tuple[ToolCall, ...]
     finish_reason: Finish
     usage: Usage
-    """Tokens; `input` is without what the cache served or kept, `output` with what was spent on reasoning."""
+    """Tokens; `input` excludes what was read from or written to the cache, `output` includes reasoning."""
     model: str
     """The model that answered, as its server calls it."""
-    seconds: float
+    seconds: float = 0.0
     measured: bool = True
-    """Whether the server said what it used; if not, `usage` is empty."""
+    """True if the server reported usage; if not, `usage` is empty."""
     attempts: int = 1
     first_text: float | None = None
-    """Seconds until the first piece of text; `None` where none came, or not in pieces."""
+    """Seconds until the first piece of text; `None` without text."""
 
 
-# ---------- types.memory
-#
-# Curated memory: operations, what came of them, and what is kept about entries.
+# ── curated memory: operations and outcomes ──
 
 Target: TypeAlias = Literal["memory", "user"]
 TARGETS: tuple[Target, ...] = ("memory", "user")
 DELIMITER = "\n§\n"
-"""What separates the entries of a curated file."""
+"""The separator of the entries of a curated file."""
 
 Category: TypeAlias = Literal["identity", "preference", "environment", "convention", "lesson"]
 CATEGORIES: tuple[Category, ...] = ("identity", "preference", "environment", "convention", "lesson")
@@ -294,9 +328,9 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Put `content` in the place of the one entry that contains `old_text`.
+    """Replace the one entry that contains `old_text` with `content`.
 
-    With `reworded`, `old_text` is the whole entry, and `content` says the same: what is known of it stays as it was.
+    With `reworded`, `old_text` is the whole entry and `content` means the same, so the metadata of the entry stays.
     """
 
     old_text: str
@@ -307,16 +341,14 @@ class Replace:
 
 
 Kept: TypeAlias = Literal["", "merged", "room", "expired", "superseded"]
-"""What becomes of an entry that is taken out: nothing; another entry says it too; or it goes to the long tail, because
-room was needed, because its date has passed, or because a newer entry says otherwise.
-"""
+"""Place of a removed entry's text: nowhere; in another entry; or in the archive, because room was needed, its
+date has passed, or a newer entry contradicts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Drop the one entry that contains `old_text`.
-
-    With `kept`, `old_text` is the whole entry, and what it says is kept elsewhere.
+    """Remove the one entry that contains `old_text`. With `kept`, `old_text` is the whole entry, and its text is kept
+    elsewhere.
     """
 
     old_text: str
@@ -328,7 +360,7 @@ MemoryOp: TypeAlias = Add | Replace | Remove
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A concrete way to make room: entries to merge into one, or an entry to drop, and the characters it would free."""
+    """A way to make room: entries to merge, or an entry to drop, and the characters that this frees."""
 
     action: Literal["merge", "drop"]
     entries: tuple[str, ...]
@@ -360,48 +392,53 @@ class Applied(_Outcome):
     ok: ClassVar[bool] = True
     change: int = 0
     backup: str = ""
+    freed: tuple[str, ...] = ()
+    """Entries that a person should be told of: exact duplicates that were removed for room, and entries of a person
+    that an agent removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate(_Outcome):
-    """Already there, word for word; nothing was added."""
+    """The same entry exists already; nothing was added."""
 
     ok: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverBudget(_Outcome):
-    """It would not fit. Nothing was written; `suggestions` says what could make room."""
+    """The entry does not fit. Nothing was written; `suggestions` are ways to make room."""
 
     entries: tuple[str, ...]
     needed: int
     suggestions: tuple[Suggestion, ...] = ()
+    proposed: tuple[int, ...] = ()
+    """Numbers of proposals in the inbox that would make room if a person approves them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoMatch(_Outcome):
-    """No entry contains the text that should locate it."""
+    """No entry contains the text."""
 
     entries: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguous(_Outcome):
-    """Several different entries contain the text that should locate one."""
+    """Several different entries contain the text."""
 
     matches: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked(_Outcome):
-    """The text may not be stored: the scanner objects, or it cannot be an entry at all (then `findings` is empty)."""
+    """The text was not stored: the scanner found something, or it cannot be an entry (then `findings` is empty)."""
 
     findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drifted(_Outcome):
-    """The file is not safe to rewrite. It is untouched, and backed up when there was something to back up."""
+    """The file cannot be rewritten safely. It was not changed; `backup` is a copy, if there was anything to copy."""
 
     reason: str
     remedy: str
@@ -410,7 +447,7 @@ class Drifted(_Outcome):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged(_Outcome):
-    """Waiting in the inbox for a person's decision."""
+    """The write waits in the inbox for a person's decision."""
 
     ok: ClassVar[bool] = True
     pending: int
@@ -424,7 +461,7 @@ MemoryOutcome: TypeAlias = Applied | Duplicate | OverBudget | NoMatch | Ambiguou
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry with what is known about it. Times are seconds since 1970; `None` means nobody recorded it."""
+    """One entry with its metadata. Times are seconds since 1970; `None`: not recorded."""
 
     text: str
     category: Category | None = None
@@ -436,16 +473,24 @@ class Entry:
     confirmed: float | None = None
     change: int | None = None
     findings: tuple[Finding, ...] = ()
+    by: Who | None = field(default=None, compare=False)
+    """The author of the change that wrote it."""
+
+    @property
+    def of_a_person(self) -> bool:
+        """Test if a person wrote or approved it: only a person may move, reword or drop it. An entry without a record
+        was written by hand."""
+        return self.origin is not Origin.AGENT_CONCLUDED or self.by in (None, Who.USER, Who.HAND_EDIT)
 
     @property
     def trusted(self) -> bool:
-        """Whether its text reaches the prompt: the scanner found nothing, or a person vouched for it."""
+        """Return whether its text reaches the prompt: the scanner found nothing, or a person vouched for it."""
         return self.vouched or not self.findings
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row of history: who changed which file when, in which session, why, and the text before and after."""
+    """One row of the history, with the text before and after the change."""
 
     id: int
     at: float
@@ -475,8 +520,7 @@ class Pending:
     decision: Literal["", "approved", "rejected"] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """One rendered piece of the prompt and the file it shows."""
 
     target: Target
@@ -486,10 +530,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Curated memory as a session was shown it:
-
-    captured once, never changed. `warnings` are for people, not the model.
-    """
+    """Curated memory as a session was shown it. `warnings` are for people, not the model."""
 
     blocks: tuple[Block, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -515,20 +556,18 @@ class StoreStatus:
     findings: int = 0
 
 
-# ---------- types.session
-#
-# What a running session shows to those who follow it. Frozen: nobody changes a conversation by looking at it.
+# ── a running session, as features see it ──
 
 Context: TypeAlias = Literal["primary", "subagent", "cron", "review"]
-"""Who works: the user's own agent, or one that was started for a part, by the clock, or to look back."""
+"""The user's own agent, or one that was started for a subtask, by a timer, or for a review."""
 Move: TypeAlias = Literal["reload", "compression", "rewind"]
-"""How a session goes on otherwise than by growing."""
+"""Changes of a session other than growing."""
 MOVES: tuple[Move, ...] = ("reload", "compression", "rewind")
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """Where and for whom a session takes place, besides its scope. It reaches external memories too."""
+class SessionEnvironment:
+    """The environment of a session, besides its scope. Providers receive it too."""
 
     platform: str = ""
     context: Context = "primary"
@@ -536,25 +575,29 @@ class Circumstances:
     chat_type: str = ""
     thread: str = ""
     system_message: str = ""
-    """What the caller adds to the prompt."""
+    """Text that the caller adds to the prompt."""
 
 
-NOWHERE = Circumstances()
+DEFAULT_ENVIRONMENT = SessionEnvironment()
 
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A session as it stands now."""
+    """The present state of a session."""
 
     info: SessionInfo
-    circumstances: Circumstances = NOWHERE
+    environment: SessionEnvironment = DEFAULT_ENVIRONMENT
     messages: tuple[Message, ...] = ()
-    """What the model has been sent and has said so far; hidden messages are not there."""
+    """The conversation so far, without hidden messages."""
     model: str = ""
     folder: str = ""
-    """Where the work takes place, or nothing."""
+    """The folder of the work, or ""."""
     system_prompt: str = ""
     tools: tuple[Mapping[str, Any], ...] = ()
+    prompt_outside: tuple[OutsideSpan, ...] = ()
+    """The parts of the system prompt that came from outside."""
+    marked: tuple[tuple[str, Origin], ...] = ()
+    """Texts that the caller marked as untrusted."""
 
     @property
     def id(self) -> str:
@@ -566,20 +609,20 @@ class SessionView:
 
     @property
     def turns(self) -> int:
-        """How often the user has spoken."""
+        """The number of user messages."""
         return sum(message.role == "user" for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
 class CompletedTurn:
-    """One turn that ended with a reply. Those that were cut off are never announced."""
+    """One turn that ended with a reply."""
 
     number: int
-    """Which turn of the conversation it was, from 1."""
+    """Its number in the conversation, from 1."""
     user: str
     reply: str
     messages: tuple[Message, ...]
-    """From the user's message to the reply, tools included."""
+    """The messages from the user's to the reply, with tools."""
 
     @property
     def tool_calls(self) -> int:
@@ -597,33 +640,29 @@ class MemoryWrite:
     author: Author
 
 
-def _letters(text: str) -> int:
-    return len(text)
-
-
 @dataclass(frozen=True, slots=True)
-class Occasion:
-    """A prompt that is about to be made, and how many tokens those who add to it may take together."""
+class PromptRequest:
+    """A prompt that is being assembled, and the tokens left for the contributions of all features."""
 
     view: SessionView
     system_tokens: int = 0
-    """Left for skills and hints."""
+    """For skills and hints."""
     memory_tokens: int = 0
-    """Left for episodes and external memories, after curated memory, which is never cut for them."""
-    count: Callable[[str], int] = _letters
+    """For episodes and providers, after curated memory, which is never cut for them."""
+    count: Callable[[str], int] = len
     """Tokens of a text, as this session counts them."""
     rehearsal: bool = False
-    """Somebody only looks at what the prompt would be: nothing may begin because of it."""
+    """Preview only: do not start background work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contribution:
-    """What one part adds to the prompt. What is empty leaves no trace; what does not fit, it leaves out itself."""
+class PromptContribution:
+    """The contribution of one feature to the prompt. The feature itself leaves out what does not fit."""
 
     skills: str = ""
     episodes: tuple[str, ...] = ()
     providers: tuple[tuple[str, str], ...] = ()
-    """Name and block of an external memory."""
+    """Name and block of a provider."""
     hints: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     """For people, not for the model."""

@@ -3,5 +3,5 @@
 loop         a model with tools in a session; events
 mcp          tools of MCP servers
 chat         herma chat: loop, slash commands, one-shot
-terminal     screen and reader
+terminal     show turns, read messages
 """

@@ -1,4 +1,4 @@
-"""Herma chat: loop, slash commands, one-shot."""
+"""`herma chat`: the command, one question and its answer, the conversation at a terminal, and its slash commands."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import signal
 import stat
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 import click
 
@@ -24,61 +26,60 @@ from herma.agent.loop import Agent, Asking
 from herma.agent.terminal import (
     HISTORY,
     LiveScreen,
+    PipeScreen,
     PlainScreen,
+    QuietScreen,
     Reader,
     Screen,
     by_line,
+    compressed_line,
+    held,
     reader_for,
-    shortened_line,
     status,
     unechoed,
 )
 from herma.cli import output
-from herma.cli.frame import Context, HermaCommand, pass_context
+from herma.cli.context import CommandContext, HermaCommand, pass_context
 from herma.cli.output import count, name_of, one_line, short_when
-from herma.compression.summary import Compression
-from herma.errors import ConfigError, HermaError, HermaWarning, ModelError, StoreError, UsageError
+from herma.errors import ConfigError, HermaError, HermaWarning, ModelError, StoreError, UsageError, install_command
 from herma.memory.entries import parse
-from herma.memory.tidy import PREFIX
-from herma.transcript.cli import Desk
 from herma.transcript.messages import is_complete
+from herma.types import Attachment, Message, Origin, Scope, SessionFilter, SessionInfo, Who
 from herma.types import Context as TypesContext
-from herma.types import Message, Origin, Scope, SessionFilter, SessionInfo, Who
+from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
     from herma.agent.loop import Called, Show, TurnReport
     from herma.agent.mcp import McpServers
     from herma.app import Herma
+    from herma.compression.summary import Compression
     from herma.models.client import ChatModel
-    from herma.prompt.budget import Plan
+    from herma.prompt.tokens import Plan
     from herma.session import Session
     from herma.tools.registry import Tool
 
 
-# ---------- cli.chat.command
-#
-# `herma chat`: the command, and how a conversation is set up for it.
-
-
 @click.command(cls=HermaCommand)
-@click.option("-p", "--prompt", metavar="TEXT", help="Ask this, print the answer, and leave. Reads a pipe, too.")
-@click.option("--resume", metavar="WHAT", help="Go on with a conversation: an id, the beginning of one, or a title.")
 @click.option(
-    "--continue", "latest", is_flag=True, help="Go on with the last conversation, of this folder if it has one."
+    "-p", "--prompt", metavar="TEXT", help="Send this, print the answer, and exit. Also reads standard input."
 )
-@click.option("--model", metavar="NAME", help="Another model than model.name, at the same place.")
-@click.option("--project", metavar="NAME", help="The project that this is about: it has a memory of its own.")
+@click.option("--resume", metavar="WHAT", help="Continue a conversation: an id, the beginning of one, or a title.")
+@click.option(
+    "--continue", "latest", is_flag=True, help="Continue the latest conversation, of this folder if it has one."
+)
+@click.option("--model", metavar="NAME", help="Use this model of the same server instead of model.name.")
+@click.option("--project", metavar="NAME", help="Use the memory of this project, too.")
 @click.option(
     "--source",
     type=click.Choice(["cli", "cron", "tool"]),
     default="cli",
     show_default=True,
-    help="Who asks: a person, a timer, or another program.",
+    help="Who sends it: a person, a timer, or another program.",
 )
-@click.option("--no-tools", is_flag=True, help="The model may call nothing: no memory, no search, no skills.")
+@click.option("--no-tools", is_flag=True, help="Offer no tools: no memory, no search, no skills.")
 @pass_context
 def chat(
-    context: Context,
+    context: CommandContext,
     prompt: str | None,
     resume: str | None,
     latest: bool,
@@ -89,9 +90,9 @@ def chat(
 ) -> None:
     """Talk with a model that has this memory.
 
-    It may call tools: memory, session_search, skills, those of an external memory, and those of the MCP servers that
-    config.yaml names (mcp_servers). Every step is on disk before the next one begins. Ctrl-C stops an answer, not the
-    program. /help lists what can be typed besides messages.
+    It may call tools: memory, session_search, skills, those of the memory provider, and those of the MCP servers in
+    config.yaml (mcp_servers). Every step is on disk before the next one begins. Ctrl-C stops an answer, not the
+    program. /help lists the slash commands.
 
     \b
     Examples:
@@ -102,11 +103,13 @@ def chat(
       herma chat -p "Tidy the notes" --source cron --no-tools
 
     \b
-    With -p and --json it prints ok, text, session, tool_calls, usage and how it ended.
-    Exit codes: 0 answered, 1 not answered within chat.max_steps, 2 used wrongly, 6 the model failed, 130 stopped.
+    Into a pipe the answer is written as it arrives. With -p and --json it prints ok, text, session, tool_calls, usage
+    and how it ended. Exit codes: 0 answered, 1 not answered (an empty answer, or not within chat.max_steps), 2 wrong
+    use (also if standard input stays open and empty for a minute), 3 the model failed, 130 stopped, 141 the pipe was
+    closed by its reader.
     """
     if context.json and prompt is None:
-        raise UsageError("--json is for one question.", hint='Add it: herma chat --json -p "…"')
+        raise UsageError("--json needs a message.", hint='Add it: herma chat --json -p "…"')
     if resume is not None and latest:
         raise UsageError("--resume and --continue exclude each other.", hint="Give one of them.")
     for name, value in (("--resume", resume), ("--model", model), ("--project", project)):
@@ -115,61 +118,119 @@ def chat(
     if model is not None:
         context.flags["model.name"] = model
     with context.open() as h:
-        wanted = Wanted(
-            cast("Source", source), project, not no_tools, _meant(context, h, resume, latest, source, project)
-        )
-        start(context, h, wanted, prompt)
+        chosen = _session_to_continue(context, h, resume, latest, source, project)
+        wanted = ChatOptions(cast("Source", source), project, not no_tools, chosen)
+        _start(context, h, wanted, prompt)
 
 
-def start(context: Context, h: Herma, wanted: Wanted, prompt: str | None = None) -> None:
-    """Answer one question, or talk until the person leaves."""
-    from herma.agent.terminal import QuietScreen
-    from herma.transcript.cli import Desk
-
+def _start(context: CommandContext, h: Herma, wanted: ChatOptions, prompt: str | None) -> None:
     if not context.debug:
         _keep_the_log_off_the_screen()
-    quiet = prompt is not None and (context.json or not sys.stdout.isatty())
-    screen: Screen = QuietScreen() if quiet else screen_for(markdown=h.settings.chat.markdown)
+    screen = screen_for()
+    if prompt is not None and (context.json or not sys.stdout.isatty()):
+        screen = QuietScreen() if context.json else PipeScreen()
     if prompt is None and (sys.stdin is None or not sys.stdin.isatty()):
-        raise UsageError("There is no terminal to talk on.", hint='For one question: herma chat -p "…"')
-    with _talk(h, wanted, screen) as talk:
-        if prompt is not None:
+        raise UsageError("Standard input is not a terminal.", hint='For one message: herma chat -p "…"')
+    with _ended_by_signals():
+        if prompt is None:
+            _converse(context, h, wanted, screen)
+        with _talk(h, wanted, screen) as talk:
             answer(context, talk, screen, prompt)
-        else:
-            Converse(talk, Desk(context, h), screen).run()
+
+
+def _converse(context: CommandContext, h: Herma, wanted: ChatOptions, screen: Screen) -> NoReturn:
+    """Talk until the person leaves, and end the program.
+
+    `os._exit` ends it at once: Python's own clean-up takes a tenth of a second, in which keys would reach the shell.
+    """
+    code: object = 0
+    with held():
+        try:
+            with _talk(h, wanted, screen) as talk:
+                try:
+                    reader = TerminalChat(talk, context, screen).run()
+                finally:
+                    _leave(h, talk, screen)
+            if typed := reader.take_typed():
+                screen.line(f"Not sent: {one_line(typed, 200)}")
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
+            if "episodes" in vars(h):
+                h.episodes.wait(1.0)
+        except SystemExit as exc:
+            code = exc.code
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):  # the window was closed
+                stream.flush()
+    os._exit(code if isinstance(code, int) else 1)
+
+
+def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
+    """Close everything at once. Background work is stopped and noted as due; the next program that opens this home does
+    it.
+
+    Only the memory provider and MCP servers are waited for. If that takes long, a line says so, and Ctrl-C ends it; an
+    earlier Ctrl-C may still be the one that left.
+    """
+    begun = time.monotonic()
+
+    def stop(*_: object) -> None:
+        if time.monotonic() - begun > _AT_ONCE:
+            raise KeyboardInterrupt
+
+    def tell() -> None:
+        with suppress(OSError):  # the window was closed
+            screen.line("Closing the memory provider and MCP servers … Press Ctrl-C to leave now.")
+
+    told = threading.Timer(_AT_ONCE, tell)
+    told.daemon = True
+    before = signal.signal(signal.SIGINT, stop) if _is_main() else None
+    told.start()
+    try:
+        used = vars(h)
+        if "reviews" in used:
+            h.reviews.put_off(talk.session.id if talk.begun else "")
+        if "curator" in used:
+            h.curator.close(0.0)
+        talk.leave()
+        talk.servers.close()
+        h.close()
+    finally:
+        told.cancel()
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def _keep_the_log_off_the_screen() -> None:
-    """What people should know is told between two turns; a log would write into the prompt, from another thread."""
+    """Silence log records: people get notes between two turns, and a log would write into the prompt."""
     import logging
 
     logging.getLogger("herma").addHandler(logging.NullHandler())
 
 
 @contextmanager
-def _talk(h: Herma, wanted: Wanted, screen: Screen) -> Iterator[Talk]:
-    """The conversation, ended in the end whatever happens, and the servers with it."""
+def _talk(h: Herma, wanted: ChatOptions, screen: Screen) -> Iterator[ChatSession]:
+    """Open the conversation and the MCP servers; close both in the end."""
     from herma.agent.mcp import McpServers
 
     model = model_of(h, screen)
     servers = McpServers(h.settings.mcp_servers if wanted.tools else (), h.settings.chat, h.home)
     servers.begin()
-    talk = Talk(h, model, servers, wanted, screen)
+    talk = ChatSession(h, model, servers, wanted, screen)
     try:
-        with _ended_by_signals():
-            yield talk
+        yield talk
     finally:
         try:
             talk.leave()
         finally:
             servers.close()
-            with suppress(OSError):  # whoever read it may be gone
+            with suppress(OSError):  # the reader may be gone
                 screen.end()
 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Inside, whoever ends the program lets it close what it has open: a timer's limit, a window that is closed."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that everything open is closed."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -188,52 +249,54 @@ def _is_main() -> bool:
 
 
 def model_of(h: Herma, screen: Screen) -> ChatModel:
-    """The model of the settings; a sentence and what to type where there is none."""
+    """Return the model of the settings. Raise an error that says what to type if there is none."""
     where = h.models.endpoint()
     if where is None:
         raise ConfigError(
-            "No model is set, so there is nobody to talk to.",
+            "No model is configured.",
             hint="For example: herma config set model.url ollama, then herma config set model.name qwen3:8b, then "
-            "herma models check; docs/how-to/use-a-model.md has the rest.",
+            "herma models check; see docs/how-to/use-a-model.md.",
         )
     library = "anthropic" if where.kind == "anthropic" else "openai"
     if importlib.util.find_spec(library) is None:
         raise ConfigError(
-            f"Talking with {where.name} needs the {library} library, which is not installed.",
-            hint=f"Type: pip install 'herma[{library}]'",
+            f"{where.name} needs the package {library}, which is not installed.",
+            hint=f"Type: {install_command(library)}",
         )
+    if where.key_variable and not where.key:
+        from herma.models.client import without_key
+
+        raise without_key(where)
     model = h.models.get("main", on_retry=lambda retry: screen.note(str(retry)))
     assert model is not None
     return model
 
 
-def _meant(
-    context: Context, h: Herma, resume: str | None, latest: bool, source: str, project: str | None
+def _session_to_continue(
+    context: CommandContext, h: Herma, resume: str | None, latest: bool, source: str, project: str | None
 ) -> str | None:
-    """The id of the session to go on with."""
-    from herma.transcript.cli import Desk
+    """Return the id of the session to continue; `None` for a new one."""
+    from herma.transcript.cli import find_session
 
     if resume is not None:
-        return Desk(context, h).find(resume).id
+        return find_session(context, resume).id
     if not latest:
         return None
-    found = talk_latest(h, cast("Source", source), project)
+    found = latest_session(h, cast("Source", source), project)
     if found is None:
-        raise UsageError("There is no conversation to go on with.", hint="Begin one: herma chat")
+        raise UsageError("There is no conversation to continue.", hint="Start one: herma chat")
     return found.id
 
 
-# ---------- cli.chat.news
-#
-# What happened in the background since the last look, each thing told once.
+# ── notes about what happened in the background ──
 
 _MOST = 20
-"""Changes that are looked at."""
+"""Changes that are read."""
 _NAMES = {"memory": "MEMORY.md", "user": "USER.md"}
 
 
-class News:
-    """What others write into memory, what waits for a decision, and when background work has used up its day."""
+class Notices:
+    """Memory changes by others, new proposals in the inbox, and a reached cap of background work; each once."""
 
     def __init__(self, h: Herma) -> None:
         self._h = h
@@ -242,13 +305,13 @@ class News:
         self._capped = False
 
     def look(self, scope: Scope | None, session: str = "") -> list[str]:
-        """News as lines. The first look only remembers what there is. `session` is the one whose own tool calls are
-        shown already.
+        """Return the news as lines. The first call only records the present state. Changes by tools of `session` are
+        left out, because they were shown already.
         """
         return [*self._changes(scope, session), *self._pending(), *self._spending()]
 
     def skip(self, scope: Scope | None) -> None:
-        """What a person has just done is no news to them."""
+        """Record the present state: the person has just changed it."""
         self._changes(scope, "")
         self._pending()
 
@@ -262,8 +325,7 @@ class News:
         for change in sorted(changes, key=lambda one: one.id):
             own = change.author.session == session and change.author.who is Who.TOOL
             if change.id > seen and not own:
-                tidied = change.reason.removeprefix(PREFIX) if change.author.who is Who.TIDY else ""
-                lines.append(_told(_NAMES[change.target], change.before, change.after, tidied))
+                lines.append(_changed_line(_NAMES[change.target], change.before, change.after))
         return lines
 
     def _pending(self) -> list[str]:
@@ -272,40 +334,33 @@ class News:
         if before is None or waiting <= before:
             return []
         wait = "waits" if waiting == 1 else "wait"
-        return [f"{count(waiting, 'write')} to memory {wait} for your decision: /memory pending"]
+        return [f"{count(waiting, 'memory write')} {wait} for your decision: /memory pending"]
 
     def _spending(self) -> list[str]:
         if self._capped or self._h.models.endpoint("auxiliary") is None:
             return []
         report = self._h.models.spending()
-        cap, spent = report.caps.all, report.total_today
+        cap, spent = report.caps, report.total_today
         used_up = (cap.tokens is not None and spent.tokens >= cap.tokens) or (
             cap.usd is not None and spent.usd >= cap.usd
         )
         if report.caps.off or not spent.calls or not used_up:
             return []
         self._capped = True
-        return ["Background work has used up what it may spend today (spend.daily_usd, spend.daily_tokens): /cost"]
+        return ["Background work has reached its daily cap (spend.daily_usd, spend.daily_tokens): /cost"]
 
 
-def _told(name: str, before: str, after: str, tidied: str = "") -> str:
-    """What a change did: the entries that came, else those that went. `tidied` is what tidying says about it."""
+def _changed_line(name: str, before: str, after: str) -> str:
+    """Describe a change: the entries that were added, else those that were removed."""
     old, new = parse(before), parse(after)
     came = [entry for entry in new if entry not in old]
     gone = [entry for entry in old if entry not in new]
-    if tidied:
-        what = one_line("; ".join(came or gone), 160)
-        return f"Tidied {name}, {tidied.rstrip('.')}: {what} (/memory undo takes it back)"
     if came:
         return f"Saved to {name}: {one_line('; '.join(came), 160)}"
-    return f"Taken out of {name}: {one_line('; '.join(gone), 160)}"
+    return f"Removed from {name}: {one_line('; '.join(gone), 160)}"
 
 
-# ---------- cli.chat.slash
-#
-# What begins with a slash: commands to the program, not messages to the model.
-#
-# Each command is one function; the table at the end is the help, and what Tab completes.
+# ── slash commands: one function each; the table COMMANDS is the help and what Tab completes ──
 
 _COMMAND = re.compile(r"/([A-Za-z]+)(?:\s+(.*))?\s*", re.DOTALL)
 _LISTED = 10
@@ -313,44 +368,24 @@ _LISTED = 10
 
 @dataclass(slots=True)
 class Next:
-    """What happens after a command: nothing, or one of these."""
+    """Hold what happens after a command: nothing, or one of these."""
 
     quit: bool = False
     retry: bool = False
     edit: str = ""
-    """Text that stands in the prompt, to be changed and sent."""
+    """Text to put into the prompt, to be edited and sent."""
     send: str = ""
     held: bool = False
-    """Whether it went otherwise than whoever typed ahead could expect: then that is not sent by itself."""
-
-
-@dataclass(slots=True)
-class Bench:
-    """What commands work with."""
-
-    talk: Talk
-    desk: Desk
-    screen: Screen
-    listed: list[SessionInfo] = field(default_factory=list)
-    """Conversations that were listed last, for `/resume 2`."""
-
-    def herma(self, *words: str) -> None:
-        """Run another command of the command line, on the same home. It says for itself what goes wrong."""
-        from herma.cli.main import run
-
-        context = self.desk.context
-        chosen = [("--home", context.home), ("--profile", context.profile)]
-        with by_line():  # some of them ask before they do something
-            run([*(word for name, value in chosen if value for word in (name, value)), *words])
+    """True if the turn failed or was stopped: then text typed ahead is put into the prompt instead of being sent."""
 
 
 def is_command(text: str) -> bool:
-    """`/help me` is one, `/etc/hosts is empty` is none; `//x` is how to say `/x` to the model."""
+    """`/help me` is a command, `/etc/hosts is empty` is not; `//x` sends `/x` to the model."""
     return _COMMAND.fullmatch(text.strip()) is not None
 
 
-def obey(bench: Bench, text: str) -> Next:
-    """Do what a command says. What goes wrong is told, and nothing else happens."""
+def obey(chat: TerminalChat, text: str) -> Next:
+    """Run a command. Print its error, if it fails."""
     found = _COMMAND.fullmatch(text.strip())
     if found is None:
         return Next(send=text)
@@ -359,11 +394,11 @@ def obey(bench: Bench, text: str) -> Next:
         command = COMMANDS.get(ALIASES.get(name, name))
         if command is None:
             raise _unknown(name)
-        return command.run(bench, rest) or Next()
+        return command.run(chat, rest) or Next()
     except HermaError as exc:
-        bench.screen.line(str(exc))
+        chat.screen.line(str(exc))
         if exc.hint:
-            bench.screen.line(f"  → {exc.hint}")
+            chat.screen.line(f"  → {exc.hint}")
         return Next()
 
 
@@ -371,152 +406,166 @@ def _unknown(name: str) -> UsageError:
     from difflib import get_close_matches
 
     near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1, cutoff=0.5)
-    hint = f"Did you mean /{near[0]}?" if near else "/help lists them; //… says it to the model."
+    hint = f"Did you mean /{near[0]}?" if near else "/help lists them; //… sends it to the model."
     return UsageError(f"There is no command /{name}.", hint=hint)
 
 
-# ── conversations ──
-
-
-def _new(bench: Bench, rest: str) -> None:
-    bench.talk.new()
+def _new(chat: TerminalChat, rest: str) -> None:
+    chat.talk.new()
     if rest:
-        bench.talk.rename(rest)
-    bench.screen.line("A new conversation. Memory is as it is now.")
+        chat.talk.rename(rest)
+    chat.screen.line("New conversation, with memory as it is now.")
 
 
-def _resume(bench: Bench, rest: str) -> None:
+def _resume(chat: TerminalChat, rest: str) -> None:
     if not rest:
-        _list(bench)
+        _list(chat)
         return
-    if rest.isdigit() and 1 <= int(rest) <= len(bench.listed):
-        info = bench.listed[int(rest) - 1]
+    if rest.isdigit() and 1 <= int(rest) <= len(chat.listed):
+        info = chat.listed[int(rest) - 1]
     else:
-        info = bench.desk.find(rest)
-    bench.talk.resume(info.id)
-    _welcome_back(bench, info)
+        from herma.transcript.cli import find_session
+
+        info = find_session(chat.context, rest)
+    chat.talk.resume(info.id)
+    _welcome_back(chat, info)
 
 
-def _list(bench: Bench) -> None:
-    bench.listed = list(bench.talk.h.transcripts.list(limit=_LISTED))
-    if not bench.listed:
+def _list(chat: TerminalChat) -> None:
+    chat.listed = list(chat.talk.h.transcripts.list(limit=_LISTED))
+    if not chat.listed:
         raise UsageError("There is no earlier conversation.")
-    for number, info in enumerate(bench.listed, 1):
+    for number, info in enumerate(chat.listed, 1):
         facts = f"{short_when(info.last_active)}, {count(info.message_count, 'message')}, {info.source}"
-        bench.screen.line(f"{number:>3}  {name_of(info, 60)}  ({facts})")
-    bench.screen.line("/resume NUMBER, ID or TITLE goes on with one; /search TEXT looks into them.")
+        chat.screen.line(f"{number:>3}  {name_of(info, 60)}  ({facts})")
+    chat.screen.line("/resume NUMBER, ID or TITLE continues one; /search TEXT searches them.")
 
 
-def _welcome_back(bench: Bench, info: SessionInfo) -> None:
-    bench.screen.line(f"Going on with: {name_of(info, 60)} ({count(info.message_count, 'message')}).")
-    if stood := bench.talk.where_it_stood():
-        bench.screen.line(stood)
-    last = next((message for message in reversed(bench.talk.stored()) if message.role == "assistant"), None)
+def _welcome_back(chat: TerminalChat, info: SessionInfo) -> None:
+    chat.screen.line(f"Continuing: {name_of(info, 60)} ({count(info.message_count, 'message')}).")
+    if stood := chat.talk.where_it_stood():
+        chat.screen.line(stood)
+    last = next((message for message in reversed(chat.talk.stored()) if message.role == "assistant"), None)
     if last is not None and isinstance(last.content, str) and last.content.strip():
-        bench.screen.line(f"Last: {one_line(last.content, 200)}")
-    if bench.talk.waits_for_an_answer():
-        bench.screen.line("The last message has no answer yet: /retry asks for it.")
+        chat.screen.line(f"Last: {one_line(last.content, 200)}")
+    if chat.talk.waits_for_an_answer():
+        chat.screen.line("The last message has no answer yet: /retry")
 
 
-def _branch(bench: Bench, rest: str) -> None:
-    old = bench.talk.branch(_number(rest, 0, "/branch 2"))
-    bench.screen.line(f"A copy of the conversation, going its own way. The other one: /resume {old}")
+def _branch(chat: TerminalChat, rest: str) -> None:
+    old = chat.talk.branch(_number(rest, 0, "/branch 2"))
+    chat.screen.line(f"Branched. The original: /resume {old}")
 
 
-def _undo(bench: Bench, rest: str) -> Next:
+def _undo(chat: TerminalChat, rest: str) -> Next:
     turns = _number(rest, 1, "/undo 2")
-    text = bench.talk.undo(turns)
-    bench.screen.line(f"Took back {count(turns, 'turn')}. What you had said stands in the prompt.")
+    text = chat.talk.undo(turns)
+    chat.screen.line(
+        f"Removed the last {'turn' if turns == 1 else f'{turns} turns'}. Your message is back in the prompt."
+    )
     return Next(edit=text)
 
 
-def _retry(bench: Bench, rest: str) -> Next:  # noqa: ARG001
-    if bench.talk.info is None:
-        raise UsageError("There is nothing to ask again.")
-    if bench.talk.agent.unfinished:
+def _retry(chat: TerminalChat, rest: str) -> Next:  # noqa: ARG001
+    if chat.talk.info is None:
+        raise UsageError("There is no message to retry.")
+    if chat.talk.agent.unfinished:
         return Next(retry=True)
-    return Next(send=bench.talk.undo(1))
+    return Next(send=chat.talk.undo(1))
 
 
-def _title(bench: Bench, rest: str) -> None:
+def _title(chat: TerminalChat, rest: str) -> None:
     if not rest:
-        title = bench.talk.title
-        bench.screen.line(f"Its title: {title}" if title else "It has no title: /title TEXT")
+        title = chat.talk.title
+        chat.screen.line(f"Title: {title}" if title else "No title. To set one: /title TEXT")
         return
-    bench.screen.line(f"Its title: {bench.talk.rename(rest)}")
+    chat.screen.line(f"Title: {chat.talk.rename(rest)}")
 
 
-def _compress(bench: Bench, rest: str) -> None:
-    if bench.talk.info is not None:
-        bench.screen.line("Making the conversation shorter …")
-    bench.screen.line(shortened_line(bench.talk.compress(rest)).removeprefix("· "))
+def _compress(chat: TerminalChat, rest: str) -> None:
+    """`here N` or `--keep N`: keep the last N turns; `--preview`: only show the result; the rest is the topic."""
+    from herma.agent.terminal import preview_lines
+
+    words = [word for word in rest.split() if word != "--preview"]
+    preview, keep = len(words) < len(rest.split()), 0
+    if words[:1] in (["here"], ["--keep"]) and (len(words) == 1 or words[1].isdigit()):
+        keep = _number(words[1] if len(words) > 1 else "", 2, "/compress here 3")
+        words = words[2:]
+    elif words and words[0].startswith("--"):
+        raise UsageError(f"{words[0]} is not an option of /compress.", hint="/compress [here N] [--preview] [TOPIC]")
+    if preview:
+        for line in preview_lines(chat.talk.compress(" ".join(words), keep=keep, preview=True)):
+            chat.screen.line(line)
+        return
+    if chat.talk.info is not None:
+        chat.screen.line("Compressing …")
+    chat.screen.line(compressed_line(chat.talk.compress(" ".join(words), keep=keep)).removeprefix("· "))
 
 
-# ── what is known ──
-
-
-def _memory(bench: Bench, rest: str) -> None:
-    """As `herma memory …`; what is added need not be quoted."""
+def _memory(chat: TerminalChat, rest: str) -> None:
+    """As `herma memory …`; the text of `add` needs no quotes."""
     action, _, text = rest.partition(" ")
     if not rest:
-        bench.herma("memory", "list")
+        chat.herma("memory", "list")
     elif action == "add" and text.strip() and not text.lstrip().startswith("-"):
-        bench.herma("memory", "add", "--", text.strip())
+        chat.herma("memory", "add", "--", text.strip())
     else:
-        bench.herma("memory", *_words(rest))
+        chat.herma("memory", *_words(rest))
 
 
-def _skills(bench: Bench, rest: str) -> None:
+def _skills(chat: TerminalChat, rest: str) -> None:
     action, _, text = rest.partition(" ")
     if action == "find" and text.strip():
-        bench.herma("skills", "find", "--", text.strip())
+        chat.herma("skills", "find", "--", text.strip())
     else:
-        bench.herma("skills", *(_words(rest) or ["list"]))
+        chat.herma("skills", *(_words(rest) or ["list"]))
 
 
-def _search(bench: Bench, rest: str) -> None:
+def _search(chat: TerminalChat, rest: str) -> None:
     if not rest:
-        raise UsageError("What should be looked for?", hint='For example: /search "connection reset" since:last-week')
-    bench.herma("search", "--", rest)
+        raise UsageError(
+            "There is nothing to search for.", hint='For example: /search "connection reset" since:last-week'
+        )
+    chat.herma("search", "--", rest)
 
 
-def _cost(bench: Bench, rest: str) -> None:
-    info = bench.talk.info
+def _cost(chat: TerminalChat, rest: str) -> None:
+    info = chat.talk.info
     if rest not in ("", "all"):
         raise UsageError(
-            f"/cost knows no {rest[:40]!r}.", hint="/cost is about this conversation, /cost all about all."
+            f"{rest[:40]!r} is not an option of /cost.", hint="/cost: this conversation; /cost all: all of them."
         )
     if rest == "all" or info is None:
-        bench.herma("cost")
+        chat.herma("cost")
     else:
-        bench.herma("cost", "--session", info.id)
+        chat.herma("cost", "--session", info.id)
 
 
-def _tools(bench: Bench, rest: str) -> None:  # noqa: ARG001
-    if not bench.talk.wanted.tools:
-        bench.screen.line("The model has no tools here (--no-tools).")
+def _tools(chat: TerminalChat, rest: str) -> None:  # noqa: ARG001
+    if not chat.talk.wanted.tools:
+        chat.screen.line("The model has no tools here (--no-tools).")
         return
-    bench.screen.line("  ".join(schema["function"]["name"] for schema in bench.talk.session.tools))
-    for server in bench.talk.servers.states():
+    chat.screen.line("  ".join(schema["function"]["name"] for schema in chat.talk.session.tools))
+    for server in chat.talk.servers.states():
         why = f": {server.why}" if server.why else f", {count(len(server.tools), 'tool')}"
-        bench.screen.line(f"MCP server {server.name}: {server.state}{why}")
+        chat.screen.line(f"MCP server {server.name}: {server.state}{why}")
 
 
-def _help(bench: Bench, rest: str) -> None:
+def _help(chat: TerminalChat, rest: str) -> None:
     wanted = rest.removeprefix("/").lower()
     known = COMMANDS.get(ALIASES.get(wanted, wanted))
     if wanted and known is None:
         raise _unknown(wanted)
     for name, command in COMMANDS.items():
         if known is None or command is known:
-            bench.screen.line(f"  {f'/{name} {command.usage}'.rstrip():<24} {command.help}")
-    bench.screen.line(
-        "  Enter sends; Alt-Enter, Ctrl-J or a \\ at the end begins a new line; pasted lines stay together."
+            chat.screen.line(f"  {f'/{name} {command.usage}'.rstrip():<24} {command.help}")
+    chat.screen.line(
+        "  Enter sends; Alt-Enter, Ctrl-J or a \\ at the end starts a new line; pasted lines stay together."
     )
-    bench.screen.line("  Ctrl-C stops an answer; twice at the prompt, or Ctrl-D, leaves. //… says /… to the model.")
+    chat.screen.line("  Ctrl-C stops an answer; twice at the prompt, or Ctrl-D, leaves. //… sends /… to the model.")
 
 
-def _quit(bench: Bench, rest: str) -> Next:  # noqa: ARG001
+def _quit(chat: TerminalChat, rest: str) -> Next:  # noqa: ARG001
     return Next(quit=True)
 
 
@@ -524,7 +573,7 @@ def _number(text: str, otherwise: int, example: str) -> int:
     if not text:
         return otherwise
     if not text.isdecimal() or not 1 <= int(text[:9]) <= 100_000:
-        raise UsageError(f"{text[:40]!r} is no number of turns.", hint=f"For example: {example}")
+        raise UsageError(f"{text[:40]!r} is not a number of turns.", hint=f"For example: {example}")
     return int(text)
 
 
@@ -535,109 +584,103 @@ def _words(text: str) -> list[str]:
         return text.split()
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    run: Callable[[Bench, str], Next | None]
+class Command(NamedTuple):
+    run: Callable[[TerminalChat, str], Next | None]
     usage: str
     help: str
 
 
 COMMANDS: dict[str, Command] = {
-    "new": Command(_new, "[TITLE]", "Begin another conversation."),
-    "resume": Command(_resume, "[WHAT]", "Go on with an earlier one: its number, id or title; without, a list."),
-    "branch": Command(_branch, "[N]", "Go on in a copy of this one, without its last N turns."),
-    "undo": Command(_undo, "[N]", "Take back the last turn, or the last N, and edit what you said."),
+    "new": Command(_new, "[TITLE]", "Start a new conversation."),
+    "resume": Command(_resume, "[WHAT]", "Continue an earlier one: its number, id or title; without, list them."),
+    "branch": Command(_branch, "[N]", "Continue in a copy of this one, without its last N turns."),
+    "undo": Command(_undo, "[N]", "Remove the last turn, or the last N, and edit your message."),
     "retry": Command(_retry, "", "Ask for the last answer again."),
-    "title": Command(_title, "TEXT", "Give this conversation a title."),
-    "compress": Command(_compress, "[TOPIC]", "Make the conversation shorter now; the topic gets more room."),
-    "memory": Command(_memory, "[add TEXT|undo|…]", "What is remembered; as `herma memory`."),
-    "skills": Command(_skills, "[find TEXT|…]", "Written procedures; as `herma skills`."),
-    "search": Command(_search, "TEXT", "Look into all conversations."),
-    "cost": Command(_cost, "[all]", "What this conversation took, or all of them."),
-    "tools": Command(_tools, "", "What the model may call, and how the MCP servers are."),
-    "help": Command(_help, "", "This list."),
+    "title": Command(_title, "TEXT", "Set the title of this conversation."),
+    "compress": Command(
+        _compress,
+        "[here N] [--preview] [TOPIC]",
+        "Compress the conversation now; the topic gets more room. here N: keep the last N turns.",
+    ),
+    "memory": Command(_memory, "[add TEXT|undo|…]", "Show and change memory; as `herma memory`."),
+    "skills": Command(_skills, "[find TEXT|…]", "Show and change skills; as `herma skills`."),
+    "search": Command(_search, "TEXT", "Search all conversations."),
+    "cost": Command(_cost, "[all]", "Show the cost of this conversation, or of all."),
+    "tools": Command(_tools, "", "List the model's tools and the state of the MCP servers."),
+    "help": Command(_help, "", "Show this list."),
     "quit": Command(_quit, "", "Leave."),
 }
 ALIASES = {"exit": "quit", "q": "quit", "continue": "resume", "name": "title", "compact": "compress", "clear": "new"}
 
 
-# ---------- cli.chat.converse
-#
-# The conversation at a terminal: read, obey or ask, show, and again.
+# ── the conversation at a terminal: read, run or send, show, and again ──
 
 LONGEST = 4_000_000
 """Characters that one message may have."""
 _AT_ONCE = 0.3
-"""Seconds that nobody notices on the way out."""
+"""Seconds of closing that need no notice."""
 
 
-def screen_for(*, markdown: bool) -> Screen:
-    """Formatted where that can be seen."""
-    if sys.stdout.isatty() and not _dumb():
-        return LiveScreen(markdown=markdown)
-    return PlainScreen()
+def screen_for() -> Screen:
+    """Return a formatted screen if the terminal can show it."""
+    dumb = os.environ.get("TERM", "") in ("dumb", "unknown")
+    return LiveScreen() if sys.stdout.isatty() and not dumb else PlainScreen()
 
 
-def _dumb() -> bool:
-    return os.environ.get("TERM", "") in ("dumb", "unknown")
-
-
-class Converse:
+class TerminalChat:
     """One person at one terminal."""
 
-    def __init__(self, talk: Talk, desk: Desk, screen: Screen) -> None:
-        self._talk = talk
-        self._desk = desk
-        self._screen = screen
-        self._bench = Bench(talk, desk, screen)
-        self._news = News(talk.h)
+    def __init__(self, talk: ChatSession, context: CommandContext, screen: Screen) -> None:
+        self.talk = talk
+        self.context = context
+        self.screen = screen
+        self.listed: list[SessionInfo] = []
+        """Conversations of the last list, for `/resume 2`."""
+        self._news = Notices(talk.h)
         self._status = status(talk.model.name, None, None, "")
 
-    def run(self) -> None:
-        """Until the person leaves."""
-        first = not (self._talk.h.home / HISTORY).exists()
+    def run(self) -> Reader:
+        """Talk until the person leaves. Return the reader, which may hold more keys."""
+        first = not (self.talk.h.home / HISTORY).exists()
         commands = [(name, command.help) for name, command in COMMANDS.items()]
-        reader = reader_for(self._talk.h.home, commands, lambda: self._status, self._screen.note)
+        reader = reader_for(self.talk.h.home, commands, lambda: self._status, self.screen.note)
         self._greet(reader.keys if first else "")
-        threading.Thread(target=_load, args=(self._talk.model,), name="herma: loading", daemon=True).start()
+        BackgroundCall("loading", partial(_load, self.talk.model)).start()
         self._news.look(None)
-        with shown_by(self._screen), reader.between():
+        with shown_by(self.screen), reader.between():
             self._loop(reader)
-        self._talk.leave()
-        self._say_what_is_waited_for()
+        return reader
 
-    def _say_what_is_waited_for(self) -> None:
-        """Closing lets a look back end that is under way, which takes its time with a slow model."""
-        looking = vars(self._talk.h).get("reviews")  # there is none where nothing was ever due
-        seconds = self._talk.h.settings.review.drain
-        if looking is not None and seconds > _AT_ONCE and not looking.wait(_AT_ONCE):
-            self._screen.line(
-                f"Looking back at the conversation, for {seconds:g} seconds at most. Ctrl-C leaves at once; it is made "
-                "up for later."
-            )
+    def herma(self, *words: str) -> None:
+        """Run another command of `herma` on the same home. It prints its own errors."""
+        from herma.cli.main import run
+
+        chosen = [("--home", self.context.home), ("--profile", self.context.profile)]
+        with by_line():  # some of them ask for a confirmation
+            run([*(word for name, value in chosen if value for word in (name, value)), *words])
 
     def _greet(self, keys: str) -> None:
-        info = self._talk.info
-        what = f"going on with: {name_of(info, 60)}" if info else "a new conversation"
-        self._screen.line(f"herma {__version__} · {self._talk.model.name} · {what}")
-        if stood := self._talk.where_it_stood():
-            self._screen.line(stood)
+        info = self.talk.info
+        what = f"continuing: {name_of(info, 60)}" if info else "new conversation"
+        self.screen.line(f"herma {__version__} · {self.talk.model.name} · {what}")
+        if stood := self.talk.where_it_stood():
+            self.screen.line(stood)
         if keys:
-            self._screen.line(keys)
-        if self._talk.waits_for_an_answer():
-            self._screen.line("The last message has no answer yet: /retry asks for it.")
+            self.screen.line(keys)
+        if self.talk.waits_for_an_answer():
+            self.screen.line("The last message has no answer yet: /retry")
 
     def _loop(self, reader: Reader) -> None:
         edit, leaving = "", False
         while True:
             try:
-                self._tell_news()
+                self._show_notices()
                 text = reader.read(edit)
             except KeyboardInterrupt:
                 if leaving:
                     return
                 leaving = True
-                self._screen.line("Ctrl-C again, Ctrl-D or /quit leaves.")
+                self.screen.line("Press Ctrl-C again, Ctrl-D or /quit to leave.")
                 continue
             if text is None:
                 return
@@ -647,7 +690,7 @@ class Converse:
                     with reader.meanwhile():
                         done = self._obey(text)
                 except KeyboardInterrupt:  # a command that takes long
-                    self._screen.line("Stopped.")
+                    self.screen.line("Stopped.")
                     edit = reader.take_typed()
                     continue
                 if done.quit:
@@ -656,8 +699,8 @@ class Converse:
 
     def _obey(self, text: str) -> Next:
         if is_command(text):
-            self._tell_news()
-            done = obey(self._bench, text)
+            self._show_notices()
+            done = obey(self, text)
             self._seen_already()
             self._refresh()
         else:
@@ -667,74 +710,68 @@ class Converse:
         return done
 
     def _turn(self, what: Next) -> str:
-        """One turn; whatever goes wrong with it, the conversation goes on. → the message, if it could not be kept."""
-        unsaid = ""
+        """Run one turn; after an error the conversation goes on. Return the message if it was not stored."""
+        not_stored = ""
         if len(what.send) > LONGEST:
-            self._screen.line(f"That is {len(what.send):,} characters; a message may have {LONGEST:,}.")
+            self.screen.line(f"The message has {len(what.send):,} characters; the maximum is {LONGEST:,}.")
             return ""
         try:
-            with stopping(self._talk) as cancel:
-                self._screen(Asking(0))  # servers may still begin, and room may have to be made first
-                agent = self._talk.agent
-                for warning in self._talk.servers.warnings:
-                    self._screen.note(warning)
+            with stopping(self.talk) as cancel:
+                self.screen(Asking(0))  # MCP servers may still start, and the conversation may be compressed first
+                agent = self.talk.agent
+                for warning in self.talk.servers.warnings:
+                    self.screen.note(warning)
                 done = agent.go_on(cancel=cancel) if what.retry else agent.turn(what.send, cancel=cancel)
-            self._screen.end()
-            self._conclude(done)
-            what.held = done.ended != "answered"
+            self.screen.end()
+            if done.ended == "interrupted":
+                self.screen.line("Stopped. The text so far is kept; send another message, or /retry.")
+            what.held = done.ended != "answered" or cancel.is_set()
         except HermaError as exc:
-            self._screen.end()
-            self._complain(exc)
+            self.screen.end()
+            self.screen.line(f"{exc}")
+            if exc.hint:
+                self.screen.line(f"  → {exc.hint}")
+            if isinstance(exc, ModelError):
+                self.screen.line("  Your message is stored: /retry sends it again, /undo removes it.")
             what.held = True
-            unsaid = "" if isinstance(exc, ModelError) else what.send
+            not_stored = "" if isinstance(exc, ModelError) else what.send
         except KeyboardInterrupt:
             what.held = True
-            self._screen.end()
-            self._screen.line("Stopped.")
+            self.screen.end()
+            self.screen.line("Stopped.")
         self._refresh()
-        return unsaid
+        return not_stored
 
-    def _conclude(self, done: TurnReport) -> None:
-        if done.ended == "interrupted":
-            self._screen.line("Stopped. What had come is kept; say something else, or /retry.")
-
-    def _complain(self, exc: HermaError) -> None:
-        self._screen.line(f"{exc}")
-        if exc.hint:
-            self._screen.line(f"  → {exc.hint}")
-        if isinstance(exc, ModelError):
-            self._screen.line("  Your message is kept: /retry sends it again, /undo takes it back.")
-
-    def _tell_news(self) -> None:
+    def _show_notices(self) -> None:
         try:
-            info = self._talk.info
+            info = self.talk.info
             for line in self._news.look(info.scope if info else None, info.id if info else ""):
-                self._screen.note(line)
-            for warning in self._talk.session.warnings if self._talk.begun else ():
-                self._screen.note(warning)
-        except StoreError:  # somebody else is busy with it: there is a next time
+                self.screen.note(line)
+            for warning in self.talk.session.warnings if self.talk.begun else ():
+                self.screen.note(warning)
+        except StoreError:  # another process holds it: try again at the next prompt
             return
         finally:
-            self._screen.end()
+            self.screen.end()
 
     def _seen_already(self) -> None:
-        """What a command did to memory, it has said itself."""
+        """Skip changes that a command has reported itself."""
         with suppress(StoreError):
-            info = self._talk.info
+            info = self.talk.info
             self._news.skip(info.scope if info else None)
 
     def _refresh(self) -> None:
-        """The line below the prompt, as things stand now."""
+        """Update the line below the prompt."""
         try:
-            info = self._talk.info
+            info = self.talk.info
             name = name_of(info, 40) if info and info.title else ""
-            self._status = output.visible(status(self._talk.model.name, self._talk.plan(), self._talk.cost(), name))
-        except StoreError:  # somebody else is busy with it: it stays as it was
+            self._status = output.visible(status(self.talk.model.name, self.talk.plan(), self.talk.cost(), name))
+        except StoreError:  # another process holds it: the line stays as it is
             return
 
 
 def _load(model: ChatModel) -> None:
-    """What the first answer needs, while the person types the question."""
+    """Import what the first answer needs, while the person types."""
     from importlib import import_module
 
     where = getattr(model, "where", None)
@@ -744,8 +781,8 @@ def _load(model: ChatModel) -> None:
 
 
 @contextmanager
-def stopping(talk: Talk) -> Iterator[threading.Event]:
-    """Inside, Ctrl-C sets the event that is given; a second time it interrupts, as everywhere else."""
+def stopping(talk: ChatSession) -> Iterator[threading.Event]:
+    """Let Ctrl-C set the event; a second Ctrl-C interrupts as usual."""
     cancel = threading.Event()
     talk.servers.cancel = cancel
 
@@ -767,7 +804,7 @@ def stopping(talk: Talk) -> Iterator[threading.Event]:
 
 @contextmanager
 def shown_by(screen: Screen) -> Iterator[None]:
-    """Inside, warnings of ours are said by the screen, which may be drawing at that moment."""
+    """Show Herma's warnings on the screen, which may be drawing at that moment."""
     with warnings.catch_warnings():
         otherwise: Any = warnings.showwarning
 
@@ -781,31 +818,29 @@ def shown_by(screen: Screen) -> Iterator[None]:
         yield
 
 
-# ---------- cli.chat.talk
-#
-# The conversation that goes on in a terminal: a session that begins with the first message, and an agent in it.
+# ── the session of a chat: opened with the first message, with an agent in it ──
 
 Source: TypeAlias = Literal["cli", "cron", "tool"]
 CONTEXTS: dict[Source, TypesContext] = {"cli": "primary", "cron": "cron", "tool": "subagent"}
-"""Who works, by who started the program: a person, the clock, or another agent."""
+"""The context of a session, by its source."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the command line asks for."""
+class ChatOptions:
+    """The options of the command line."""
 
     source: Source = "cli"
     project: str | None = None
     tools: bool = True
     resume: str | None = None
-    """The id of a session to go on with."""
+    """The id of a session to continue."""
     title: str | None = None
 
 
-class Talk:
-    """One conversation at a time. Nothing is opened, and nothing is written, before the first message."""
+class ChatSession:
+    """One conversation at a time. Nothing is opened or written before the first message."""
 
-    def __init__(self, h: Herma, model: ChatModel, servers: McpServers, wanted: Wanted, show: Show) -> None:
+    def __init__(self, h: Herma, model: ChatModel, servers: McpServers, wanted: ChatOptions, show: Show) -> None:
         self.h = h
         self.model = model
         self.servers = servers
@@ -819,7 +854,7 @@ class Talk:
 
     @property
     def agent(self) -> Agent:
-        """The agent, in a session that is opened now if it was not yet."""
+        """The agent; its session is opened when it is first used."""
         if self._agent is None:
             self._agent = self._with(self._open())
         return self._agent
@@ -830,30 +865,30 @@ class Talk:
 
     @property
     def info(self) -> SessionInfo | None:
-        """The conversation as it is stored; nothing before the first message."""
+        """The stored session; `None` before the first message."""
         session_id = self._agent.session.id if self._agent else self.wanted.resume
         return self.h.transcripts.get(session_id) if session_id else None
 
     @property
     def title(self) -> str:
-        """Its title, or the one that it gets when it begins."""
+        """The title, or the one that the session gets when it is stored."""
         info = self.info
         return (info.title if info else self.wanted.title) or ""
 
     def stored(self) -> Sequence[Message]:
-        """What was said so far."""
+        """Return the messages so far."""
         if self._agent is not None:
             return self._agent.session.messages
         info = self.info
         return self.h.transcripts.messages(info.id) if info else ()
 
     def waits_for_an_answer(self) -> bool:
-        """Whether the last message has none: the program that asked ended in the middle of it."""
+        """Return whether the last message has no answer, because a program ended before it came."""
         messages = self.stored()
         return bool(messages) and not is_complete(messages[-1:])
 
     def where_it_stood(self) -> str:
-        """What was noted when it was last left (next step, open tasks, folder, files), in lines; "" if nothing was."""
+        """Return where the work was left (next step, open tasks, files), in lines; "" if that is not recorded."""
         info = self.info
         if info is None:
             return ""
@@ -861,26 +896,24 @@ class Talk:
         return self.h.episodes.describe(state) if state is not None else ""
 
     def tools(self) -> list[Tool] | None:
-        """What the model may call besides our own tools; nothing at all if that is wanted."""
+        """Return tools besides Herma's own; `None` for no tools at all."""
         return self.servers.tools() if self.wanted.tools else None
 
-    # ── moving about ──
-
     def new(self) -> None:
-        """End this conversation; the next message begins another."""
+        """End this conversation; the next message starts another."""
         self.leave("reset")
         self.wanted = replace(self.wanted, resume=None, title=None)
 
     def resume(self, session_id: str) -> None:
-        """Go on with another conversation."""
+        """Continue another conversation."""
         self.leave("switched")
         self.wanted = replace(self.wanted, resume=session_id, title=None)
 
     def branch(self, turns: int = 0) -> str:
-        """Go on in a copy of this conversation, without its last turns. → the id of the one that it was."""
+        """Continue in a copy of this conversation, without its last turns. Return the id of the original."""
         info = self.info
         if info is None:
-            raise UsageError("There is nothing to branch off yet.", hint="Say something first.")
+            raise UsageError("There is nothing to branch yet.", hint="Send a message first.")
         old = self.session
         begins = [at for at, message in enumerate(old.messages) if message.role == "user"]
         if turns and turns >= len(begins):
@@ -893,23 +926,23 @@ class Talk:
         return old.id
 
     def undo(self, turns: int = 1) -> str:
-        """Take back the last turns. → the text of the first of them, to be edited."""
+        """Remove the last turns. Return the first message of them, to be edited."""
         if self.info is None:
-            raise UsageError("There is nothing to take back yet.")
+            raise UsageError("There is nothing to undo yet.")
         return self.session.rewind(turns)
 
     def rename(self, title: str) -> str:
-        """Give it a title; one that has not begun gets it when it does."""
+        """Set the title; a session that is not stored yet gets it when it is."""
         info = self.info
         if info is None:
             self.wanted = replace(self.wanted, title=title)
             return title
         return self.h.transcripts.rename(info.id, title) or title
 
-    def compress(self, topic: str = "") -> Compression:
+    def compress(self, topic: str = "", *, keep: int = 0, preview: bool = False) -> Compression:
         if self.info is None:
-            raise UsageError("There is nothing to make shorter yet.")
-        return self.session.compress(topic)
+            raise UsageError("There is nothing to compress yet.")
+        return self.session.compress(topic, keep=keep, preview=preview)
 
     def leave(self, reason: str = "closed") -> None:
         """End the session, if one was opened."""
@@ -917,20 +950,16 @@ class Talk:
         if agent is not None:
             agent.session.close(reason)
 
-    # ── what is shown about it ──
-
     def plan(self) -> Plan | None:
         return self._agent.session.working_memory() if self._agent else None
 
     def cost(self) -> float | None:
-        """What it cost so far; nothing where prices are not known."""
+        """Return the cost so far; `None` if prices are not known."""
         info = self.info
         if info is None:
             return None
         total = self.h.cost(info.id).total
         return total.cost if total.calls else None
-
-    # ── steps ──
 
     def _open(self) -> Session:
         wanted = self.wanted
@@ -941,7 +970,8 @@ class Talk:
             resume=wanted.resume,
             title=wanted.title,
             model=self.model.name,
-            folder=place if not wanted.resume else None,
+            provider=where.provider if (where := self.h.models.endpoint()) else "",
+            folder=place,
             context=CONTEXTS[wanted.source],
             tools=self.tools(),
         )
@@ -951,11 +981,12 @@ class Talk:
         return Agent(session, self.model, max_steps=steps, tools=self.wanted.tools, show=self._show)
 
 
-def talk_latest(h: Herma, source: Source, project: str | None) -> SessionInfo | None:
-    """The conversation that was active last: here, if there is one of this folder, else anywhere."""
+def latest_session(h: Herma, source: Source, project: str | None) -> SessionInfo | None:
+    """Return the latest conversation of this folder, else of any folder."""
     place = _here()
-    everywhere = SessionFilter(source=source, project=project, archived=False, delegated=False)
-    for which in (replace(everywhere, folder=place) if place else everywhere, everywhere):
+    everywhere = SessionFilter(source=source, project=project, archived=False, imported=False, delegated=False)
+    imported = replace(everywhere, imported=True)  # only if Herma has none of its own
+    for which in (replace(everywhere, folder=place) if place else everywhere, everywhere, imported):
         found = h.transcripts.list(which, limit=1)
         if found:
             return found[0]
@@ -969,45 +1000,45 @@ def _here() -> str | None:
         return None
 
 
-# ---------- cli.chat.oneshot
-#
-# One question, one answer: for scripts, timers and other programs.
+# ── one message and its answer: for scripts, timers and other programs ──
 
 MOST_PIPED = 4_000_000
-"""Bytes that are read from a pipe."""
+"""Maximum bytes of standard input."""
 _PATIENCE = 3.0
-"""Seconds after which a person is told what is waited for."""
-EXIT_OUT_OF_STEPS = 1
+"""Seconds after which a warning says what is waited for."""
+FIRST_BYTE = 60.0
+"""Seconds that an open pipe may stay empty. Then nothing is sent: half of the message may be missing."""
+EXIT_NOT_ANSWERED = 1
 EXIT_INTERRUPTED = 130
 
 
-def answer(context: Context, talk: Talk, screen: Screen, prompt: str) -> None:
-    """Ask, and print what comes. The exit code says whether there is an answer."""
+def answer(context: CommandContext, talk: ChatSession, screen: Screen, prompt: str) -> None:
+    """Send the message and print the answer. The exit code says whether there is one."""
     piped = read_piped(context)
-    text = "\n\n".join(filter(None, [prompt.strip(), piped]))
-    if not text:
-        raise UsageError("There is nothing to ask.", hint='For example: herma chat -p "What did we decide?"')
+    text, attachments = prompt.strip(), [Attachment(piped, Origin.PIPE)] if piped else []
+    if not text and not attachments:
+        raise UsageError("The message is empty.", hint='For example: herma chat -p "What did we decide?"')
     with shown_by(screen):
         with stopping(talk) as cancel:
+            if isinstance(screen, PipeScreen):
+                screen.gone = cancel.set  # the reader is gone, so the rest must not cost anything
             agent = talk.agent
             for warning in talk.servers.warnings:
                 screen.note(warning)
-            if piped:
-                agent.session.heard(piped, Origin.TOOL_OUTPUT)
-            done = agent.turn(text, cancel=cancel)
+            done = agent.turn(text, attachments=attachments, cancel=cancel)
         screen.end()
     if context.json:
         context.print_json(as_json(talk, done))
-    elif not sys.stdout.isatty():
-        output.write(done.text)
+    if isinstance(screen, PipeScreen) and screen.failed is not None:
+        raise screen.failed
     if done.ended == "interrupted":
         context.exit(EXIT_INTERRUPTED)
-    if done.ended == "out of steps":
-        context.exit(EXIT_OUT_OF_STEPS)
+    if done.ended in ("out of steps", "empty"):
+        context.exit(EXIT_NOT_ANSWERED)
 
 
-def read_piped(context: Context) -> str:
-    """What comes by a pipe or from a file; nothing where stdin is a terminal, or closed."""
+def read_piped(context: CommandContext) -> str:
+    """Return what comes by a pipe or from a file; "" if stdin is a terminal, or closed."""
     try:
         handle = sys.stdin.fileno() if sys.stdin is not None else -1
         if handle < 0 or os.isatty(handle):
@@ -1018,15 +1049,20 @@ def read_piped(context: Context) -> str:
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return ""  # /dev/null, as timers have it
     if os.name == "posix" and not select.select([handle], [], [], _PATIENCE)[0]:
-        context.warn("Waiting for the end of what comes on standard input; `< /dev/null` gives nothing.")
+        context.warn("Reading standard input until it ends; use `< /dev/null` to send nothing.")
+        if not select.select([handle], [], [], FIRST_BYTE - _PATIENCE)[0]:
+            raise UsageError(
+                f"Standard input stayed empty for {FIRST_BYTE:g} seconds and is still open. Nothing was sent.",
+                hint="If there is nothing to send: herma chat -p … < /dev/null. If it takes longer, send a file.",
+            )
     data = _read(handle)
     if len(data) > MOST_PIPED:
         raise UsageError(
-            f"What comes by the pipe has more than {MOST_PIPED:,} bytes.",
-            hint="Send the part that matters: … | tail -n 500",
+            f"Standard input has more than {MOST_PIPED:,} bytes.",
+            hint="Send a part of it: … | tail -n 500",
         )
     if b"\0" in data:
-        raise UsageError("What comes by the pipe is no text.", hint="Turn it into text first: … | strings")
+        raise UsageError("Standard input is not text.", hint="Convert it to text first: … | strings")
     return data.decode("utf-8-sig", "replace").strip()
 
 
@@ -1039,8 +1075,8 @@ def _read(handle: int) -> bytes:
     return b"".join(pieces)
 
 
-def as_json(talk: Talk, done: TurnReport) -> dict[str, Any]:
-    """The answer for programs."""
+def as_json(talk: ChatSession, done: TurnReport) -> dict[str, Any]:
+    """Return the answer for programs."""
     info = talk.info
     used = done.usage
     return {

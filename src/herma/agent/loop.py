@@ -1,38 +1,51 @@
-"""A model with tools in a session; events."""
+"""An agent: a model with tools in a session. One turn:
+
+    before_model → ask the model → run the tools it calls → after_model, and again until it calls none
+
+Every step is on disk before the next one begins. Setting `cancel` ends the request to the model within a tenth of a
+second; the text so far is kept, and the conversation can go on.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from herma.compression.summary import Condensed, LeftAlone
-from herma.errors import ModelCancelled, ModelError, ModelOverflow, UsageError
-from herma.models.client import ChatModel
+from herma.compression.summary import Compressed, NotCompressed
+from herma.errors import (
+    HermaError,
+    ModelCancelled,
+    ModelError,
+    ModelOverflow,
+    ModelRefused,
+    ModelUnreachable,
+    UsageError,
+)
 from herma.prompt.fence import StreamScrubber, sanitize
-from herma.session import Session
-from herma.types import Content, Reply, ToolCall, Usage
+from herma.types import Attachment, Content, Reply, ToolCall, Usage
 
-# ---------- agent.happenings
-#
-# What happens in a turn, for whoever shows it, and what came of it. Values only.
+if TYPE_CHECKING:
+    from herma.models.client import ChatModel
+    from herma.session import Session
 
-Ended: TypeAlias = Literal["answered", "interrupted", "out of steps"]
+Ended: TypeAlias = Literal["answered", "empty", "interrupted", "out of steps"]
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """The model is asked; this is the step of the turn, from 1."""
+    """A request is sent; `step` counts those of the turn, from 1."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A piece of the answer, as it comes, without anything that was only recalled to the model."""
+class AgentText:
+    """A piece of the answer, without recalled text."""
 
     text: str
 
@@ -46,7 +59,7 @@ class Calling:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A tool has run. `result` is what the model gets, `ok` whether it says that it worked."""
+    """A tool has run. `result` is sent to the model; `ok` says whether it reports success."""
 
     call: ToolCall
     result: str
@@ -55,65 +68,52 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortened:
-    """The conversation was too long, and was made shorter; or why not."""
+class AgentCompressed:
+    """The conversation was too long: the result of its compression."""
 
-    outcome: Condensed | LeftAlone
+    outcome: Compressed | NotCompressed
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """Something that a person should know; said once."""
+class AgentNotice:
+    """A note for people; sent once."""
 
     text: str
 
 
-Happening: TypeAlias = Asking | Said | Calling | Called | Shortened | Noted
+AgentEvent: TypeAlias = Asking | AgentText | Calling | Called | AgentCompressed | AgentNotice
 
 
 @dataclass(frozen=True, slots=True)
 class TurnReport:
-    """One turn that is over, and on disk."""
+    """A finished turn, which is on disk."""
 
     text: str
-    """The answer; what had come of it, if the turn was interrupted."""
+    """The answer; the text so far, if the turn was interrupted."""
     ended: Ended
     steps: int
-    """How often the model was asked."""
+    """Requests to the model."""
     calls: tuple[Called, ...] = ()
     usage: Usage = field(default_factory=Usage)
-    """All steps together, as far as the server said."""
+    """Sum of all steps, as far as the server reported it."""
     measured: bool = False
-    """Whether the server said what every step used."""
+    """True if the server reported the usage of every step."""
     model: str = ""
     """The model that answered last, as its server calls it."""
     notes: tuple[str, ...] = ()
 
 
-# ---------- agent.loop
-#
-# One turn of an agent, top to bottom:
-#
-#     before_model → ask the model → run the tools it wants → after_model, and again until it wants none
-#
-# Every step is on disk before the next one begins. Whoever wants to stop sets `cancel`: the question to the model ends
-# within a tenth of a second, what had come is kept, and the conversation can go on.
-
-Show: TypeAlias = Callable[[Happening], None]
+Show: TypeAlias = Callable[[AgentEvent], None]
 Json: TypeAlias = dict[str, Any]
 MAX_STEPS = 50
 _FINISHES = {
-    "length": "The answer was cut off: it reached the length that the model may give (model.max_tokens).",
+    "length": "The answer was cut off at its maximum length (model.max_tokens).",
     "content_filter": "The answer was withheld or cut off by the model's provider.",
 }
 
 
-def _unseen(_: Happening) -> None:
-    return
-
-
 class Agent:
-    """A model that talks in a session. One turn at a time, in one thread."""
+    """A model in a session. One turn at a time, in one thread."""
 
     def __init__(
         self,
@@ -122,14 +122,13 @@ class Agent:
         *,
         max_steps: int = MAX_STEPS,
         tools: bool = True,
-        show: Show = _unseen,
+        show: Show = lambda _: None,
     ) -> None:
-        """`show` is told what happens, as it happens. After `max_steps` steps with tools the model has to answer.
-
-        Without `tools` it is offered none.
+        """`show` is called with each event. After `max_steps` steps with tools the model must answer. With
+        `tools=False` it is offered none.
         """
         if max_steps < 1:
-            raise UsageError("A turn has at least one step.", hint="Give max_steps=1 or more.")
+            raise UsageError(f"max_steps must be 1 or more, got {max_steps}.")
         self.session = session
         self.model = model
         self._max_steps = max_steps
@@ -137,24 +136,31 @@ class Agent:
         self._show = show
         self._told: set[str] = set()
 
-    def turn(self, text: Content, *, recall: str = "", cancel: threading.Event | None = None) -> TurnReport:
-        """Say something to the model, and let it work until it has answered.
+    def turn(
+        self,
+        text: Content,
+        *,
+        attachments: Sequence[Attachment] = (),
+        recall: str = "",
+        cancel: threading.Event | None = None,
+    ) -> TurnReport:
+        """Send a message to the model, and run its tools until it has answered. `attachments` are texts from outside.
 
-        A `ModelError` means that it could not; the turn is then open, `go_on` tries again, and the next `turn` closes
-        it. What had come of an answer by then is kept, and closes the turn.
+        After a `ModelError` the turn is open: `go_on` retries it, and the next `turn` closes it. If a part of the
+        answer had arrived, it is kept and closes the turn.
         """
         run = _Run(self._show, cancel or threading.Event())
-        return self._work(run, lambda: self.session.before_model(text, recall=recall))
+        return self._work(run, lambda: self.session.before_model(text, attachments=attachments, recall=recall))
 
     def go_on(self, *, cancel: threading.Event | None = None) -> TurnReport:
-        """Go on with a turn that is open: the model was not reached, or the program ended in the middle of it."""
+        """Continue an open turn: the model was not reached, or the program ended in the middle of it."""
         if not self.unfinished:
-            raise UsageError("The last turn is over.", hint="Say something: turn(text).")
+            raise UsageError("The last turn is finished.", hint="Start another one: turn(text).")
         return self._work(_Run(self._show, cancel or threading.Event()), self.session.before_model)
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last message waits for an answer."""
+        """Return whether the last message has no answer yet."""
         messages = self.session.messages
         return bool(messages) and (messages[-1].role != "assistant" or bool(messages[-1].tool_calls))
 
@@ -173,11 +179,19 @@ class Agent:
                     self._pass_on(run)
         except ModelCancelled as stopped:
             self._stop(run, stopped.partial)
-        except KeyboardInterrupt:  # somebody does not want to wait for a tool either
+        except KeyboardInterrupt:  # Ctrl-C during a tool
             self._stop(run, "".join(run.said))
         except ModelError as failed:
             if failed.partial.strip():
                 self.session.interrupt(failed.partial)
+            elif isinstance(failed, ModelRefused | ModelUnreachable):
+                self.session.unsent()
+            raise
+        except HermaError:
+            raise
+        except BaseException:  # the program ends, or `show` failed: keep the text so far
+            with suppress(HermaError):
+                self.session.interrupt("".join(run.said))
             raise
         return run.report()
 
@@ -186,17 +200,18 @@ class Agent:
         run.ended, run.text = "interrupted", sanitize(partial).strip()
 
     def _ask(self, run: _Run, request: list[Json]) -> Reply:
-        """The model's answer. Where the request is too long, the conversation is made shorter, once a turn."""
+        """Return the model's answer. If the request is too long, compress the conversation, once a turn."""
         try:
             return self._asked(run, request)
         except ModelOverflow:
-            if run.shortened or run.said:
+            if run.compressed or run.said:
                 raise
-            run.shortened = True
+            run.compressed = True
+            self.session.unsent()
             outcome = self.session.compress()
-            run.show(Shortened(outcome))
+            run.show(AgentCompressed(outcome))
             self._pass_on(run)
-            if not isinstance(outcome, Condensed):
+            if not isinstance(outcome, Compressed):
                 raise
         return self._asked(run, self.session.before_model())
 
@@ -212,32 +227,37 @@ class Agent:
             request, tools=self.session.tools if self._with_tools else (), on_text=hear, cancel=run.cancel
         )
         run.say(scrubber.flush())
-        if not run.said and reply.text:  # it came whole, not in pieces
+        if not run.said and reply.text:  # it came in one piece
             run.say(sanitize(reply.text))
         return reply
 
     def _take(self, run: _Run, reply: Reply) -> None:
-        """Store what came, after the tools it asks for have run."""
+        """Store the reply, after its tools have run."""
         run.count(reply)
         usage = reply.usage if reply.measured else None
         if not reply.tool_calls:
             self.session.after_model(reply.message, usage=usage)
-            run.ended, run.text = "answered", sanitize(reply.text).strip()
-            self._remark(run, reply)
+            run.text = sanitize(reply.text).strip()
+            run.ended = "answered" if run.text else "empty"
+            if reply.finish_reason in _FINISHES:
+                run.note(_FINISHES[reply.finish_reason])
+            elif run.ended == "empty":
+                run.note("The model sent an empty answer.")
             return
-        if run.steps > self._max_steps + 1:  # it was told, and goes on all the same
+        if run.steps > self._max_steps + 1:  # it calls tools although it must answer
             self.session.after_model([reply.message, *self._refused(reply)], usage=usage)
             self.session.interrupt(reply.text)
             run.ended, run.text = "out of steps", sanitize(reply.text).strip()
-            run.note(f"The turn was ended after {run.steps} steps (chat.max_steps).")
+            run.note(f"The turn was stopped after {run.steps} steps (chat.max_steps).")
             return
+        run.said = []  # stored with the calls
         results = self._refused(reply) if run.steps > self._max_steps else []
         try:
             for call in reply.tool_calls if not results else ():
                 if run.cancel.is_set():
                     break
                 results.append(self._run_tool(run, call))
-        finally:  # what has run is never forgotten, whatever stops the others
+        finally:  # results of tools that ran are stored, whatever stops the others
             self.session.after_model([reply.message, *results], usage=usage)
         if run.cancel.is_set():
             self._stop(run, "")
@@ -255,14 +275,8 @@ class Agent:
         why = f"Not run: this turn has used all of its {self._max_steps} steps with tools. Answer with what you have."
         return [_result(call, json.dumps({"success": False, "error": why})) for call in reply.tool_calls]
 
-    def _remark(self, run: _Run, reply: Reply) -> None:
-        if reply.finish_reason in _FINISHES:
-            run.note(_FINISHES[reply.finish_reason])
-        elif not reply.text.strip():
-            run.note("The model answered with nothing.")
-
     def _pass_on(self, run: _Run) -> None:
-        """What the session has to say to people, each thing once."""
+        """Report each warning of the session once."""
         for warning in self.session.warnings:
             if warning not in self._told:
                 self._told.add(warning)
@@ -277,10 +291,10 @@ class _Run:
     cancel: threading.Event
     steps: int = 0
     said: list[str] = field(default_factory=list)
-    """What this step has said so far."""
+    """The text of this step so far."""
     text: str = ""
     ended: Ended | None = None
-    shortened: bool = False
+    compressed: bool = False
     usage: Usage = field(default_factory=Usage)
     measured: bool = True
     model: str = ""
@@ -294,11 +308,11 @@ class _Run:
     def say(self, text: str) -> None:
         if text:
             self.said.append(text)
-            self.show(Said(text))
+            self.show(AgentText(text))
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-        self.show(Noted(text))
+        self.show(AgentNotice(text))
 
     def count(self, reply: Reply) -> None:
         self.usage, self.measured = self.usage + reply.usage, self.measured and reply.measured
@@ -318,7 +332,7 @@ class _Run:
 
 
 def worked(result: str) -> bool:
-    """Whether a tool says that it worked: our tools, and those of others, answer with JSON that has `error` if not."""
+    """Return whether a tool reports success: a failed one returns JSON with `error`."""
     try:
         value = json.loads(result)
     except (ValueError, RecursionError):

@@ -1,4 +1,10 @@
-"""Tools of MCP servers."""
+"""Tools of MCP servers, offered to the model beside our own.
+
+One thread with one event loop serves all servers and connects to them at once. One task opens, holds and closes each
+connection, because its parts have to be left where they were entered. A server that cannot be used is reported once
+and costs only its own tools. Everything that a server sends is untrusted: its schemas are scanned before the model
+sees them, arguments are checked here, and long results are cut.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +16,41 @@ import logging
 import math
 import os
 import re
+import tempfile
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeAlias, TypeVar
 
-from herma.config import ChatSettings, McpServer
-from herma.errors import HermaError
+from herma.errors import HermaError, install_command
 from herma.models.endpoints import read_key
-from herma.providers.guard import Noted, TroubleLog
 from herma.providers.manager import tool_schemas
 from herma.tools.registry import Tool, ToolContext
+from herma.worker import BackgroundCall, Trouble, TroubleLog
 
-# ---------- agent.mcp_wire
-#
-# What passes between the model and an MCP server: names, schemas, arguments and results. Pure.
-#
-# All that a server says is text from outside. Its schemas are looked at before the model sees them, arguments are
-# checked here because no library does it, and results are cut where they are too long.
+if TYPE_CHECKING:
+    from herma.config import ChatSettings, McpServer
 
 Json = dict[str, Any]
 LONGEST_NAME = 64
-"""Characters that models accept in a tool's name."""
+"""Maximum characters of a tool's name."""
 MOST_TOOLS = 128
-"""Tools that are taken of all servers together: more of them some models refuse."""
+"""Tools of all servers together; some models reject more."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]{0,99})\}")
 _MOST_COMPLAINTS = 3
 _UNCHECKED = ("pattern", "patternProperties", "propertyNames", "format", "$dynamicRef")
-"""What a server could write down so that checking it takes for ever, or leads elsewhere."""
+"""Keywords that are not checked: checking them may take forever, or load other documents."""
+_MOST_REFERENCES = 1_000
+"""`$ref`s that are followed for one call: a few lines can expand to millions."""
 
 
 class ToolFailed(HermaError):
-    """A tool of an MCP server did not give a result; the model is told why."""
+    """A tool of an MCP server gave no result; the model is sent the reason."""
 
 
 class UnsetError(Exception):
@@ -55,7 +58,7 @@ class UnsetError(Exception):
 
 
 def tool_name(server: str, tool: str) -> str:
-    """`server__tool`, as models accept it; what is too long is told apart by its hash."""
+    """Return `server__tool` as models accept it; a longer name ends with a hash."""
     name = f"{server}__{_UNFIT.sub('_', tool)}"
     if len(name) <= LONGEST_NAME and tool == _UNFIT.sub("_", tool):
         return name
@@ -65,8 +68,8 @@ def tool_name(server: str, tool: str) -> str:
 def taken_schemas(
     server: str, listed: Sequence[tuple[str, str, object]]
 ) -> tuple[dict[str, Json], dict[str, str], list[str]]:
-    """Of tools as name, description and schema: what the model may be shown, by our name; the server's names of them;
-    and what is wrong with the others.
+    """Return the schemas that the model may be sent, by Herma's name; the server's name of each; and what is wrong with
+    the other tools. `listed` has names, descriptions and schemas.
     """
     named = {tool_name(server, name): name for name, _, _ in listed}
     offered = [
@@ -78,10 +81,18 @@ def taken_schemas(
 
 
 def complaints(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """What is wrong with arguments, by the schema; "" if nothing is. Reads no other documents, and no patterns."""
+    """Return what is wrong with arguments by the schema, or "". Patterns and other documents are not checked."""
     jsonschema = import_module("jsonschema")
     registry = import_module("referencing").Registry()
-    kind = jsonschema.validators.extend(jsonschema.Draft202012Validator, dict.fromkeys(_UNCHECKED, lambda *_: iter(())))
+    follow, left = jsonschema.Draft202012Validator.VALIDATORS["$ref"], iter(range(_MOST_REFERENCES))
+
+    def follow_counted(*given: Any) -> Any:
+        if next(left, None) is None:
+            raise ValueError("too many references")
+        return follow(*given)
+
+    unchecked = dict.fromkeys(_UNCHECKED, lambda *_: iter(()))
+    kind = jsonschema.validators.extend(jsonschema.Draft202012Validator, {**unchecked, "$ref": follow_counted})
     try:
         found = sorted(
             kind(dict(schema), registry=registry).iter_errors(dict(arguments)), key=lambda one: list(map(str, one.path))
@@ -95,25 +106,28 @@ def complaints(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         ValueError,
         AttributeError,
     ):
-        return ""  # the schema itself makes no sense: the server has to decide
+        return ""  # the schema is invalid or huge: the server has to decide
     said = [f"{'.'.join(map(str, one.path)) or 'the arguments'}: {_short(one.message)}" for one in found]
     more = len(said) - _MOST_COMPLAINTS
     return "; ".join([*said[:_MOST_COMPLAINTS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def result_of(content: Sequence[Any], structured: object, failed: bool, longest: int) -> Json:
-    """A server's answer as our tools answer: words, and what is no words by name and size."""
+    """Return a server's answer as the result of a tool: its text, and the type and size of other content."""
     text = "\n".join(filter(None, map(_words, content)))
     if not text and structured is not None:
-        text = json.dumps(structured, ensure_ascii=False, default=str)
+        try:
+            text = json.dumps(structured, ensure_ascii=False, default=str)
+        except (ValueError, RecursionError):
+            return {"success": False, "error": "The tool's answer is nested too deeply."}
     cut = len(text) - longest
     if cut > 0:
         text = f"{text[:longest]}\n[… {cut:,} more characters were left out.]"
-    return {"success": False, "error": text or "The tool failed and did not say why."} if failed else {"result": text}
+    return {"success": False, "error": text or "The tool failed without a reason."} if failed else {"result": text}
 
 
 def filled(text: str, value_of: Callable[[str], str]) -> str:
-    """`${NAME}` replaced by what the variable holds. `UnsetError` where it holds nothing."""
+    """Replace `${NAME}` with the value of the variable. Raise `UnsetError` if it is not set."""
 
     def value(found: re.Match[str]) -> str:
         held = value_of(found[1])
@@ -125,7 +139,7 @@ def filled(text: str, value_of: Callable[[str], str]) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """An error in a line: of a group, the first one of them that says something."""
+    """Return an error in a line; of a group, the first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     words = " ".join(str(getattr(error, "message", "") or error).split())
@@ -149,19 +163,16 @@ def _short(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
-# ---------- agent.mcp_link
-#
-# The connection to one MCP server. Lives in the event loop of `mcp_servers`; every method but `call` runs there.
-#
-# One task opens the connection, holds it, and closes it, because its parts have to be left where they were entered. A
-# server is a guest: whatever goes wrong with it is caught here, kept as a sentence, and costs its tools only.
-
 State: TypeAlias = Literal["waiting", "connecting", "connected", "failed", "closed"]
 _PAGES = 20
 _BEGINNING = 2.0
-"""Seconds that the end waits for a program that is just being started."""
+"""Seconds that closing waits for a program that is just being started."""
+_LAST_WORDS = 1.0
+"""Seconds that a program that ended before it connected is given to write its last line."""
+_TAIL = 4_096
+"""Bytes at the end of a server's stderr that are searched for its last line."""
 _SAID = 300
-"""Characters of a server's last words that are told."""
+"""Characters of a server's last line that are shown."""
 
 
 class Link:
@@ -183,33 +194,48 @@ class Link:
 
     async def keep(self) -> None:
         """Connect, and hold the connection until it is closed."""
-        import anyio
-
         if self._closing:
             self.ready.set()
             return
         self.state, self.why, self._over, self._begun = "connecting", "", asyncio.Event(), asyncio.Event()
-        words = _LastWords()
+        # A file, not a pipe: the server can never block on it, and nothing has to be awaited to read its end. It is
+        # appended to, so that a server that opens its stderr a second time overwrites nothing.
+        try:
+            with (
+                tempfile.TemporaryDirectory(prefix="herma-mcp-", ignore_cleanup_errors=True) as folder,
+                Path(folder, "stderr").open("a", encoding="utf-8") as errors,
+            ):
+                await self._kept(errors)
+        except OSError as exc:
+            self.state, self.why = "failed", f"no temporary file: {reason(exc)}"
+            self.ready.set()
+
+    async def _kept(self, errors: TextIO) -> None:
+        import anyio
+
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self.deadline) as scope:
                 self._scope = scope
-                await self._hold(scope, words)
+                await self._hold(scope, errors)
             if self.state == "connecting":
-                self._failed(f"it did not begin within {self.deadline:g} s", words)
+                self._failed(f"it did not begin within {self.deadline:g} s", errors)
             else:
                 self._ended()
         except UnsetError as exc:
-            self._failed(str(exc), words)
-        except Exception as exc:  # noqa: BLE001  a guest may do anything; it is told, and the agent goes on
-            self._failed(reason(exc), words)
+            self._failed(str(exc), errors)
+        except Exception as exc:  # noqa: BLE001  a server may fail in any way; it is reported, and the agent goes on
+            if self.server.command and self._begun is not None and self._begun.is_set():
+                await _until_written(errors)
+            self._failed(reason(exc), errors)
         finally:
-            words.close()
+            if self.state == "connecting":  # cancelled while the library shut the connection down
+                self._failed("the connection was closed", errors)
             self.ready.set()
 
-    async def _hold(self, scope: Any, words: _LastWords) -> None:
+    async def _hold(self, scope: Any, errors: TextIO) -> None:
         from mcp import Client
 
-        async with self._target(words) as target, Client(target) as client:
+        async with self._target(errors) as target, Client(target) as client:
             self.listed = await _tools_of(client)
             scope.deadline = math.inf
             self._client, self.state = client, "connected"
@@ -218,7 +244,7 @@ class Link:
             await self._over.wait()
 
     @asynccontextmanager
-    async def _target(self, words: _LastWords) -> AsyncIterator[Any]:
+    async def _target(self, errors: TextIO) -> AsyncIterator[Any]:
         from mcp import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared._httpx_utils import create_mcp_http_client
@@ -232,7 +258,7 @@ class Link:
             args = [value(text) for text in given.args]
             where = os.path.expanduser(given.cwd) if given.cwd else None  # noqa: PTH111
             program = StdioServerParameters(command=value(given.command), args=args, env=env, cwd=where)
-            yield self._noted(stdio_client(program, errlog=words.file))
+            yield self._noted(stdio_client(program, errlog=errors))
             return
         headers = {name: value(text) for name, text in given.headers.items()}
         async with AsyncExitStack() as stack:
@@ -241,7 +267,7 @@ class Link:
 
     @asynccontextmanager
     async def _noted(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-        """The transport, and a note when it has begun: in the middle of that a program would be left behind."""
+        """Open the transport, and note when it is open: cancelled before that, it would leave a program behind."""
         async with transport as streams:
             assert self._begun is not None
             self._begun.set()
@@ -263,7 +289,7 @@ class Link:
         return self.state == "connected"
 
     async def ask(self, tool: str, arguments: dict[str, Any], timeout: float) -> Any:
-        """The server's answer; `ToolFailed` where there is none. What ends the connection is not only a refusal."""
+        """Return the server's answer. Raise `ToolFailed` if there is none."""
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
@@ -290,12 +316,21 @@ class Link:
             self.state = "closed"
         self._client = None
 
-    def _failed(self, why: str, words: _LastWords) -> None:
+    def _failed(self, why: str, errors: TextIO) -> None:
         if self.state == "closed":
             return
-        said = words.text()
+        said = _last_line(errors)
         self.state, self._client = "failed", None
-        self.why = f"{why}; it said: {said}" if said and said not in why else why
+        self.why = f"{why}; its last line: {said}" if said and said not in why else why
+
+
+async def _until_written(errors: TextIO) -> None:
+    """Wait a moment for a program that ended to say why: the end of its stdout can be seen before its stderr."""
+    import anyio
+
+    with anyio.move_on_after(_LAST_WORDS):
+        while not _last_line(errors):
+            await anyio.sleep(_STEP)
 
 
 async def _tools_of(client: Any) -> list[tuple[str, str, object]]:
@@ -310,51 +345,28 @@ async def _tools_of(client: Any) -> list[tuple[str, str, object]]:
     return found
 
 
-class _LastWords:
-    """What a server writes on stderr: read so that it is never held up by it, and the end of it kept for a failure."""
+def _last_line(errors: TextIO) -> str:
+    """Return the last line that a server has written into its stderr file.
 
-    def __init__(self) -> None:
-        read, write = os.pipe()
-        self.file = os.fdopen(write, "w", encoding="utf-8")
-        self._kept: deque[bytes] = deque(maxlen=8)
-        self._thread = threading.Thread(target=self._read, args=(read,), name="herma: mcp stderr", daemon=True)
-        self._thread.start()
+    The file is opened again, because a server shares the offset of the handle that it was given.
+    """
+    with Path(errors.name).open("rb") as text:
+        text.seek(max(0, os.fstat(text.fileno()).st_size - _TAIL))
+        lines = text.read(_TAIL).decode("utf-8", "replace").strip().splitlines()
+    return " ".join(lines[-1].split())[-_SAID:] if lines else ""
 
-    def _read(self, handle: int) -> None:
-        with os.fdopen(handle, "rb", buffering=0) as pipe:
-            while piece := pipe.read(4_096):
-                self._kept.append(piece)
-
-    def text(self) -> str:
-        lines = b"".join(self._kept).decode("utf-8", "replace").strip().splitlines()
-        return " ".join(lines[-1].split())[-_SAID:] if lines else ""
-
-    def close(self) -> None:
-        """The thread ends when the last process that could write there has ended too."""
-        self.file.close()
-
-
-# ---------- agent.mcp_servers
-#
-# MCP servers of the configuration: their tools, beside our own.
-#
-# One thread with one event loop serves them all. It begins when somebody asks for it and connects to all of them at
-# once, so that a person can already type. A server that cannot be used is told once, and costs its own tools only; one
-# whose connection ends is connected anew at the next call.
 
 T = TypeVar("T")
 _STEP = 0.05
-"""Seconds between two looks at whether somebody wants to stop."""
+"""Seconds between two checks of `cancel`."""
 _DRAIN = 5.0
-"""Seconds that the end waits for servers to end."""
+"""Seconds that closing waits for servers to end."""
 _LOADING = 20.0
-"""Seconds that loading the library may take, besides connecting."""
-WITHOUT_LIBRARY = "MCP servers need the mcp library, which is not installed; type: pip install 'herma[chat]'"
+"""Seconds for loading the library, besides connecting."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """How one server is."""
+class ServerState(NamedTuple):
+    """The state of one server."""
 
     name: str
     state: State
@@ -363,7 +375,7 @@ class ServerState:
 
 
 class McpServers:
-    """The servers of one program. `begin` when it starts, `tools` when a session begins, `close` in the end."""
+    """The servers of one program. Call `begin` at its start, `tools` when a session begins, `close` at the end."""
 
     def __init__(self, servers: Sequence[McpServer], settings: ChatSettings, home: Path) -> None:
         self._settings = settings
@@ -374,22 +386,21 @@ class McpServers:
         ]
         self._log = TroubleLog(home)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._serving: BackgroundCall[None] | None = None
         self._up = threading.Event()
         self._missing = ""
         self._names: dict[str, tuple[str, ...]] = {}
         self._warnings: list[str] = []
         self.cancel = threading.Event()
-        """Set by whoever wants the tool that runs now to be given up."""
+        """Set it to stop waiting for the running tool."""
 
     def begin(self) -> None:
-        """Start to connect, and return at once. Nothing happens where no server is configured."""
-        if self._links and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="herma: mcp", daemon=True)
-            self._thread.start()
+        """Start to connect, and return at once."""
+        if self._links and self._serving is None:
+            self._serving = BackgroundCall("mcp", self._run).start()
 
     def tools(self) -> list[Tool]:
-        """What the model may call, once every server has begun or had its time."""
+        """Return the tools of all servers; wait until each has started or its time is over."""
         if not self._links:
             return []
         self.begin()
@@ -404,38 +415,38 @@ class McpServers:
             self._warnings = [self._missing]
         for name, times in Counter(tool.name for tool in found).items():
             if times > 1:
-                self._warnings.append(f"Two MCP servers have a tool that is called {name}; the first one is used.")
+                self._warnings.append(f"Two MCP servers have a tool named {name}; the first one is used.")
         if len(found) > MOST_TOOLS:
             self._warnings.append(
-                f"The MCP servers have {len(found)} tools; the first {MOST_TOOLS} are taken. "
-                "Name those you need: tools, in mcp_servers."
+                f"The MCP servers have {len(found)} tools; the first {MOST_TOOLS} are used. "
+                "List those you need under `tools` in mcp_servers."
             )
         return found[:MOST_TOOLS]
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with servers, as `tools` found it."""
+        """Return what `tools` found wrong with servers."""
         return tuple(self._warnings)
 
     def states(self) -> list[ServerState]:
-        """Every server, for people."""
+        """Return the state of every server, for people."""
         return [
             ServerState(link.server.name, link.state, self._names.get(link.server.name, ()), link.why or self._missing)
             for link in self._links
         ]
 
     def close(self) -> None:
-        """Let the servers end, and wait a little for that."""
-        if self._thread is None:
+        """End the servers, and wait a little for that."""
+        if self._serving is None:
             return
         self._up.wait(_LOADING)
         loop = self._loop
         if loop is not None and not loop.is_closed():
             try:
                 loop.call_soon_threadsafe(self._over.set)
-            except RuntimeError:  # it ended by itself in this moment
+            except RuntimeError:  # it ended in this moment
                 return
-        self._thread.join(2 * _DRAIN)
+        self._serving.done.wait(2 * _DRAIN)
 
     # ── one server ──
 
@@ -460,7 +471,7 @@ class McpServers:
         def run(arguments: Json, context: ToolContext) -> Json:  # noqa: ARG001
             wrong = complaints(arguments, schema["parameters"])
             if wrong:
-                return {"success": False, "error": f"The arguments do not fit: {wrong}."}
+                return {"success": False, "error": f"Invalid arguments: {wrong}."}
             return self._call(link, theirs, arguments)
 
         return Tool(schema["name"], schema["description"], schema["parameters"], run)
@@ -472,14 +483,14 @@ class McpServers:
                 self._connect_again(link)
             answer = self._wait(link.ask(tool, arguments, limit), limit, name)
         except ToolFailed as exc:
-            if not self.cancel.is_set():  # then somebody else gave it up
+            if not self.cancel.is_set():  # otherwise the person stopped it
                 self._count(name, tool, str(exc))
             raise
         return result_of(answer.content, answer.structured_content, bool(answer.is_error), self._settings.result_chars)
 
     def _count(self, server: str, what: str, why: str) -> None:
-        """Written down for whoever looks later: the doctor and the dashboard."""
-        self._log.add(Noted(time.time(), f"MCP server {server}", what, why))
+        """Log a failure for the doctor and the dashboard."""
+        self._log.add(Trouble(f"MCP server {server}", what, why), time.time())
 
     def _connect_again(self, link: Link) -> None:
         if self._loop is None or self._loop.is_closed():
@@ -497,12 +508,12 @@ class McpServers:
 
     def _run(self) -> None:
         try:
-            import mcp  # noqa: F401  half a second, while somebody types
+            import mcp  # noqa: F401  takes half a second, while the person types
         except ImportError:
-            self._missing = WITHOUT_LIBRARY
+            self._missing = f"MCP servers need the package mcp, which is not installed; type: {install_command('chat')}"
             self._up.set()
             return
-        for noisy in ("mcp", "httpx2", "client"):  # what matters of it comes back as an error
+        for noisy in ("mcp", "httpx2", "client"):  # errors are raised anyway
             logging.getLogger(noisy).addHandler(logging.NullHandler())
             logging.getLogger(noisy).propagate = False
         asyncio.run(self._serve())
@@ -524,20 +535,20 @@ class McpServers:
         task.add_done_callback(lambda _: self._kept.pop(link, None))
 
     async def _again(self, link: Link) -> None:
-        """Connect anew, after what is left of the old connection has ended."""
+        """Connect again, after the old connection has ended."""
         if link in self._kept:
             await asyncio.wait([self._kept[link]])
         await self._keep(link)
 
     def _wait(self, work: Coroutine[Any, Any, T], seconds: float, name: str) -> T:
-        """What comes of it in the loop; given up when `cancel` is set."""
+        """Return the result of work in the loop. Stop waiting when `cancel` is set."""
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         until = time.monotonic() + seconds + 1.0  # the library's own deadline comes first
         while not concurrent.futures.wait([future], _STEP).done:
             if self.cancel.is_set():
                 future.cancel()
-                raise ToolFailed("The tool was stopped before it had answered.")
+                raise ToolFailed("The tool was stopped before it answered.")
             if time.monotonic() > until:
                 future.cancel()
                 raise ToolFailed(f"{name} did not answer within {seconds:g} s.")

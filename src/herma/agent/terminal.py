@@ -1,4 +1,4 @@
-"""Screen and reader."""
+"""Show turns on a terminal or in a pipe, and read what a person types."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from herma.agent.loop import Asking, Called, Calling, Happening, Noted, Said, Shortened
+from herma.agent.loop import AgentCompressed, AgentEvent, AgentNotice, AgentText, Asking, Called, Calling
 from herma.cli import output
 from herma.cli.output import count, one_line
-from herma.compression.summary import Condensed, LeftAlone
-from herma.prompt.budget import Plan
+from herma.compression.summary import STANDS, Compressed, NotCompressed
+from herma.errors import install_command
 from herma.store.files import make_folder
+from herma.transcript.messages import text_of
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -27,44 +29,52 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.segment import Segment
 
+    from herma.prompt.tokens import Plan
 
-# ---------- cli.chat.wording
-#
-# What the chat says about itself, in lines. Pure.
 
 _ARGUMENTS = 100
 _RESULT = 100
 
 
 def tool_line(done: Called) -> str:
-    """`→ memory add user: The user drinks tea.  (12 ms)`, and why if it did not work."""
+    """Return `→ memory add, target=user, likes tea  (12 ms)`, with the error if it failed."""
     said = one_line(_arguments(done.call.arguments), _ARGUMENTS)
     took = f"{done.seconds * 1000:.0f} ms" if done.seconds < 1 else f"{done.seconds:.1f} s"
     failed = "" if done.ok else f"  failed: {one_line(_error(done.result), _RESULT)}"
     return f"→ {done.call.name} {said}".rstrip() + f"  ({took}){failed}"
 
 
-def shortened_line(outcome: Condensed | LeftAlone) -> str:
-    if isinstance(outcome, LeftAlone):
-        return f"· The conversation was not made shorter: {outcome.reason}"
+def compressed_line(outcome: Compressed | NotCompressed) -> str:
+    if isinstance(outcome, NotCompressed):
+        return f"· Not compressed: {outcome.reason}"
     how = {
-        "pruned": "tool results were shortened",
-        "model": "a summary by the model",
-        "extract": "a summary in its own words",
+        "pruned": "tool results shortened",
+        "model": "summary by the model",
+        "extract": "summary of its own sentences",
     }
-    stands = f", standing for {count(outcome.replaced, 'message')}" if outcome.replaced else ""
+    stands = f" of {count(outcome.replaced, 'message')}" if outcome.replaced else ""
     sizes = f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens"
-    return f"· The conversation was made shorter: {how[outcome.how]}{stands} ({sizes}). Every message is still kept."
+    return f"· Compressed: {how[outcome.how]}{stands} ({sizes}). Every message stays in the transcript."
 
 
-def status(model: str, plan: Plan | None, cost: float | None, name: str, *, offline: str = "") -> str:
-    """The line below the prompt."""
+def preview_lines(outcome: Compressed | NotCompressed) -> list[str]:
+    """Return what compressing would do. The preview uses sentences of the conversation; a model would write others."""
+    if isinstance(outcome, NotCompressed):
+        return [f"It would not be compressed: {outcome.reason}"]
+    said = compressed_line(replace(outcome, how="extract" if outcome.how == "model" else outcome.how))
+    would = said.removeprefix("· Compressed: ").removesuffix(" Every message stays in the transcript.")
+    summary = next((text_of(one.content) for one in outcome.messages if one.finish_reason == STANDS), "")
+    return [f"Preview: {would}", *summary.splitlines(), "Nothing was changed. To do it: /compress"]
+
+
+def status(model: str, plan: Plan | None, cost: float | None, name: str) -> str:
+    """Return the line below the prompt."""
     parts = [model]
     if plan is not None and plan.window:
         parts.append(f"{plan.used / plan.window:.0%} of {_short(plan.window)} tokens")
     if cost is not None:
         parts.append(f"${cost:.4f}" if cost < 1 else f"${cost:.2f}")
-    return " · ".join(filter(None, [*parts, one_line(name, 40), offline]))
+    return " · ".join(filter(None, [*parts, one_line(name, 40)]))
 
 
 def _short(tokens: int) -> str:
@@ -74,7 +84,7 @@ def _short(tokens: int) -> str:
 
 
 def _arguments(written: str) -> str:
-    """Arguments as a person reads them."""
+    """Return arguments as a person reads them."""
     try:
         value = json.loads(written or "{}")
     except (ValueError, RecursionError):
@@ -97,18 +107,16 @@ def _error(result: str) -> str:
     return str(value.get("error") or value) if isinstance(value, Mapping) else result
 
 
-# ---------- cli.chat.blocks
+# ── Markdown that arrives in pieces ──
 #
-# Markdown that arrives in pieces, cut into blocks that will not change any more. Pure.
-#
-# What is settled is printed once and scrolls away like any other text; only the block that is still being written is
-# drawn again and again. So a long answer does not flicker, and none of it is lost when it is longer than the window.
+# A settled block is printed once and scrolls away; only the block that still grows is drawn again. So a long answer
+# does not flicker, and an answer longer than the window is not lost.
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 class Blocks:
-    """`feed` pieces; what comes back is settled. `rest` is what is not."""
+    """Cuts text into blocks. `feed` returns the settled ones; `rest` is the block that still grows."""
 
     def __init__(self) -> None:
         self._begin()
@@ -120,7 +128,7 @@ class Blocks:
         self._gap = False
 
     def feed(self, piece: str) -> list[str]:
-        """Blocks that are settled now that this piece has come."""
+        """Add a piece, and return the blocks that it settles."""
         settled: list[str] = []
         *whole, last = piece.split("\n")
         for text in whole:
@@ -136,13 +144,13 @@ class Blocks:
         return "".join([*self._lines, *self._line])
 
     def flush(self) -> str:
-        """What is left; then it is as new."""
+        """Return the rest, and start again."""
         left = self.rest
         self._begin()
         return left
 
     def _take(self, line: str) -> list[str]:
-        """A whole line. A block ends where text begins at the margin after an empty line, or where code ends."""
+        """Take a line. A block ends where text starts at the margin after an empty line, or where code ends."""
         settled = []
         if self._gap and not self._fence and line.strip() and not line[0].isspace():
             settled.append(self._cut())
@@ -164,36 +172,32 @@ class Blocks:
         return block
 
 
-# ---------- cli.chat.screen
-#
-# How a turn is shown: as formatted text that grows on a terminal, as plain text elsewhere.
-#
-# Whatever a model or a tool says, nothing in it can steer the terminal.
+# ── screens: control characters of a model or a tool never reach the terminal ──
 
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _REFRESH = 10
-"""Times a second that what is being written is drawn."""
+"""Redraws per second of the block that grows."""
 _TALL = 60
 _LONG = 6_000
-"""Lines and characters of one block from which on only its end is drawn, unformatted, until it is settled."""
+"""Of a block with more lines or characters only the end is drawn, unformatted, until it is settled."""
 
 
 class Screen(Protocol):
     """Shows turns."""
 
-    def __call__(self, happening: Happening) -> None: ...
+    def __call__(self, event: AgentEvent) -> None: ...
 
     def end(self) -> None:
-        """The turn is over: nothing more comes."""
+        """End the turn."""
 
     def note(self, text: str) -> None:
-        """Something that a person should know; the same thing is said once."""
+        """Show a note; the same one only once."""
 
     def line(self, text: str = "") -> None: ...
 
 
 class PlainScreen:
-    """Text as it comes; what is not the answer goes to `aside`."""
+    """Writes text as it arrives; notes go to `aside`."""
 
     def __init__(self, out: TextIO | None = None, aside: TextIO | None = None) -> None:
         self._out = out or sys.stdout
@@ -201,17 +205,17 @@ class PlainScreen:
         self._told: set[str] = set()
         self._open = False
 
-    def __call__(self, happening: Happening) -> None:
-        match happening:
-            case Said(text):
+    def __call__(self, event: AgentEvent) -> None:
+        match event:
+            case AgentText(text):
                 self._out.write(output.visible(text))
                 self._out.flush()
                 self._open = not text.endswith("\n")
             case Called():
-                self._say(tool_line(happening))
-            case Shortened(outcome):
-                self._say(shortened_line(outcome))
-            case Noted(text):
+                self._say(tool_line(event))
+            case AgentCompressed(outcome):
+                self._say(compressed_line(outcome))
+            case AgentNotice(text):
                 self.note(text)
             case Asking() | Calling():
                 pass
@@ -232,68 +236,113 @@ class PlainScreen:
         output.write(text, self._out)
 
     def _say(self, text: str) -> None:
-        self.end()
+        if self._aside is self._out:
+            self.end()
         text = output.visible(text)
         self._aside.write(f"{_DIM}{text}{_PLAIN}\n" if output.colours(self._aside) else f"{text}\n")
         self._aside.flush()
 
 
 class QuietScreen(PlainScreen):
-    """For programs: the answer is printed by somebody else, the rest goes aside."""
+    """For --json: the caller prints the answer, notes go to `aside`."""
 
     def __init__(self, aside: TextIO | None = None) -> None:
         super().__init__(aside=aside or sys.stderr)
 
-    def __call__(self, happening: Happening) -> None:
-        if isinstance(happening, Noted):
-            self.note(happening.text)
-        elif isinstance(happening, Shortened):
-            self._say(shortened_line(happening.outcome))
+    def __call__(self, event: AgentEvent) -> None:
+        if isinstance(event, AgentNotice):
+            self.note(event.text)
+        elif isinstance(event, AgentCompressed):
+            self._say(compressed_line(event.outcome))
 
 
-class LiveScreen:
-    """Formatted text on a terminal."""
+class PipeScreen(QuietScreen):
+    """For pipes and files: writes the answer as it arrives; notes go to `aside`.
 
-    def __init__(self, *, markdown: bool = True) -> None:
-        self._console = console()
-        self._markdown = markdown
-        self._told: set[str] = set()
+    An empty line separates the text of two steps; blanks at the ends of a step are left out. If writing fails, `failed`
+    is the error and `gone` is called.
+    """
+
+    def __init__(self, out: TextIO | None = None, aside: TextIO | None = None) -> None:
+        super().__init__(aside=aside)
+        self._out = out or sys.stdout
+        self._between = self._blank = ""
+        self.gone: Callable[[], object] = lambda: None
+        self.failed: OSError | None = None
+
+    def __call__(self, event: AgentEvent) -> None:
+        if isinstance(event, Asking):
+            self._between, self._blank = "\n\n" if self._open else "", ""
+        elif isinstance(event, AgentText):
+            self._put(event.text)
+        else:
+            super().__call__(event)
+
+    def end(self) -> None:
+        if self._open:
+            self._open = False
+            self._write("\n")
+
+    def _put(self, text: str) -> None:
+        begun = not self._between and self._open
+        text = self._blank + text if begun else text.lstrip()
+        kept = text.rstrip()
+        self._blank = text[len(kept) :]
+        if kept:
+            self._write(self._between + output.visible(kept))
+            self._between, self._open = "", True
+
+    def _write(self, text: str) -> None:
+        if self.failed is not None:
+            return
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except OSError as exc:
+            self.failed = exc
+            self.gone()
+
+
+class LiveScreen(PlainScreen):
+    """Shows formatted text on a terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        super().__init__()
+        self._console = Console(
+            file=sys.stdout,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            color_system="auto" if output.colours(sys.stdout) else None,
+        )
         self._blocks = Blocks()
         self._live: Live | None = None
         self._doing = ""
         self._since = 0.0
 
-    def __call__(self, happening: Happening) -> None:
-        match happening:
+    def __call__(self, event: AgentEvent) -> None:
+        match event:
             case Asking():
                 self._wait_for("")
-            case Said(text):
+            case AgentText(text):
                 for block in self._blocks.feed(output.visible(text)):
                     self._print(block)
             case Calling(call):
                 self._settle()
                 self._wait_for(call.name)
             case Called():
-                self._dim(tool_line(happening))
+                super().__call__(event)
                 self._wait_for("")
-            case Shortened(outcome):
-                self._dim(shortened_line(outcome))
-            case Noted(text):
-                self.note(text)
+            case _:
+                super().__call__(event)
 
     def end(self) -> None:
         self._settle()
-        self._stop()
-
-    def note(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._settle()
-            self._dim(f"· {text}")
-
-    def line(self, text: str = "") -> None:
-        self.end()
-        output.write(text)
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def _wait_for(self, what: str) -> None:
         from rich.live import Live
@@ -310,26 +359,19 @@ class LiveScreen:
             )
             self._live.start()
 
-    def _stop(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
     def _settle(self) -> None:
         left = self._blocks.flush()
         if left.strip():
             self._print(left)
 
     def _print(self, block: str) -> None:
-        if self._markdown:
-            self._console.print(_Trimmed(formatted(block)))
-            self._console.print()
-        else:
-            self._console.print(block.rstrip("\n"), soft_wrap=True)
+        self._console.print(_Trimmed(formatted(block)))
+        self._console.print()
 
-    def _dim(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         from rich.text import Text
 
+        self._settle()
         self._console.print(Text(output.visible(text), style="dim"))
 
     @property
@@ -338,20 +380,16 @@ class LiveScreen:
 
     @property
     def waiting(self) -> str:
-        """What is waited for, once that takes a while; nothing as long as text comes."""
+        """The tool or model that runs, after a moment; "" while text arrives."""
         seconds = time.monotonic() - self._since
         if self.growing or seconds < 0.3:
             return ""
         dots = "." * (1 + int(seconds * 2) % 3)
         return f"{self._doing} {dots:<3} {seconds:.0f} s  (Ctrl-C stops)".strip()
 
-    @property
-    def formats(self) -> bool:
-        return self._markdown
-
 
 class _Growing:
-    """The block that is being written, as far as it fits into the window, and what is waited for."""
+    """Draws the block that grows, as far as it fits into the window, or what is waited for."""
 
     def __init__(self, screen: LiveScreen) -> None:
         self._screen = screen
@@ -365,7 +403,7 @@ class _Growing:
             yield Text(self._screen.waiting, style="dim")
             return
         lines = text[-_LONG:].splitlines()
-        plain = len(text) > _LONG or len(lines) > _TALL or not self._screen.formats
+        plain = len(text) > _LONG or len(lines) > _TALL
         shown: Any = Text("\n".join(lines[-_TALL:])) if plain else formatted(text)
         drawn = trimmed_lines(console, shown, options)
         room = max(3, console.size.height - 4)
@@ -376,7 +414,7 @@ class _Growing:
 
 
 class _Trimmed:
-    """Without the blanks that fill each line: they would wrap when the window gets narrower, and are copied along."""
+    """Draws lines without trailing blanks, which would wrap in a narrower window and be copied."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -390,7 +428,7 @@ class _Trimmed:
 
 
 def trimmed_lines(console: Console, inner: Any, options: ConsoleOptions) -> list[list[Segment]]:
-    """Lines without blanks at their ends."""
+    """Return rendered lines without trailing blanks."""
     from rich.segment import Segment
 
     lines = []
@@ -407,88 +445,106 @@ def trimmed_lines(console: Console, inner: Any, options: ConsoleOptions) -> list
 
 
 def formatted(text: str) -> Any:
-    """Markdown without links that hide where they lead."""
+    """Return Markdown without links that hide their address."""
     from rich.markdown import Markdown
 
     return Markdown(text, code_theme="ansi_dark", hyperlinks=False)
 
 
-def console() -> Console:
-    from rich.console import Console
-
-    return Console(
-        file=sys.stdout,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        color_system="auto" if output.colours(sys.stdout) else None,
-    )
-
-
-# ---------- cli.chat.typing_ahead
+# ── keys typed before the next prompt: not drawn into an answer, and read key by key afterwards ──
 #
-# What is typed before the prompt is there again: not drawn into an answer, and read key by key afterwards.
-#
-# A terminal that reads by lines makes a new line of Enter, so that three messages typed ahead would stand in the prompt
-# as one. Key by key, Enter stays Enter: each of them is sent when its turn comes.
+# A terminal that reads lines turns Enter into a new line, so that three messages typed ahead would become one. Key by
+# key, Enter stays Enter, and each message is sent in turn. NOFLSH keeps typed keys when Ctrl-C is pressed.
 
 _PASTING, _PASTED = "\x1b[?2004h", "\x1b[?2004l"
-"""Asks the terminal to say where pasted text begins and ends, and not to."""
+"""Turn the terminal's marks around pasted text on and off."""
 _STEERING = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O[A-Za-z])?")
 _RUBBED_OUT = "\x7f\b"
 
 
 def has_terminal() -> bool:
-    """Whether there is one whose keys can be asked for in another way."""
+    """Return whether stdin is a terminal whose mode can be changed."""
     return sys.stdin is not None and sys.stdin.isatty() and importlib.util.find_spec("termios") is not None
 
 
 @contextmanager
-def unechoed() -> Iterator[None]:
-    """Inside, keys are not drawn."""
+def _mode(changed: Callable[[Any, list[Any]], list[Any]]) -> Iterator[None]:
+    """Change the attributes of the terminal for a while, if stdin is one: input flags, …, local flags, …, keys."""
     if not has_terminal():
         yield
         return
     import termios
 
-    before = termios.tcgetattr(sys.stdin.fileno())
-    with _set([*before[:3], before[3] & ~termios.ECHO, *before[4:]]):
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    termios.tcsetattr(handle, termios.TCSANOW, changed(termios, [*before]))
+    try:
         yield
+    finally:
+        if _in_foreground():
+            with suppress(termios.error):  # the window was closed
+                termios.tcsetattr(handle, termios.TCSANOW, before)
+
+
+def unechoed() -> AbstractContextManager[None]:
+    """Do not echo keys."""
+
+    def changed(termios: Any, now: list[Any]) -> list[Any]:
+        now[3] = now[3] & ~termios.ECHO | termios.NOFLSH
+        return now
+
+    return _mode(changed)
+
+
+def by_key() -> AbstractContextManager[None]:
+    """Keep keys as they were pressed, without echo. Ctrl-C interrupts as usual."""
+
+    def changed(termios: Any, now: list[Any]) -> list[Any]:
+        now[0] &= ~termios.ICRNL
+        now[3] = now[3] & ~(termios.ECHO | termios.ICANON) | termios.NOFLSH
+        now[6] = [*now[6]]
+        now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
+        return now
+
+    return _mode(changed)
+
+
+def by_line() -> AbstractContextManager[None]:
+    """Read lines with echo, as programs that ask a question expect."""
+
+    def changed(termios: Any, now: list[Any]) -> list[Any]:
+        now[0] |= termios.ICRNL
+        now[3] |= termios.ECHO | termios.ICANON | termios.NOFLSH
+        return now
+
+    return _mode(changed)
 
 
 @contextmanager
-def by_key() -> Iterator[None]:
-    """Inside, keys are kept as they were pressed, and not drawn. Ctrl-C interrupts as usual."""
-    if not has_terminal():
-        yield
-        return
-    import termios
+def held() -> Iterator[None]:
+    """Read key by key; afterwards restore the terminal and drop unread keys, which the shell would run as a command."""
+    try:
+        with by_key():
+            yield
+    finally:
+        if has_terminal() and _in_foreground():
+            import termios
 
-    before = termios.tcgetattr(sys.stdin.fileno())
-    special = [*before[6]]
-    special[termios.VMIN], special[termios.VTIME] = 1, 0
-    keys = [before[0] & ~termios.ICRNL, *before[1:3], before[3] & ~(termios.ECHO | termios.ICANON), *before[4:6]]
-    with _set([*keys, special]):
-        yield
+            with suppress(termios.error):  # the window was closed
+                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-@contextmanager
-def by_line() -> Iterator[None]:
-    """Inside, the terminal reads lines and draws what is typed, as programs that ask a question expect it."""
-    if not has_terminal():
-        yield
-        return
-    import termios
-
-    before = termios.tcgetattr(sys.stdin.fileno())
-    shown = before[3] | termios.ECHO | termios.ICANON
-    with _set([before[0] | termios.ICRNL, *before[1:3], shown, *before[4:]]):
-        yield
+def _in_foreground() -> bool:
+    """Return whether this program may change the terminal; the system stops a background program that tries."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 @contextmanager
 def pasting() -> Iterator[None]:
-    """Inside, the terminal marks what is pasted, so that its lines stay together also if no prompt was there."""
+    """Let the terminal mark pasted text, so that its lines stay together even without a prompt."""
     if not (has_terminal() and sys.stdout.isatty()):
         yield
         return
@@ -497,25 +553,13 @@ def pasting() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout.write(_PASTED)
-        sys.stdout.flush()
-
-
-@contextmanager
-def _set(attributes: list[object]) -> Iterator[None]:
-    import termios
-
-    handle = sys.stdin.fileno()
-    before = termios.tcgetattr(handle)
-    termios.tcsetattr(handle, termios.TCSANOW, attributes)  # type: ignore[arg-type]  # as they were read
-    try:
-        yield
-    finally:
-        termios.tcsetattr(handle, termios.TCSANOW, before)
+        with suppress(OSError):  # the window was closed
+            sys.stdout.write(_PASTED)
+            sys.stdout.flush()
 
 
 def pressed() -> str:
-    """The keys that the terminal has and nobody has read yet. They are taken."""
+    """Read the pending keys."""
     taken = b""
     if has_terminal():
         handle = sys.stdin.fileno()
@@ -525,7 +569,7 @@ def pressed() -> str:
 
 
 def as_text(keys: str) -> str:
-    """What a person meant by keys that nobody reacted to: the text, with what was rubbed out rubbed out."""
+    """Return the text of keys: without control sequences, and with deletions applied."""
     written: list[str] = []
     for key in _STEERING.sub("", keys).replace("\r", "\n"):
         if key in _RUBBED_OUT:
@@ -535,45 +579,39 @@ def as_text(keys: str) -> str:
     return "".join(written).strip("\n")
 
 
-# ---------- cli.chat.reader
-#
-# How a person types: with history, several lines and completion where prompt_toolkit is there; plainly where not.
+# ── readers: with history, several lines and completion if prompt_toolkit is installed ──
 
 HISTORY = "chat_history"
 LONGEST_REMEMBERED = 20_000
-"""Characters of a message that the history of the prompt still keeps; the transcript keeps all."""
+"""Longer messages are not added to the history of the prompt; the transcript has all."""
 _OLDEST = 2_000
-"""Messages that the history gives back."""
-WITHOUT_LIBRARY = (
-    "Lines are read plainly: without prompt_toolkit there is no history and no completion. "
-    "Type: pip install 'herma[chat]'"
-)
+"""Messages that the history loads."""
 
 
 class Reader(Protocol):
-    """Asks for the next message."""
+    """Reads the next message."""
 
     keys: str
-    """What a person should know about the keys, in a line."""
+    """A line of help about the keys."""
 
     def read(self, default: str = "") -> str | None:
-        """What was typed; nothing at the end of the input. `KeyboardInterrupt` for Ctrl-C with nothing typed."""
+        """Return the message; `None` at the end of input. Raise `KeyboardInterrupt` for Ctrl-C with nothing typed."""
 
     def between(self) -> AbstractContextManager[None]:
-        """For as long as it is used: how the terminal treats keys between two prompts."""
+        """Set the terminal's mode between two prompts."""
 
     def meanwhile(self) -> AbstractContextManager[None]:
-        """For as long as something is done about what was typed."""
+        """Set the terminal's mode while a message is answered."""
 
     def take_typed(self) -> str:
-        """What was typed ahead, so that it can be looked at first and is not sent by itself."""
+        """Return what was typed ahead, so that it is not sent automatically."""
 
 
 class PlainReader:
-    """`input()`. A line that ends with a backslash goes on in the next one."""
+    """Uses `input()`. A line that ends with a backslash continues in the next one."""
 
     keys = (
-        "Enter sends, a \\ at the end goes on in a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help lists more."
+        "Enter sends, a \\ at the end continues on a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help lists more."
     )
 
     def __init__(self, prompt: str = "> ") -> None:
@@ -581,32 +619,34 @@ class PlainReader:
 
     def read(self, default: str = "") -> str | None:
         if default:
-            output.write(f"(was: {default})")
+            output.write(f"(was: {default})\n(An empty line sends it.)")
         lines: list[str] = []
         while True:
             try:
                 line = input(self._prompt if not lines else "… ")
             except EOFError:
                 return whole("\n".join(lines)) if lines else None
+            if not line and not lines:
+                return default
             if not line.endswith("\\"):
                 return whole("\n".join([*lines, line]))
             lines.append(line[:-1])
 
     def between(self) -> AbstractContextManager[None]:
-        return nullcontext()
+        return by_line()
 
     def meanwhile(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def take_typed(self) -> str:
-        """Lines cannot be shown for editing here, and throwing them away would be worse than sending them."""
-        return ""
+        with by_key():
+            return as_text(pressed())
 
 
 class PromptReader:
-    """prompt_toolkit. Enter sends, Alt-Enter or Ctrl-J begins a new line, pasted lines stay together."""
+    """Uses prompt_toolkit. Enter sends, Alt-Enter or Ctrl-J starts a new line, pasted lines stay together."""
 
-    keys = "Enter sends, Alt-Enter begins a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help lists the commands."
+    keys = "Enter sends, Alt-Enter starts a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help lists the commands."
 
     def __init__(
         self, history: Path, commands: Sequence[tuple[str, str]], status: Callable[[], str], *, colours: bool = True
@@ -633,24 +673,24 @@ class PromptReader:
 
 
 def whole(text: str) -> str:
-    """Text only: bytes that are none, as terminals pass them on, become question marks."""
+    """Replace bytes that are not text, as terminals pass them on, by question marks."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def fits(stdin: Any, stdout: Any) -> bool:
-    """Whether this terminal can be drawn on."""
+    """Return whether this terminal can be drawn on."""
     return bool(stdin.isatty() and stdout.isatty()) and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
 def reader_for(
     home: Path, commands: Sequence[tuple[str, str]], status: Callable[[], str], tell: Callable[[str], None]
 ) -> Reader:
-    """The best reader that there is."""
+    """Return the best reader for this terminal."""
     if fits(sys.stdin, sys.stdout):
         try:
             return PromptReader(home / HISTORY, commands, status, colours=output.colours(sys.stdout))
         except ImportError:
-            tell(WITHOUT_LIBRARY)
+            tell(f"No history and no completion: prompt_toolkit is not installed. Type: {install_command('chat')}")
     return PlainReader()
 
 
@@ -662,16 +702,13 @@ def _session(
     from prompt_toolkit.output import ColorDepth
     from prompt_toolkit.styles import Style
 
-    def line() -> str:
-        return status()
-
     session: PromptSession[str] = PromptSession(
         history=_history(history),
         multiline=True,
         key_bindings=_keys(),
         completer=_completer(commands),
         complete_while_typing=Condition(lambda: session.default_buffer.text.startswith("/")),
-        bottom_toolbar=line,
+        bottom_toolbar=status,
         prompt_continuation="… ",
         style=Style.from_dict({"bottom-toolbar": "noreverse dim" if colours else "noreverse"}),
         color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
@@ -704,7 +741,7 @@ def _keys() -> Any:
     @keys.add("c-c")
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
-            event.current_buffer.reset()
+            event.current_buffer.reset(append_to_history=True)  # the up arrow brings it back
         else:
             event.app.exit(exception=KeyboardInterrupt())
 
@@ -716,7 +753,7 @@ def _completer(commands: Sequence[tuple[str, str]]) -> Any:
     from prompt_toolkit.document import Document
 
     class Slash(Completer):
-        """Commands at the beginning of a message."""
+        """Completes commands at the beginning of a message."""
 
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
             typed = document.text_before_cursor
@@ -732,7 +769,7 @@ def _history(path: Path) -> Any:
     from prompt_toolkit.history import FileHistory
 
     class Kept(FileHistory):
-        """A private file. What cannot be written or read there costs the history, never a message."""
+        """A private file. If it cannot be read or written, only the history is lost."""
 
         def load_history_strings(self) -> Iterable[str]:
             try:

@@ -1,44 +1,43 @@
-"""Tables, progress, values → lines and JSON (one encoder for CLI and dashboard)."""
+"""Print to the terminal: wrapped text, tables, progress, and values put into words.
+
+Text may come from anywhere, so nothing in it may steer the terminal. Colours, bars and column limits are for terminals
+only; a pipe gets everything, plain.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import re
+import shutil
 import sys
 import time
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import UTC, datetime
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
 
-from herma.transcript.messages import to_wire
-from herma.types import Message, Scope, SessionInfo, StoreStatus, TranscriptStats
+from herma.cli.encode import json_text
+from herma.text import count as count  # noqa: PLC0414  exported for every command
+from herma.text import size as size  # noqa: PLC0414
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
 
     from herma.doctor.checks import Diagnosis
-
-
-# ---------- wording.plain
-#
-# Text and JSON that cannot steer where they are shown. Loaded at every start, so it loads nothing itself.
+    from herma.types import SessionInfo
 
 # Control characters (escape sequences begin with one) except tab and line feed, bidirectional overrides, which
 # reorder what is read, line separators, and lone surrogates, which cannot be encoded at all.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_LINES_EVERY = 2.0  # seconds between progress lines when the total is unknown
+_COMMAND = re.compile(r"`[^`]*`|(?<=: )herma .*")
+_LEAST = 24
+"""Cells that the last column of a table gets before other columns are left out."""
 
 
 def visible(text: str) -> str:
-    """The text with control characters spelt out, so that they cannot act."""
+    """Return the text with control characters spelt out, so that they cannot act."""
     return _UNSAFE.sub(lambda match: _spelt(match[0]), text)
 
 
@@ -47,45 +46,12 @@ def _spelt(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def json_text(value: object) -> str:
-    """A value as JSON, with dataclasses, paths, sets and mappings in it, and nothing that could act."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
-    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, AbstractSet):
-        return sorted(value)
-    if isinstance(value, PurePath):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no place in JSON")
-
-
-# ---------- cli.output
-#
-# How things reach the terminal. Text may come from anywhere, so nothing in it may steer the terminal.
-#
-# People get tables, lines and bars; programs get JSON. Colours and bars are for terminals only.
-
-_LINES_EVERY = 2.0  # seconds between progress lines when the total is unknown
-
-
-class Report(Protocol):
-    """How work says how far it is; `done` is absolute."""
-
-    def __call__(self, done: int, total: int | None = None) -> None: ...
-
-
 def colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def write(text: str, stream: TextIO | None = None) -> None:
-    """One line of text, made safe, to stdout unless told otherwise."""
+    """Write one line of text, made safe, to stdout or another stream."""
     (stream or sys.stdout).write(visible(text) + "\n")
 
 
@@ -93,39 +59,101 @@ def write_json(value: object) -> None:
     sys.stdout.write(json_text(value) + "\n")
 
 
+def line_width(stream: TextIO | None = None) -> int | None:
+    """Return how many cells a line may have: those of the terminal, or $COLUMNS; None in a pipe."""
+    if (stream or sys.stdout).isatty() or os.environ.get("COLUMNS", "").isdigit():
+        return max(20, shutil.get_terminal_size().columns)
+    return None
+
+
+def write_wrapped(text: str, *, indent: int | None = None) -> None:
+    """Write text, wrapped at words to the width of the terminal.
+
+    Following lines are indented as the first, or by `indent`. Commands to paste are never broken.
+    """
+    width = line_width()
+    for line in visible(text).split("\n"):
+        for part in [line] if width is None else wrap(line, width, indent):
+            sys.stdout.write(part + "\n")
+
+
+def wrap(line: str, width: int, indent: int | None = None) -> list[str]:
+    """Return a line in pieces of at most so many cells, broken at blanks; a single word may be longer if it is a
+    command or an address, and is broken anywhere otherwise."""
+    from rich.cells import cell_len, chop_cells
+
+    if cell_len(line) <= width:
+        return [line]
+    margin = " " * (len(line) - len(line.lstrip()) if indent is None else indent)
+    guarded = _COMMAND.sub(lambda match: match[0].replace(" ", "\0"), line)
+    lines = [guarded[: len(guarded) - len(guarded.lstrip(" "))]]
+    for word in re.split(r"(?<=\S) ", guarded.lstrip(" ")):
+        blank = "" if lines[-1] == margin or not lines[-1].strip() else " "
+        if cell_len(lines[-1] + blank + word) <= width:
+            lines[-1] += blank + word
+            continue
+        room = max(8, width - len(margin))
+        breakable = cell_len(word) > room and "\0" not in word and "/" not in word
+        if not lines[-1].strip():
+            lines.pop()
+        lines += [margin + piece for piece in (chop_cells(word, room) if breakable else [word])]
+    return [piece.replace("\0", " ").rstrip() for piece in lines]
+
+
 # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Rows under their headings: as wide as the terminal and folded, or one plain line per row elsewhere."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    if sys.stdout.isatty():
-        _rich_table(columns, cells)
-        return
+def write_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, drop: Sequence[str] = (), cut: bool = False
+) -> None:
+    """Write rows under their headings.
+
+    A narrow terminal gets fewer columns: those in `drop` go first, in that order, then others from the right; the first
+    and the last stay. The last column wraps at words, or is cut to one line. A pipe gets every column whole.
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    shown = [list(columns), *([_cell(value) for value in row] for row in rows)]
+    kept = _fitting(shown, drop, line_width())
+    shown = [[row[at] for at in kept] for row in shown]
+    widths = [max(cell_len(row[at]) for row in shown) for at in range(len(kept))]
+    margin = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    total = line_width()
+    for number, row in enumerate(shown):
+        start = "".join(
+            text + " " * (width - cell_len(text) + 2) for text, width in zip(row[:-1], widths, strict=False)
+        )
+        room = max(8, total - margin) if total is not None else None
+        if room is None or cell_len(row[-1]) <= room:
+            pieces = [row[-1]]
+        else:
+            pieces = [set_cell_size(row[-1], room - 1).rstrip() + "…"] if cut else wrap(row[-1], room, 0)
+        bold = number == 0 and colours(sys.stdout)
+        for at, piece in enumerate(pieces):
+            line = ((start if at == 0 else " " * margin) + piece).rstrip()
+            sys.stdout.write(f"\x1b[1m{line}\x1b[0m\n" if bold else f"{line}\n")
+
+
+def _fitting(rows: Sequence[Sequence[str]], drop: Sequence[str], width: int | None) -> list[int]:
+    """Return the numbers of the columns that fit beside each other."""
     from rich.cells import cell_len
 
-    lines = [list(columns), *cells]
-    widths = [max(cell_len(line[at]) for line in lines) for at in range(len(columns))]
-    for line in lines:
-        padded = (text + " " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True))
-        sys.stdout.write("  ".join(padded).rstrip() + "\n")
+    kept = list(range(len(rows[0])))
+    if width is None or not kept:
+        return kept
+    widths = [max(cell_len(row[at]) for row in rows) for at in kept]
+    first = [at for name in drop for at in kept[:-1] if rows[0][at] == name]
+    order = [*first, *(at for at in reversed(kept[1:-1]) if at not in first)]
+    for at in order:
+        last = min(widths[-1], max(_LEAST, width // 3))
+        if sum(widths[one] + 2 for one in kept[:-1]) + last <= width:
+            break
+        kept.remove(at)
+    return kept
 
 
 def _cell(value: object) -> str:
-    return visible(str(value)).replace("\t", " ").replace("\n", "⏎ ")
-
-
-def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for at, name in enumerate(columns):
-        table.add_column(Text(name), overflow="fold", no_wrap=at == 0)
-    for row in cells:
-        table.add_row(*(Text(text) for text in row))
-    _console(sys.stdout).print(table)
+    return visible(str(value)).replace("\t", " ").replace("\n", " ⏎ ")
 
 
 def _console(stream: TextIO) -> Console:
@@ -139,8 +167,11 @@ def _console(stream: TextIO) -> Console:
 
 
 @contextmanager
-def progress(label: str, total: int | None = None) -> Iterator[Report]:
-    """A bar on a terminal, a line now and then elsewhere; both on stderr, so that stdout stays clean."""
+def progress(label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """Show progress on stderr: a bar on a terminal, a line now and then elsewhere.
+
+    The block calls the result with the absolute count, and the total if it becomes known.
+    """
     if sys.stderr.isatty():
         with _bar(visible(label), total) as report:
             yield report
@@ -151,7 +182,7 @@ def progress(label: str, total: int | None = None) -> Iterator[Report]:
 
 
 @contextmanager
-def _bar(label: str, total: int | None) -> Iterator[Report]:
+def _bar(label: str, total: int | None) -> Iterator[Callable[..., None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -197,33 +228,11 @@ class _Lines:
         write(f"{self._label}: {self._done}{of}", sys.stderr)
 
 
-# ---------- wording.sessions
-#
-# How sessions are put into words for people, and into JSON for programs.
-
-Json = dict[str, Any]
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """`1 session`, `2 sessions`, `2 entries`."""
-    if not many:
-        many = f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s"
-    return f"{number:,} {one if number == 1 else many}"
-
-
-def size(number: float) -> str:
-    """Bytes as people say them: `640 bytes`, `12.4 MB`."""
-    if number < 1000:
-        return count(int(number), "byte")
-    for unit in ("kB", "MB", "GB"):
-        number /= 1000
-        if number < 1000:
-            return f"{number:.1f} {unit}"
-    return f"{number / 1000:.1f} TB"
+# ── values in words ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def when(at: float | None) -> str:
-    """Local time to the minute; `-` where there is none, seconds where no calendar has it."""
+    """Return the local time to the minute; `-` for none, seconds for a time that no calendar has."""
     if at is None:
         return "-"
     try:
@@ -233,104 +242,32 @@ def when(at: float | None) -> str:
 
 
 def short_when(at: float | None) -> str:
-    """The same in less room: without the year where it is this year's, without the time where it is not."""
+    """Return a shorter time: month and minute of this year, else the date."""
     whole = when(at)
     return whole[5:] if whole[:4] == time.strftime("%Y") else whole[:10]
 
 
-def iso(at: float | None) -> str | None:
-    if at is None:
-        return None
-    try:
-        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def one_line(text: str, width: int) -> str:
-    """The beginning of a text on one line."""
+    """Return the beginning of a text on one line."""
     line = " ".join(text[: width * 4].split())
     return line if len(line) <= width and len(text) <= width * 4 else line[: width - 1].rstrip() + "…"
 
 
 def name_of(session: SessionInfo, width: int = 72) -> str:
-    """What people know a conversation by: its title, or how it begins."""
+    """Return the title of a conversation, or its beginning."""
     if session.title:
         return session.title
     return one_line(session.preview, width) if session.preview else "(empty)" if not session.message_count else "-"
 
 
 def marked_name(session: SessionInfo) -> str:
-    """The same with what is special about it in front."""
+    """Return the name, with marks for archived and branched sessions in front."""
     marks = "[archived] " if session.archived else ""
     return f"{marks}{'[branch] ' if session.reason == 'branch' else ''}{name_of(session)}"
 
 
-# ── JSON ──
-
-
-def session_json(session: SessionInfo) -> Json:
-    return {
-        "id": session.id,
-        "title": session.title,
-        "source": session.source,
-        "project": session.scope.project or None,
-        "user": session.scope.user or None,
-        "chat": session.scope.chat or None,
-        "chat_type": session.chat_type or None,
-        "model": session.model,
-        "provider": session.provider or None,
-        "folder": session.folder or None,
-        "branch": session.branch or None,
-        "started": iso(session.started),
-        "last_active": iso(session.last_active),
-        "ended": iso(session.ended),
-        "end_reason": session.end_reason,
-        "conversation": session.conversation,
-        "parent": session.parent,
-        "reason": session.reason,
-        "archived": session.archived,
-        "deleted": iso(session.deleted),
-        "messages": session.message_count,
-        "tool_calls": session.tool_call_count,
-        "usage": asdict(session.usage),
-        "preview": session.preview,
-    }
-
-
-def message_json(message: Message) -> Json:
-    """Everything that is kept of a message, under the names that models use."""
-    kept = to_wire(message, kept=True)
-    return {
-        "id": message.id,
-        "session": message.session_id,
-        **kept,
-        "timestamp": iso(message.timestamp),
-        "hidden": message.hidden or None,
-    }
-
-
-def stats_json(total: TranscriptStats) -> Json:
-    return {
-        "sessions": total.sessions,
-        "conversations": total.conversations,
-        "messages": total.messages,
-        "hidden_messages": total.hidden_messages,
-        "archived_sessions": total.archived_sessions,
-        "deleted_sessions": total.deleted_sessions,
-        "first": iso(total.first),
-        "last": iso(total.last),
-        "usage": asdict(total.usage),
-        "sources": {name: {"sessions": n, "messages": m} for name, (n, m) in total.sources.items()},
-        "payloads": {"count": total.payloads, "stored": total.payload_bytes, "text": total.payload_text_bytes},
-    }
-
-
-# ── files ──
-
-
 def databases(home: Path) -> dict[str, int]:
-    """What the databases take on disk, each with the files that belong to it."""
+    """Return the size of each database on disk, with its log."""
     return {name: _on_disk(home / name) for name in ("herma.db", "index.db")}
 
 
@@ -344,57 +281,13 @@ def _on_disk(path: Path) -> int:
     return total
 
 
-# ---------- wording.memory
-#
-# Curated memory at a glance, as JSON: `herma memory status --json` and the dashboard.
-
-
 def percent(used: int, limit: int) -> int:
     return used * 100 // limit if limit else 100
 
 
-def scope_json(scope: Scope) -> Json:
-    return {"project": scope.project or None, "user": scope.user or None}
-
-
-def status_json(status: StoreStatus, *, enabled: bool) -> Json:
-    return {
-        "target": status.target,
-        **scope_json(status.scope),
-        "path": status.path,
-        "enabled": enabled,
-        "entry_count": status.entry_count,
-        "used": status.used,
-        "limit": status.limit,
-        "percent": percent(status.used, status.limit),
-        "changes": status.changes,
-        "pending": status.pending,
-        "flagged": status.findings,
-        "trouble": status.trouble,
-    }
-
-
-# ---------- wording.health
-#
-# What a doctor found, in one line and as JSON: `herma doctor` and the dashboard.
-
-
 def verdict(diagnosis: Diagnosis) -> str:
-    """`Healthy; 1 warning.`"""
+    """Return the diagnosis in a sentence."""
     problems, warnings = len(diagnosis.of("problem")), len(diagnosis.of("warning"))
     if problems:
         return f"{count(problems, 'problem')}, {count(warnings, 'warning')}."
-    return f"Healthy; {count(warnings, 'warning')}." if warnings else "Healthy."
-
-
-def diagnosis_json(diagnosis: Diagnosis) -> Json:
-    return {
-        "ok": diagnosis.healthy,
-        "healthy": diagnosis.healthy,
-        "home": diagnosis.home,
-        "checks": [asdict(check) for check in diagnosis.checks],
-        "guests": [
-            {"name": one.name, "failures": one.times, "last": iso(one.at), "at": one.what, "why": one.why}
-            for one in diagnosis.guests
-        ],
-    }
+    return f"OK, with {count(warnings, 'warning')}." if warnings else "Everything works."
