@@ -28,38 +28,19 @@ from pathlib import Path
 from typing import Any
 
 from herma import Herma
-from herma.compression.engine import Compressor, Tries
-from herma.compression.summary import (
-    Condensed,
-    Survey,
-    check,
-    landmarks,
-    parse,
-    plain_text,
-    render,
-    stands_in,
-    survives,
-    tasks_of,
-)
+from herma.compression.engine import Compressor, EngineNeeds
+from herma.compression.summary import Compressed, Survey, check, landmarks, parse, render, stands_in, survives
 from herma.models.client import ChatModel
 from herma.prompt.tokens import counter_for
 from herma.prompt.tool_results import compress_result
 from herma.testing import Asked, ScriptedModel
+from herma.testing.contracts import RememberedTries
+from herma.transcript.messages import text_of
 from herma.types import Message
 
 KINDS = ("path", "identifier", "number", "task")
 HOWS = ("own words", "model alone", "model + gate")
 _MATERIAL = re.compile(r"^#(\d+) (user|assistant): ([^\n]+)", re.MULTILINE)
-
-
-class Forgetful:
-    """Nothing has been tried before."""
-
-    def tries(self, conversation: str) -> Tries:  # noqa: ARG002
-        return Tries()
-
-    def remember(self, conversation: str, tries: Tries) -> None:
-        """Not here."""
 
 
 def made_up(turns: int, seed: int = 1) -> list[Message]:
@@ -83,7 +64,7 @@ def made_up(turns: int, seed: int = 1) -> list[Message]:
                 f"{path}:{row}: value_{row * 7 % 97} = {row * turn}" for row in range(chance.randrange(5, 60))
             )
             result = f"{rows}\nValueError: bad row {turn}" if step == 0 else rows
-            say("tool", result, tool_call_id=name, sent=compress_result(result, reference=name).text)
+            say("tool", result, tool_call_id=name, sent=compress_result(result, reference=name))
         said = f"Fixed handle_{part}() in {path}. I decided to cache the rows because reading took {turn + 20} ms."
         say("assistant", said + (f"\nTODO: measure part {part} again" if turn % 5 == 0 else ""))
     return messages
@@ -165,7 +146,7 @@ def _call(number: Any, name: Any, arguments: str) -> dict[str, Any]:
 
 
 def _result(number: Any, text: str) -> Message:
-    return Message("tool", text, tool_call_id=str(number), sent=compress_result(text, reference=str(number)).text)
+    return Message("tool", text, tool_call_id=str(number), sent=compress_result(text, reference=str(number)))
 
 
 def _text(content: Any) -> str:
@@ -201,14 +182,26 @@ def measure(
     messages: list[Message], window: int | None, models: Sequence[ChatModel] = (), script: ScriptedModel | None = None
 ) -> dict[str, Any]:
     counter = counter_for(None)
-    probe = Compressor("c", 1_000, counter, Forgetful(), clock=time.time)
+
+    def needs(window: int) -> EngineNeeds:
+        return EngineNeeds(
+            conversation="c",
+            window=window,
+            window_known=True,
+            counter=counter,
+            rows=RememberedTries(),
+            clock=time.time,
+            models=lambda: models,
+        )
+
+    probe = Compressor(needs(1_000))
     tokens = sum(map(probe._weight, messages))
     size = window or max(1_000, int(tokens / 1.2))
-    engine = Compressor("c", size, counter, Forgetful(), models=lambda: models, clock=time.time)
+    engine = Compressor(needs(size))
     begun = time.process_time()
     done = engine.compress(messages, current_tokens=tokens, force=True)
     seconds = time.process_time() - begun
-    if not isinstance(done, Condensed):
+    if not isinstance(done, Compressed):
         return {"before": tokens, "left_alone": done.reason, "seconds": round(seconds, 4)}
     survey = Survey.of([message for message in messages if message not in done.messages])
     alone = {}
@@ -217,7 +210,7 @@ def measure(
         verdict = check(survey, written)
         shares = {kind: round(verdict.share(kind), 4) for kind in KINDS}
         alone = {"alone": {**shares, "required": required(survey, render(written))}}
-    summary = next((plain_text(message) for message in done.messages if stands_in(message)), "")
+    summary = next((text_of(message.content) for message in done.messages if stands_in(message)), "")
     return {
         "how": done.how,
         **alone,
@@ -225,7 +218,7 @@ def measure(
         "before": tokens,
         "after": done.tokens_after,
         "kept": {**done.kept, "required": required(survey, summary)},
-        "tasks": len(tasks_of(messages)),
+        "tasks": len(Survey.of(messages).tasks),
         "seconds": round(seconds, 4),
     }
 

@@ -29,10 +29,10 @@ from typing import Any
 
 import apsw
 
-from herma.index.file import SqliteIndexFiles
+from herma import Herma
+from herma.index import IndexQuery
 from herma.index.sync import Index, prepare, sought
-from herma.index.types import Terms
-from herma.transcript.rows import FeedChange, Position, Searchable
+from herma.transcript.rows import ChangeFeed, FeedChange, Position, Searchable
 
 VOCABULARY = 50_000
 LIMIT = 50
@@ -68,7 +68,7 @@ class Corpus:
         return " ".join(words)
 
 
-class Feed:
+class Feed(ChangeFeed):
     """The corpus as a change feed of one message a change; counts the time it takes to make texts up."""
 
     def __init__(self, corpus: Corpus, size: int) -> None:
@@ -96,23 +96,10 @@ class Feed:
         return self.size - len(self.gone)
 
 
-class Timed(SqliteIndexFiles):
-    """Remembers how long the index was held at a time."""
-
-    held: list[float]
-
-    @contextmanager
-    def hold(self, timeout: float) -> Iterator[bool]:
-        with super().hold(timeout) as really:
-            started = time.perf_counter()
-            yield really
-            self.held.append(time.perf_counter() - started)
-
-
-def queries(corpus: Corpus) -> dict[str, list[Terms]]:
+def queries(corpus: Corpus) -> dict[str, list[IndexQuery]]:
     """Different queries of each kind, made of messages that are there."""
     chance = random.Random(11)
-    made: dict[str, list[Terms]] = {kind: [] for kind in KINDS}
+    made: dict[str, list[IndexQuery]] = {kind: [] for kind in KINDS}
     rank = {word: n for n, word in reversed(list(enumerate(corpus.words)))}
     while len(made["phrase"]) < ROUNDS:
         number = chance.randint(1, corpus.size)
@@ -127,14 +114,14 @@ def queries(corpus: Corpus) -> dict[str, list[Terms]]:
         place -= 1 if place % 13 in (11, 12) else 0
         han = corpus.text(chinese)[place - place % 13 :][:2]
         start, first = words[middle[0]], chance.choice(common)
-        made["common word"].append(Terms(any_of=((first,),)))
-        made["rare word"].append(Terms(any_of=((rare[0],),)))
-        made["question of 5"].append(Terms(any_of=tuple((word,) for word in [start, *chance.sample(words, 4)])))
-        made["2 Chinese characters"].append(Terms(any_of=((han,),)))
+        made["common word"].append(IndexQuery(any_of=((first,),)))
+        made["rare word"].append(IndexQuery(any_of=((rare[0],),)))
+        made["question of 5"].append(IndexQuery(any_of=tuple((word,) for word in [start, *chance.sample(words, 4)])))
+        made["2 Chinese characters"].append(IndexQuery(any_of=((han,),)))
         pair = (start, words[middle[0] + 1])
-        made["phrase"].append(Terms(any_of=(pair,), all_of=((pair,),)))
-        made["beginning*"].append(Terms(any_of=((start[:6],),), prefix=frozenset({start[:6]})))
-        made["both of 2"].append(Terms(all_of=(((first,),), ((start,),))))
+        made["phrase"].append(IndexQuery(any_of=(pair,), all_of=((pair,),)))
+        made["beginning*"].append(IndexQuery(any_of=((start[:6],),), prefix=frozenset({start[:6]})))
+        made["both of 2"].append(IndexQuery(all_of=(((first,),), ((start,),))))
     return made
 
 
@@ -158,7 +145,7 @@ class Plain:
             with self.connection:
                 self.connection.executemany("INSERT INTO plain (rowid, text, names) VALUES (?, ?, ?)", rows)
 
-    def find(self, terms: Terms) -> list[int]:
+    def find(self, terms: IndexQuery) -> list[int]:
         groups = [[one] for one in terms.any_of] if terms.any_of else [list(group) for group in terms.all_of]
         star = " *" if terms.prefix else ""
         phrases = ['"' + sought(" ".join(one))[0] + '"' + star for group in groups for one in group]
@@ -167,10 +154,10 @@ class Plain:
         return [int(row[0]) for row in self.connection.execute(sql, (expression, LIMIT)).fetchall()]  # type: ignore[arg-type]
 
 
-Find = Callable[[Terms], list[int]]
+Find = Callable[[IndexQuery], list[int]]
 
 
-def timed(ours: Find, plain: Find, asked: Sequence[Terms]) -> dict[str, float]:
+def timed(ours: Find, plain: Find, asked: Sequence[IndexQuery]) -> dict[str, float]:
     """Both are asked in turns: whatever else the machine does, it does it to both."""
     times: tuple[list[float], list[float]] = ([], [])
     same = []
@@ -188,13 +175,22 @@ def timed(ours: Find, plain: Find, asked: Sequence[Terms]) -> dict[str, float]:
 def measure(size: int, folder: Path) -> dict[str, Any]:
     corpus = Corpus(size)
     feed = Feed(corpus, size - FOLLOWED)
-    files = Timed(folder)
-    files.held = []
-    index = Index(files, feed)
+    held: list[float] = []
+    index = Index(Herma.open(folder), feed=feed)
+    hold = index._files.hold
+
+    @contextmanager
+    def watched(timeout: float) -> Iterator[bool]:
+        with hold(timeout) as really:
+            started = time.perf_counter()
+            yield really
+            held.append(time.perf_counter() - started)
+
+    index._files.hold = watched  # type: ignore[method-assign]
     started = time.perf_counter()
     index.wait()
     rate = feed.size / (time.perf_counter() - started - feed.making)
-    files.held.clear()
+    held.clear()
     feed.making, started, feed.size = 0.0, time.perf_counter(), size
     index._follower.in_slices(lambda: False)
     following = FOLLOWED / (time.perf_counter() - started - feed.making)
@@ -206,13 +202,13 @@ def measure(size: int, folder: Path) -> dict[str, Any]:
         "messages": size,
         "build_per_s": round(rate),
         "follow_per_s": round(following),
-        "longest_hold_ms": round(max(files.held) * 1_000, 1),
+        "longest_hold_ms": round(max(held) * 1_000, 1),
         "size": round(index.status().size / raw, 3),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024),
     }
     asked = queries(corpus)
 
-    def find(terms: Terms) -> list[int]:
+    def find(terms: IndexQuery) -> list[int]:
         return [c.message_id for c in index.find(terms, LIMIT).candidates]
 
     for kind in KINDS:

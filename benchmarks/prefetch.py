@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 
 from herma import Herma
-from herma.evals import evals as retrieval
-from herma.evals.data import DataSet, Question, read_set
+from herma.evals import retrieval
+from herma.evals.data import DataSet, EvalQuestion, read_set
 from herma.search import prefetch as worth
-from herma.search.prefetch import Evidence, Model, Prefetched, Prefetcher, features
-from herma.transcript.rows import SqliteReader
+from herma.search.prefetch import Model, Prefetched, RecallEvidence, features
 
 SETS = ("locomo_turn", "lme_pooled", "beam", "zh_tw_event_memory", "memorybank_cn")
 ASKED_WRONGLY, SMALL_TALK = 40, 120
@@ -77,13 +76,13 @@ def main() -> None:
 def gathered(one: DataSet, sets: list[DataSet], talk: list[str], homes: Path, mode: str) -> list[Row]:
     rows: list[Row] = []
     chance = random.Random(7)
-    flags = {"search.model_wait": retrieval.PATIENT}
+    flags = {"search.prefetch_ms": 10_000, "search.mode": mode}
     for number, (group, questions) in enumerate(sorted(one.questions.items())):
-        with retrieval._home(homes, one.name, group) as home, Herma.open(home=home, flags=flags) as h:
-            names = retrieval._retrieval_filled(h, one.documents[group], "message")
+        with retrieval.home_for(homes, one.name, group) as home, Herma.open(home=home, flags=flags) as h:
+            names = retrieval.fill(h, one.documents[group], "message")
             h.index.wait()
-            vectors = h.index.vectors if mode == "hybrid" else None
-            look = Prefetcher(h._searcher, SqliteReader(h._ground.database), h.index, vectors=vectors).look
+            h.prefetch.warm()
+            look = h.prefetch.look
             learn = len(one.questions) > 1 and number % 2 == 0
             others = [
                 question
@@ -92,7 +91,7 @@ def gathered(one: DataSet, sets: list[DataSet], talk: list[str], homes: Path, mo
                 for question in these
                 if (other.name, name) != (one.name, group)
             ]
-            asked: list[tuple[str, str, Question | None]] = [("answerable", q.text, q) for q in questions]
+            asked: list[tuple[str, str, EvalQuestion | None]] = [("answerable", q.text, q) for q in questions]
             asked += [("small talk", text, None) for text in chance.sample(talk, SMALL_TALK)]
             asked += [("other history", q.text, None) for q in chance.sample(others, min(ASKED_WRONGLY, len(others)))]
             for kind, text, question in asked:
@@ -102,7 +101,7 @@ def gathered(one: DataSet, sets: list[DataSet], talk: list[str], homes: Path, mo
     return rows
 
 
-def _is_right(message: int, names: dict[object, str], question: Question | None) -> bool:
+def _is_right(message: int, names: dict[object, str], question: EvalQuestion | None) -> bool:
     if question is None:
         return False
     return any(names.get(near) in question.gold for near in (message - 1, message, message + 1))
@@ -145,7 +144,7 @@ def learnt(rows: list[Row]) -> Model:
     return Model(**{**asdict(model), "least": round(least + 0.005, 2)})
 
 
-def _chance(evidence: Evidence, model: Model) -> float:
+def _chance(evidence: RecallEvidence, model: Model) -> float:
     if not evidence.words or (not evidence.rare and evidence.near is None):
         return 0.0
     model = worth.eased(model, evidence)

@@ -16,8 +16,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herma.skills.find import Weights, score
-from herma.skills.types import SkillUsage
+from herma.skills.find import score
+from herma.skills.rows import SkillUsage
 
 PRIORS = (0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 1e9)
 """Successes that a skill is thought to have had before it was ever used; the last never learns."""
@@ -46,12 +46,14 @@ SITUATIONS = tuple(
 )
 
 
-def done(situation: Situation, weights: Weights, tasks: int, chance: random.Random) -> float:
+def done(situation: Situation, prior: float, tasks: int, chance: random.Random) -> float:
     """The share of tasks that were done."""
     usage = [SkillUsage(str(at)) for at in range(len(situation.skills))]
     worked = 0
     for _ in range(tasks):
-        scores = [score(near, used, weights) for (near, _), used in zip(situation.skills, usage, strict=True)]
+        scores = [
+            score(near, used, virtual_successes=prior) for (near, _), used in zip(situation.skills, usage, strict=True)
+        ]
         at = max(range(len(scores)), key=scores.__getitem__)
         success = chance.random() < situation.skills[at][1]
         worked += success
@@ -72,8 +74,7 @@ def table(tasks: int, runs: int) -> list[dict[str, object]]:
         row: dict[str, object] = {"situation": situation.name, "best": max(rate for _, rate in situation.skills)}
         for prior in PRIORS:
             chance = random.Random(7)  # the same luck for all
-            weights = Weights(virtual_successes=prior)
-            row[_name(prior)] = round(sum(done(situation, weights, tasks, chance) for _ in range(runs)) / runs, 3)
+            row[_name(prior)] = round(sum(done(situation, prior, tasks, chance) for _ in range(runs)) / runs, 3)
         rows.append(row)
     return rows
 

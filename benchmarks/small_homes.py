@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from herma import Herma
-from herma.search.prefetch import Prefetcher
-from herma.transcript.rows import SqliteReader
 
 HERE = Path(__file__).parent
 
@@ -54,12 +52,15 @@ KINDS = ("answered", "unrelated", "small talk", "other home")
 
 def looked(home: Home, talk: list[str], others: list[str], mode: str) -> Iterator[tuple[str, str, bool]]:
     """Each text with what it is, and whether the right thing was recalled, or anything where nothing should be."""
-    with tempfile.TemporaryDirectory() as folder, Herma.open(Path(folder), flags={"search.model_wait": 60.0}) as h:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Herma.open(Path(folder), flags={"search.prefetch_ms": 10_000, "search.mode": mode}) as h,
+    ):
         for messages in home.talks:
             h.transcripts.append(h.transcripts.start("cli"), messages)
         h.index.wait()
-        vectors = h.index.vectors if mode == "hybrid" else None
-        look = Prefetcher(h._searcher, SqliteReader(h._ground.database), h.index, vectors=vectors).look
+        h.prefetch.warm()
+        look = h.prefetch.look
         for text, piece in home.asked:
             yield "answered", text, piece in look(text).text
         for kind, texts in zip(KINDS[1:], (home.unrelated, talk, others), strict=True):

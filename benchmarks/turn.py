@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,7 +28,8 @@ from typing import Any
 import apsw
 
 from herma import Add, Herma, Replace
-from herma.prompt.ledger import Comparison, Ledger, Request, compare_with_naive, keep
+from herma.prompt.fence import sanitize
+from herma.prompt.tokens import count_message, count_tools, plain_json
 from herma.testing import FixedClock
 
 SIZES = (10, 1_000, 100_000)
@@ -121,18 +123,66 @@ def at_size(place: Path, stored: int, *, recall: bool) -> Row:
 # ── cache ──
 
 
-def scripted(place: Path, turns: int, *, memory: bool) -> tuple[list[Request], list[str]]:
+@dataclass
+class Sent:
+    """One request: its messages and the tool definitions before them."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+
+
+@dataclass
+class Reuse:
+    """What a cache could reuse of requests in a row, found by comparing them."""
+
+    calls: int = 0
+    reusable: int = 0
+    new: int = 0
+    breaks: int = 0
+
+    @property
+    def hit_share(self) -> float:
+        return self.reusable / (self.reusable + self.new)
+
+
+def compared(requests: list[Sent]) -> Reuse:
+    found, before = Reuse(), [""]
+    known: dict[str, int] = {}
+    for request in requests:
+        parts = [plain_json(request.tools), *map(plain_json, request.messages)]
+        known.setdefault(parts[0], count_tools(request.tools))
+        for part, message in zip(parts[1:], request.messages, strict=True):
+            if part not in known:
+                known[part] = count_message(message)
+        shared = next((at for at, pair in enumerate(zip(before, parts, strict=False)) if pair[0] != pair[1]), None)
+        shared = min(len(before), len(parts)) if shared is None else shared
+        found.calls += 1
+        found.reusable += sum(known[part] for part in parts[:shared])
+        found.new += sum(known[part] for part in parts[shared:])
+        found.breaks += found.calls > 1 and shared < len(before)
+        before = parts
+    return found
+
+
+def naive(request: Sent, memory: str) -> Sent:
+    """The same request with memory in the system prompt, and without what was recalled."""
+    system, *rest = request.messages
+    plain = [{**one, "content": sanitize(one["content"])} if isinstance(one["content"], str) else one for one in rest]
+    return Sent([{**system, "content": f"{system['content']}\n\n{memory}"}, *plain], request.tools)
+
+
+def scripted(place: Path, turns: int, *, memory: bool) -> tuple[list[Sent], list[str]]:
     """A session: every third turn a memory write, every fifth a tool. → its requests, and memory at each of them."""
     clock = FixedClock()
     home = Path(tempfile.mkdtemp(prefix="herma-cache-", dir=place))
-    requests: list[Request] = []
+    requests: list[Sent] = []
     shown: list[str] = []
     with Herma.open(home, flags={"memory.memory_char_limit": 4_000}, clock=clock) as h:
         h.memory.apply("memory", Add("fact 0: the project uses tabs"))
         session = h.session(source="bench")
 
         def ask(text: str | None = None) -> None:
-            requests.append(Request(session.before_model(text), clock(), tools=session.tools))
+            requests.append(Sent(session.before_model(text), list(session.tools)))
             shown.append(h.memory.load().text)
             clock.advance(20)
 
@@ -146,9 +196,8 @@ def scripted(place: Path, turns: int, *, memory: bool) -> tuple[list[Request], l
                 write(h, number)
         session.close()
         said = h.cost().total
-        kept = keep(requests)
         assert said.calls == len(requests), "the ledger missed a call"
-        assert abs(said.share - kept.hit_share) < 0.01, "the ledger disagrees with the bytes"
+        assert abs(said.share - compared(requests).hit_share) < 0.01, "the ledger disagrees with the bytes"
     return requests, shown
 
 
@@ -160,24 +209,24 @@ def write(h: Herma, number: int) -> None:
 
 
 def cache_table(place: Path, turns: int) -> list[Row]:
-    compared: Comparison = compare_with_naive(*scripted(place, turns, memory=True))
-    without = keep(scripted(place, turns, memory=False)[0])
+    requests, shown = scripted(place, turns, memory=True)
+    without = compared(scripted(place, turns, memory=False)[0])
 
-    def row(name: str, ledger: Ledger) -> Row:
+    def row(name: str, reuse: Reuse) -> Row:
         return {
             "scheme": name,
-            "calls": len(ledger.entries),
-            "sent_tokens": ledger.reusable + ledger.new,
-            "new_tokens": ledger.new,
-            "hit_share": ledger.hit_share,
-            "of_without_memory": ledger.hit_share / without.hit_share,
-            "breaks": len(ledger.breaks),
+            "calls": reuse.calls,
+            "sent_tokens": reuse.reusable + reuse.new,
+            "new_tokens": reuse.new,
+            "hit_share": reuse.hit_share,
+            "of_without_memory": reuse.hit_share / without.hit_share,
+            "breaks": reuse.breaks,
         }
 
     return [
         row("session without memory", without),
-        row("Herma, told at the end", compared.ours),
-        row("memory in the system prompt", compared.other),
+        row("Herma, told at the end", compared(requests)),
+        row("memory in the system prompt", compared(list(map(naive, requests, shown)))),
     ]
 
 

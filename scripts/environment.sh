@@ -50,13 +50,13 @@ print(hashlib.sha256(b"\0".join(parts)).hexdigest())
 PYTHON
 }
 
-# ensure_environment [EXTRA]: without an extra, an environment that has one will do as well; dev has local in it.
+# ensure_environment [EXTRA]: without an extra, an environment that has one will do as well; dev contains all.
 ensure_environment() {
     extra=${1-}
     require_venv || exit 1
     now=$(fingerprint)
-    if [ "$extra" = local ]; then
-        set -- .venv/installed-local .venv/installed-dev
+    if [ "$extra" = all ]; then
+        set -- .venv/installed-all .venv/installed-dev
     elif [ -n "$extra" ]; then
         set -- ".venv/installed-$extra"
     else
@@ -76,7 +76,21 @@ ensure_environment() {
     echo "$now" >".venv/installed-$extra"
 }
 
-# The model that finds by meaning: fetched once, hash-checked, kept in one folder for all homes (herma models path).
+# The packages of agent frameworks, in an environment of their own: they need other versions of what herma[chat] needs.
+ensure_frameworks() {
+    stamp=.venv-frameworks/installed
+    now=$(fingerprint)
+    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$now" ]; then
+        return
+    fi
+    echo "Installing agent frameworks, for the tests of herma.integrations" >&2
+    rm -f "$stamp"
+    .venv/bin/python -m venv --clear .venv-frameworks || return 1
+    .venv-frameworks/bin/python -m pip install -qq --disable-pip-version-check --editable ".[frameworks]" || return 1
+    echo "$now" >"$stamp"
+}
+
+# The model that finds by meaning: fetched once, hash-checked, kept in one folder for all homes (herma models list).
 # Quick when it is there. Says why when it cannot be had, and leaves it to the caller what that means.
 ensure_model() {
     .venv/bin/herma models install e5-small >/dev/null
@@ -95,6 +109,37 @@ ensure_browser() {
     find_browser
 }
 
+# Real agents and the inspector of MCP, from npm: 1.3 GB, so only CI gets them by itself.
+CLIENTS="@anthropic-ai/claude-code@2 @openai/codex@0.169 @google/gemini-cli@0.61 opencode-ai@1 @qwen-code/qwen-code@0.15 @modelcontextprotocol/inspector@0.15"
+ensure_clients() {
+    if [ ! -d .venv/clients/node_modules ] && [ -n "${CI-}" ]; then
+        echo "Installing agents from npm, for the tests of herma connect" >&2
+        # shellcheck disable=SC2086
+        npm install --silent --prefix .venv/clients $CLIENTS >/dev/null
+    fi
+    [ -d .venv/clients/node_modules ]
+}
+
 find_browser() {
     command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1
+}
+
+# Make `herma` callable from anywhere: a link in ~/.local/bin, unless another program has that name.
+link_program() {
+    program=$PWD/.venv/bin/herma
+    link=$HOME/.local/bin/herma
+    if [ -e "$link" ] || [ -L "$link" ]; then
+        if [ "$(readlink "$link" 2>/dev/null)" != "$program" ]; then
+            echo "run: $link belongs to another installation and was not changed. This one is $program" >&2
+            return
+        fi
+    elif ! { mkdir -p "$HOME/.local/bin" && ln -s "$program" "$link"; } 2>/dev/null; then
+        echo "run: $link could not be made. Call $program" >&2
+        return
+    fi
+    case ":$PATH:" in
+    *":$HOME/.local/bin:"*) echo "herma is installed: type herma --help" ;;
+    *) echo "herma is installed as $link; to call it by name, add this to your shell's profile:
+  export PATH=\"\$HOME/.local/bin:\$PATH\"" ;;
+    esac
 }

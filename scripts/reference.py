@@ -24,7 +24,17 @@ def commands() -> Iterator[str]:
     """Every command as its own help shows it."""
     from herma.cli.main import cli
 
-    yield "# Commands\n\nWhat `--help` says, command by command.\n"
+    yield "# Commands\n\nThe output of `--help`, command by command.\n"
+    yield (
+        "Every command ends with one of these exit codes. With `--json`, an error is "
+        '`{"ok": false, "error": {"code", "message", "hint"}}`; `code` is stable.\n'
+    )
+    yield (
+        "| exit code | meaning |\n|---|---|\n| 0 | done |\n| 1 | nothing found, or refused |\n"
+        "| 2 | wrong use: an unknown command, option, value, id or configuration |\n"
+        "| 3 | broken: a file, a database, a model or a provider failed, or Herma has a bug |\n"
+        "| 130, 141 | interrupted; the reader of a pipe has gone |\n"
+    )
     yield from _command(cli, "herma", click.Context(cli, info_name="herma", terminal_width=100))
 
 
@@ -46,7 +56,8 @@ def configuration() -> Iterator[str]:
     yield "# Configuration keys\n"
     yield (
         "Precedence: flag, then environment, then a project's `.herma.yaml`, then the home's `config.yaml`, then the "
-        "default. A project's file may set only the keys marked so. `herma config show` says what holds now and why.\n"
+        "default. A project's file may set only the keys marked so. `herma config show` shows the current values and "
+        "their sources.\n"
     )
     for section, kind in config.sections().items():
         yield f"## {section}\n\n{inspect.getdoc(kind)}\n"
@@ -82,7 +93,7 @@ def outcomes() -> Iterator[str]:
     from herma import errors, types
 
     yield "# Outcomes and errors\n"
-    yield "What a user or a model may well cause is a value; what is broken is an exception.\n"
+    yield "An outcome that a user or a model can cause is a value; a failure is an exception.\n"
     yield "## Outcomes of a write\n"
     yield "| outcome | ok | fields beyond target, message, entry_count, used, limit | meaning |\n|---|---|---|---|"
     for kind in typing.get_args(types.MemoryOutcome):
@@ -98,30 +109,53 @@ def outcomes() -> Iterator[str]:
 
 
 def http() -> Iterator[str]:
-    """Every address of `herma serve`, with the keys of its JSON."""
-    import tempfile
-
-    from herma import Herma
-    from herma.web.app import House
-    from herma.web.pages import PAGES as WEB_PAGES
+    """Every address of `herma serve`, from its table of operations."""
+    from herma.web import app as _  # noqa: F401  (declares the operations)
+    from herma.web.api import LARGEST_BODY, OPERATIONS, V1
 
     yield "# Addresses of `herma serve`\n"
     yield (
-        "Asked with `Authorization: Bearer TOKEN` (the token is in `web.token` in the home), or by a browser that came "
-        "in with the link; see [how to](../how-to/dashboard.md). JSON is what the commands print with `--json`.\n"
+        "Send `Authorization: Bearer TOKEN`; the token is in `web.token` in the home. A browser signs in with the "
+        "link; see [the dashboard](../how-to/dashboard.md). Every address returns JSON, as the commands print it with "
+        f"`--json`; `{V1}/openapi.json` describes them for programs (OpenAPI 3.1).\n"
     )
-    yield "| page | as JSON | what it shows | keys |\n|---|---|---|---|"
-    with tempfile.TemporaryDirectory() as folder:
-        house = House(Path(folder), lambda: Herma.open(folder))
-        for page in WEB_PAGES:
-            module = inspect.getmodule(page.gather)
-            keys = ", ".join(f"`{key}`" for key in page.tell(page.gather(house)))
-            yield f"| `{page.path}` | `{page.api}` | {(inspect.getdoc(module) or '').splitlines()[0]} | {keys} |"
-        house.close()
+    for method, title, names in (("GET", "Reading", "query"), ("POST", "Changing", "fields")):
+        yield f"## {title}\n"
+        yield f"| address below `{V1}` | {'page | ' if method == 'GET' else ''}what it does | {names} |"
+        yield f"|---|---|---|{'---|' if method == 'GET' else ''}"
+        for one in OPERATIONS:
+            if one.method == method:
+                given = [
+                    f"`{each.name}`{'' if each.required else ' ?'}" for each in one.parameters if each.place != "path"
+                ]
+                page = f"`{one.page}` | " if method == "GET" else ""
+                yield f"| `{method} {one.path}` | {page}{one.about} | {', '.join(given) or '–'} |"
+        yield ""
+    yield "`?` marks what may be left out.\n"
+    yield "## Other addresses\n"
+    yield "| address | what it does |\n|---|---|"
+    for path, about in (
+        (
+            f"{V1}/events",
+            "Server-sent events: `change` whenever something is written to the home, by whatever program.",
+        ),
+        ("/metrics", "Figures of the home and of the server for Prometheus."),
+        ("/healthz", "Whether the home can be read; open to everybody, and says nothing else."),
+        ("/v1/chat/completions", "Answers like OpenAI's API, as does `GET /v1/models` ([how](../how-to/proxy.md))."),
+        ("/mcp", "[MCP](../how-to/connect-agents.md) over HTTP."),
+    ):
+        yield f"| `{path}` | {about} |"
     yield (
-        '\nAn error is `{"ok": false, "error", "hint", "kind"}` with its status: 401 without the token, 403 for '
-        "what no page of ours sent, 404 and 405 for what is not there, 421 under a foreign name, 503 while the store "
-        "is busy (with `Retry-After`) or the configuration cannot be read, 500 for everything else.\n"
+        "\nA list has `next`: give it as `offset` (messages: as `after`) for the next page; `null` at the end. "
+        "An answer has an `ETag`; with `If-None-Match` the same answer is `304` without a body. A change may be sent "
+        f"as JSON or as a form, of at most {LARGEST_BODY:,} bytes; its answer has `message`, and `undo` where it can "
+        "be undone.\n\n"
+        'An error is `{"ok": false, "error": {"code", "message", "hint"}}` with a status: 400 for a wrong value, 401 '
+        "without the token, 403 for a change that no page of the server sent, and for one that only a person signed in "
+        "with a browser may make, 404 and 405 for a wrong address or "
+        "method, 409 for a change that was refused (with its `outcome`), 413 and 415 for a wrong body, 421 for an "
+        "unknown host name, 429 for too many requests (with `Retry-After`), 503 while the store is busy (with "
+        "`Retry-After`) or the configuration cannot be read, 500 otherwise. `code` is stable.\n"
     )
 
 
