@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from herma import Herma
-from herma.app import OwnEngine
 from herma.compression.engine import Compressor, ContextEngine, EngineNeeds
-from herma.compression.summary import Compression, Condensed, LeftAlone
+from herma.compression.summary import Compressed, Compression, NotCompressed
 from herma.session import Session
 from herma.testing.contracts import EngineContract
 from herma.types import Message, Usage
@@ -20,13 +19,7 @@ from herma.types import Message, Usage
 class TestCompressor(EngineContract):
     @pytest.fixture
     def engine(self, needs: EngineNeeds) -> ContextEngine:
-        return Compressor.of(needs)
-
-
-class TestAsSessionsHaveIt(EngineContract):
-    @pytest.fixture
-    def engine(self, needs: EngineNeeds) -> ContextEngine:
-        return OwnEngine(needs)
+        return Compressor(needs)
 
 
 class LastOnes:
@@ -66,11 +59,11 @@ class LastOnes:
     ) -> Compression:
         asked = max((at for at, message in enumerate(messages) if message.role == "user"), default=0)
         if asked < 2:
-            return LeftAlone("There is nothing to leave out.")
+            return NotCompressed("There is nothing to leave out.")
         note = Message("user", f"[{asked} earlier messages were left out.]\n\n{messages[asked].content}")
         kept = (note, *messages[asked + 1 :])
         after = sum(self.count(str(message.content)) for message in kept)
-        return Condensed(kept, "extract", current_tokens, min(after, current_tokens - 1), asked)
+        return Compressed(kept, "extract", current_tokens, min(after, current_tokens - 1), asked)
 
 
 MADE: list[LastOnes] = []
@@ -92,7 +85,7 @@ class Fails(LastOnes):
 
 class Forgets(LastOnes):
     def compress(self, messages: Sequence[Message], *, current_tokens: int, **_: object) -> Compression:
-        return Condensed((Message("user", "Forget it."),), "extract", current_tokens, 5, len(messages))
+        return Compressed((Message("user", "Forget it."),), "extract", current_tokens, 5, len(messages))
 
 
 def talk(session: Session, turns: int) -> None:
@@ -112,7 +105,7 @@ def test_a_users_engine_takes_the_place_of_ours(home: Path) -> None:
         first = session.id
         talk(session, 15)
         done = session.last_compression
-        assert isinstance(done, Condensed)
+        assert isinstance(done, Compressed)
         assert session.messages[0].content.startswith("[")  # type: ignore[union-attr]
         session.reload()
         session.before_model("go on")
@@ -140,7 +133,7 @@ def test_one_that_fails_costs_nothing(home: Path, name: str, why: str) -> None:
         assert len(session.messages) == 30
         assert any(why in warning for warning in session.warnings)
         left = session.compress()
-        assert isinstance(left, LeftAlone)
+        assert isinstance(left, NotCompressed)
         assert why in left.reason
 
 
@@ -150,7 +143,7 @@ def test_one_that_cannot_be_made_keeps_nobody_from_talking(home: Path, name: str
         talk(session, 15)
         (warning,) = session.warnings
         assert name in warning
-        assert isinstance(session.compress(), LeftAlone)
+        assert isinstance(session.compress(), NotCompressed)
 
 
 @pytest.mark.parametrize("place", ["my_engine.py", "my_engine/__init__.py"])
@@ -162,7 +155,7 @@ def test_one_in_the_homes_plugins_is_found(home: Path, place: str) -> None:
     with Herma.open(home, flags=given) as h:
         with h.session() as session:
             talk(session, 15)
-            assert isinstance(session.last_compression, Condensed)
+            assert isinstance(session.last_compression, Compressed)
         assert any(check.sentence == "my_engine:Mine can be loaded." for check in h.doctor().checks)
     with Herma.open(home, flags={**given, "context.engine": "my_engine:Other"}) as h, h.session() as session:
         (warning,) = session.warnings

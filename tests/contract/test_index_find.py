@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.homes import of_files
 
-from herma.index.file import SqliteIndexFiles
+from herma import Herma
+from herma.index import IndexAnswer, IndexQuery
 from herma.index.sync import Index
-from herma.index.types import Found, Terms
-from herma.transcript.rows import FeedChange, Position, Searchable
+from herma.transcript.rows import ChangeFeed, FeedChange, Position, Searchable
 
 SHARD = 1 << 15
 
 
-class Feed:
+class Feed(ChangeFeed):
     """A transcript in memory. Ids may jump, so that few messages fill many shards."""
 
     def __init__(self, texts: dict[int, str]) -> None:
@@ -55,22 +57,30 @@ MESSAGES = [
 ]
 
 
+@contextmanager
+def of(home: Path, texts: dict[int, str]) -> Iterator[Index]:
+    """An index of these texts."""
+    with Herma.open(home) as h:
+        found = Index(h, feed=Feed(texts))
+        assert found.wait(60)
+        yield found
+        found.close()
+
+
 @pytest.fixture(params=["one shard", "a shard each"])
 def index(request: pytest.FixtureRequest, home: Path) -> Iterator[Index]:
     step = 1 if request.param == "one shard" else SHARD
-    found = Index(SqliteIndexFiles(home), Feed({1 + i * step: text for i, text in enumerate(MESSAGES)}))
-    assert found.wait(30)
-    yield found
-    found.close()
+    with of(home, {1 + i * step: text for i, text in enumerate(MESSAGES)}) as found:
+        yield found
 
 
-def numbers(found: Found) -> list[int]:
+def numbers(found: IndexAnswer) -> list[int]:
     """Which of `MESSAGES`, in order of their number."""
     return sorted((c.message_id - 1) // SHARD or c.message_id - 1 for c in found.candidates)
 
 
-def words(*given: str, **others: Iterable[object]) -> Terms:
-    return Terms(any_of=tuple((word,) for word in given), **others)  # type: ignore[arg-type]
+def words(*given: str, **others: Iterable[object]) -> IndexQuery:
+    return IndexQuery(any_of=tuple((word,) for word in given), **others)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -123,21 +133,21 @@ def test_a_word_is_found(index: Index, word: str, expected: list[int]) -> None:
 @pytest.mark.parametrize(
     ("terms", "expected"),
     [
-        (Terms(any_of=(("compression", "of"),)), [10]),
-        (Terms(any_of=(("of", "compression"),)), []),
+        (IndexQuery(any_of=(("compression", "of"),)), [10]),
+        (IndexQuery(any_of=(("of", "compression"),)), []),
         (words("compr", prefix=frozenset({"compr"})), [0, 1, 10]),
         (words("compressio", prefix=frozenset({"compressio"})), [0, 1, 10]),
         (words("getComp", prefix=frozenset({"getComp"})), [0, 1]),
         (words("compression", none_of=(("contexts",),)), [0, 1]),
-        (Terms(all_of=((("compression",),), (("contexts",), ("code",)))), [0, 10]),
+        (IndexQuery(all_of=((("compression",),), (("contexts",), ("code",)))), [0, 10]),
         (words("release", all_of=((("compression",),),)), [0, 1, 10]),
         (words("release", "love"), [5, 6]),
         (words("release", all_of=((("???",),),)), []),
-        (Terms(none_of=(("contexts",),)), []),
-        (Terms(), []),
+        (IndexQuery(none_of=(("contexts",),)), []),
+        (IndexQuery(), []),
     ],
 )
-def test_terms_select(index: Index, terms: Terms, expected: list[int]) -> None:
+def test_terms_select(index: Index, terms: IndexQuery, expected: list[int]) -> None:
     assert numbers(index.find(terms, 20)) == expected
 
 
@@ -146,9 +156,8 @@ def test_more_and_rarer_words_rank_higher_and_equals_by_age(index: Index) -> Non
     assert numbers(found)[-1] == 10
     assert found.candidates[0].message_id == max(c.message_id for c in found.candidates)
     assert [c.score for c in found.candidates] == sorted((c.score for c in found.candidates), reverse=True)
-    assert found.exhausted
     assert found.matches == 3
-    assert not index.find(words("compression"), 2).exhausted
+    assert len(index.find(words("compression"), 2).candidates) == 2
 
 
 def test_the_vocabulary_has_parts_of_words(index: Index) -> None:
@@ -193,12 +202,10 @@ def bm25(texts: dict[int, str], query: Sequence[str]) -> dict[int, float]:
 def test_scores_are_those_of_bm25(home: Path, query: tuple[int, ...]) -> None:
     """Weights are kept in steps of a twentieth, so scores agree up to that."""
     texts = many(1, 3_000)
-    index = Index(SqliteIndexFiles(home), Feed(texts))
-    assert index.wait(60)
-    given = [VOCABULARY[i] for i in query]
-    exact = bm25(texts, given)
-    found = index.find(words(*given), 10)
-    index.close()
+    with of(home, texts) as index:
+        given = [VOCABULARY[i] for i in query]
+        exact = bm25(texts, given)
+        found = index.find(words(*given), 10)
     assert found.candidates
     tolerance = 0.06 * sum(math.log(1 + len(texts)) for _ in query)
     ranked = sorted(exact.values(), reverse=True)
@@ -210,43 +217,39 @@ def test_scores_are_those_of_bm25(home: Path, query: tuple[int, ...]) -> None:
 def test_a_common_word_ranks_but_does_not_select_beside_a_rarer_one(home: Path) -> None:
     texts = dict.fromkeys(range(1, 1_500), "common filler")
     texts |= {2_000: "seldom rare", 2_001: "common rare", 2_002: "seldom rare"}
-    index = Index(SqliteIndexFiles(home), Feed(texts))
-    assert index.wait(30)
-    found = [c.message_id for c in index.find(words("common", "rare"), 10).candidates]
-    alone = index.find(words("common"), 10)
-    index.close()
+    with of(home, texts) as index:
+        found = [c.message_id for c in index.find(words("common", "rare"), 10).candidates]
+        alone = index.find(words("common"), 10)
     assert found[0] == 2_001
     assert sorted(found) == [2_000, 2_001, 2_002]
     assert alone.matches == 1_500
     assert len(alone.candidates) == 10
 
 
-def test_too_many_matches_are_cut_and_said(home: Path) -> None:
+@of_files
+def test_too_many_matches_are_cut_and_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.index.file.COMMON_CAP", 1_000)
     texts = dict.fromkeys(range(1, 6_000), "always the same")
-    index = Index(SqliteIndexFiles(home, common_cap=1_000), Feed(texts))
-    assert index.wait(60)
-    alone = index.find(words("same"), 5)
-    both = index.find(words("same", all_of=((("always",),),)), 5)
-    index.close()
+    with of(home, texts) as index:
+        alone = index.find(words("same"), 5)
+        both = index.find(words("same", all_of=((("always",),),)), 5)
     assert [c.message_id for c in alone.candidates] == [5_999, 5_998, 5_997, 5_996, 5_995]
     assert alone.notes
     assert both.notes
     assert alone.matches == 5_999
 
 
-def phrase(*given: str) -> Terms:
+def phrase(*given: str) -> IndexQuery:
     """Words that must stand side by side."""
-    return Terms(any_of=(given,), all_of=((given,),))
+    return IndexQuery(any_of=(given,), all_of=((given,),))
 
 
 def test_phrases_are_scored_as_words_are(home: Path) -> None:
     texts = many(2, 3_000)
     joined = {i: text.replace("waa wab", "both") for i, text in texts.items()}
     exact = bm25(joined, ["both"])
-    index = Index(SqliteIndexFiles(home), Feed(texts))
-    assert index.wait(60)
-    found = index.find(phrase("waa", "wab"), 3_000)
-    index.close()
+    with of(home, texts) as index:
+        found = index.find(phrase("waa", "wab"), 3_000)
     assert {c.message_id for c in found.candidates} == set(exact)
     assert not found.notes
     assert not found.more
@@ -261,11 +264,9 @@ def test_of_a_phrase_that_is_found_often_the_newest_are_ranked_and_that_is_said(
 ) -> None:
     monkeypatch.setattr("herma.index.postings.PHRASE_READ", 0)
     texts = many(2, 3_000)
-    index = Index(SqliteIndexFiles(home), Feed(texts))
-    assert index.wait(60)
-    few, more = index.find(phrase("waa", "wab"), 10), index.find(phrase("waa", "wab"), 3_000)
-    rare = index.find(phrase("waa", "wnx"), 10)
-    index.close()
+    with of(home, texts) as index:
+        few, more = index.find(phrase("waa", "wab"), 10), index.find(phrase("waa", "wab"), 3_000)
+        rare = index.find(phrase("waa", "wnx"), 10)
     assert few.notes
     assert few.more
     assert {c.message_id // SHARD for c in few.candidates} <= {2, 3}
@@ -277,10 +278,8 @@ def test_of_a_phrase_that_is_found_often_the_newest_are_ranked_and_that_is_said(
 def test_a_phrase_of_common_words_that_never_meet_ends_somewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("herma.index.postings.LONE_PHRASE_WORK", 0)
     texts = {1 + shard * SHARD + i: "that which is not this" for shard in range(3) for i in range(60)}
-    index = Index(SqliteIndexFiles(home), Feed(texts))
-    assert index.wait(30)
-    found = index.find(phrase("this", "that"), 10)
-    index.close()
+    with of(home, texts) as index:
+        found = index.find(phrase("this", "that"), 10)
     assert not found.candidates
     assert not found.more
     assert found.notes

@@ -5,24 +5,30 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.homes import of_files
 
+from herma import Herma
 from herma.errors import StoreError
-from herma.index.file import SqliteIndexFiles
-from herma.index.sync import MOST_BEHIND, Background, Index, Verified
-from herma.index.types import Found, Terms
-from herma.store.files import exclusive
-from herma.transcript.rows import FeedChange, Position, Searchable
+from herma.index import IndexAnswer, IndexQuery, sync
+from herma.index.file import IndexFiles
+from herma.index.postgres import ServerTables
+from herma.index.sync import MOST_INDEXED, Index, IndexVerified
+from herma.index.vectors import MOST_BEHIND, IndexWorker
+from herma.transcript.rows import ChangeFeed, FeedChange, Position, Searchable
+from herma.worker import Lane
 
 SHARD = 1 << 15
 
 
-class Feed:
+class Feed(ChangeFeed):
     """A transcript in memory, with a change feed."""
 
     def __init__(self, first: int = 1) -> None:
@@ -46,6 +52,9 @@ class Feed:
     def position(self) -> Position:
         return Position("store", self.epoch, len(self.changes))
 
+    def longer_than(self, characters: int) -> int:
+        return sum(len(text) > characters for text in self.texts.values())
+
     def since(self, seq: int, limit: int) -> Sequence[FeedChange]:
         return self.changes[seq : seq + limit]
 
@@ -63,18 +72,42 @@ def feed() -> Feed:
 
 @pytest.fixture
 def index(home: Path, feed: Feed) -> Iterator[Index]:
-    opened = Index(SqliteIndexFiles(home), feed)
-    yield opened
-    opened.close()
+    with opened(home, feed) as made:
+        yield made
+
+
+@contextmanager
+def opened(home: Path, feed: Feed, **given: Any) -> Iterator[Index]:
+    with Herma.open(home) as h:
+        index = Index(h, feed=feed, **given)
+        try:
+            yield index
+        finally:
+            index.close()
 
 
 def found(index: Index, word: str) -> list[int]:
-    return [c.message_id for c in index.find(Terms(any_of=((word,),)), 50).candidates]
+    return [c.message_id for c in index.find(IndexQuery(any_of=((word,),)), 50).candidates]
 
 
-def content(folder: Path) -> dict[str, object]:
+def content(index: Index) -> dict[str, object]:
     """Everything an index says about its messages, however it came to say it."""
+    return content_of_file(index._files._path.parent) if isinstance(index._files, IndexFiles) else on_server(index)
+
+
+def on_server(index: Index) -> dict[str, object]:
+    tables = index._files.current()
+    assert isinstance(tables, ServerTables)
+    filling = {row[0] for row in tables._read("shards") if row[3] == 0}
+    rows = tables._db.rows("SELECT term, shard, messages, strong, rest FROM lists ORDER BY term, shard")
+    postings = tables._db.rows("SELECT term, id, length, times FROM postings ORDER BY term, id")
+    texts = tables._db.rows("SELECT id, digest, length, words FROM texts ORDER BY id")
+    return {"lists": [row for row in rows if row[1] not in filling], "postings": postings, "texts": texts}
+
+
+def content_of_file(folder: Path) -> dict[str, object]:
     connection = apsw.Connection(str(folder / "index.db"))
+    connection.set_busy_timeout(10_000)  # the index may be writing
     shards = [row[0] for row in connection.execute("SELECT id FROM shards WHERE messages > 0 ORDER BY id").fetchall()]
     told: dict[str, object] = {"docs": connection.execute("SELECT * FROM docs ORDER BY id").fetchall()}
     for table in ("frequent", "lists", "rare"):
@@ -89,13 +122,27 @@ def content(folder: Path) -> dict[str, object]:
 
 def settled(folder: Path, feed: Feed) -> dict[str, object]:
     """The content after everything that is due was done."""
-    files = SqliteIndexFiles(folder)
-    index = Index(files, feed)
+    with opened(folder, feed) as index:
+        return settle(index)
+
+
+def settle(index: Index) -> dict[str, object]:
     assert index.wait(30)
-    while files.current().tidy():
+    while index._files.current().tidy():
         pass
-    index.close()
-    return content(folder)
+    return content(index)
+
+
+def interrupt(done: int, total: int) -> None:
+    """Stop a build after its first step, as a killed process does."""
+    raise InterruptedError
+
+
+def damage(home: Path, sql: str) -> None:
+    connection = apsw.Connection(str(home / "index.db"))
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    connection.execute(sql)
+    connection.close()
 
 
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
@@ -110,7 +157,7 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 def test_nothing_is_created_for_an_empty_transcript(index: Index, home: Path) -> None:
     assert index.catch_up() == 0
-    assert index.find(Terms(any_of=(("word",),)), 5) == Found((), 0, exhausted=True)
+    assert index.find(IndexQuery(any_of=(("word",),)), 5) == IndexAnswer((), 0)
     assert index.vocabulary(["word"]) == ()
     assert index.status().messages == 0
     assert not (home / "index.db").exists()
@@ -127,10 +174,13 @@ def test_a_search_sees_what_was_just_written(index: Index, feed: Feed) -> None:
 
 def test_what_is_purged_is_gone(index: Index, feed: Feed) -> None:
     one, two = feed.append("same word", "same word")
-    assert index.catch_up() == 0
     feed.purge(one)
+    assert list(index.missing()) == [two]
     assert index.catch_up() == 0
-    assert found(index, "word") == [two]
+    feed.purge(two)
+    (three,) = feed.append("same word")
+    assert index.catch_up() == 0
+    assert found(index, "word") == [three]
     assert index.status().messages == 1
 
 
@@ -147,7 +197,7 @@ def test_one_change_of_very_many_messages_is_indexed_in_parts(index: Index, feed
     feed.append("first")
     assert index.catch_up() == 0
     feed.append(*(f"word{i}" for i in range(1_500)))
-    assert index.catch_up() == 0
+    assert index.wait(60)
     assert index.status().messages == 1_501
     assert index.verify().trouble == ""
 
@@ -162,52 +212,38 @@ def test_written_messages_are_indexed_when_writing_pauses(index: Index, feed: Fe
 
 def test_very_many_messages_are_indexed_without_waiting_for_a_pause() -> None:
     begun = threading.Event()
-    background = Background(lambda _: begun.set(), lambda _: None, quiet=3_600.0)
+    background = IndexWorker(Lane("index"), lambda _: begun.set(), quiet=3_600.0)
     background.written(MOST_BEHIND)
     assert begun.wait(20)
     background.close(20)
 
 
-def test_what_was_purged_is_not_missing(index: Index, feed: Feed) -> None:
-    first, second, third = feed.append("one", "two", "three")
-    feed.purge(second)
-    assert list(index.missing()) == [third, first]
-
-
-def test_another_epoch_means_another_index(index: Index, feed: Feed) -> None:
+@pytest.mark.parametrize("why", ["another epoch", "it went back"])
+def test_a_feed_that_is_another_means_another_index(index: Index, feed: Feed, why: str) -> None:
     feed.append("before")
-    assert index.catch_up() == 0
-    feed.epoch = "after restore"
-    feed.texts = {1: "restored"}
-    assert index.status().lag == 1
-    assert index.catch_up() == 0
-    assert found(index, "before") == []
-    assert found(index, "restored") == [1]
-
-
-def test_a_feed_that_went_back_means_another_index(index: Index, feed: Feed) -> None:
-    feed.append("one")
     feed.append("two")
     assert index.catch_up() == 0
-    feed.changes.pop()
-    del feed.texts[2]
+    if why == "another epoch":
+        feed.epoch = "after restore"
+    else:
+        feed.changes.pop()
+    feed.texts = {1: "restored"}
     assert index.catch_up() == 0
-    assert found(index, "two") == []
+    assert (found(index, "two"), found(index, "restored")) == ([], [1])
 
 
 def test_two_indexes_of_one_home_see_each_others_work(home: Path, feed: Feed) -> None:
-    one, two = Index(SqliteIndexFiles(home), feed), Index(SqliteIndexFiles(home), feed)
-    feed.append("hello")
-    assert one.catch_up() == 0
-    assert found(two, "hello") == [1]
-    two.rebuild()
-    feed.append("hello")
-    assert one.catch_up() == 0
-    assert found(one, "hello") == found(two, "hello") == [2, 1]
-    one.close()
-    two.close()
+    with opened(home, feed) as one, opened(home, feed) as two:
+        feed.append("hello")
+        assert one.catch_up() == 0
+        assert found(two, "hello") == [1]
+        two.rebuild()
+        feed.append("hello")
+        assert one.catch_up() == 0
+        assert found(one, "hello") == found(two, "hello") == [2, 1]
 
 
+@of_files
 def test_an_index_that_is_written_at_this_moment_is_waited_for(index: Index, feed: Feed, home: Path) -> None:
     feed.append("hello")
     assert index.catch_up() == 0
@@ -216,7 +252,7 @@ def test_an_index_that_is_written_at_this_moment_is_waited_for(index: Index, fee
         writer.execute("BEGIN EXCLUSIVE")
         done = threading.Timer(0.2, lambda writer=writer: writer.execute("COMMIT"))
         done.start()
-        other = Index(SqliteIndexFiles(home), feed)
+        other = Index(Herma.open(home), feed=feed)
         assert ask(other) == 0
         assert found(other, "hello") == [1]
         other.close()
@@ -228,7 +264,7 @@ def test_a_search_does_not_wait_long_for_another_indexer(index: Index, feed: Fee
     feed.append("hello")
     assert index.catch_up() == 0
     feed.append("hello again")
-    with exclusive(home / "index.db.lock", 1):
+    with opened(home, feed) as other, other._files.hold(1):
         assert index.catch_up() == 1
         assert found(index, "hello") == [1]
     assert index.catch_up() == 0
@@ -256,25 +292,16 @@ def test_searches_go_on_while_the_index_is_built_anew(index: Index, feed: Feed) 
 def test_an_interrupted_build_is_continued(home: Path, feed: Feed) -> None:
     feed.append(*(f"word{i}" for i in range(500)))
     feed.append(*(f"word{i}" for i in range(700)))
-    stopped = Index(SqliteIndexFiles(home), feed)
-    stop = threading.Event()
-
-    def progress(done: int, total: int) -> None:
-        stop.set()
-
-    stopped._follower.rebuild(1, progress, stop.is_set)
-    stopped.close()
-    assert (home / "index.db.new").exists()
-    assert not (home / "index.db").exists()
-    index = Index(SqliteIndexFiles(home), feed)
-    done: list[int] = []
-    index._follower.rebuild(1, lambda n, total: done.append(n), anew=False)
-    index.close()
-    assert done[0] >= 256
-    assert done[-1] == 1_200
-    assert not (home / "index.db.new").exists()
+    with opened(home, feed) as stopped, pytest.raises(InterruptedError):
+        stopped.rebuild(interrupt)
+    with opened(home, feed) as index:
+        assert index.status().built >= 256
+        assert index.status().messages == 0
+        assert index.wait(30)
+        assert (index.status().messages, index.status().built) == (1_200, 0)
 
 
+@of_files
 @pytest.mark.parametrize("harm", ["deleted", "damaged"])
 def test_searches_do_not_undo_what_is_built_meanwhile(index: Index, feed: Feed, home: Path, harm: str) -> None:
     feed.append(*(f"hello word{i}" for i in range(1_200)))
@@ -298,14 +325,10 @@ def test_searches_do_not_undo_what_is_built_meanwhile(index: Index, feed: Feed, 
 
 def test_a_search_says_how_far_the_index_is_built(home: Path, feed: Feed) -> None:
     feed.append(*(f"hello word{i}" for i in range(3_000)))
-    stopped, stop = Index(SqliteIndexFiles(home), feed), threading.Event()
-    stopped._follower.rebuild(1, lambda _done, _total: stop.set(), stop.is_set)
-    stopped.close()
-    files = SqliteIndexFiles(home)
-    with files.hold(1):  # somebody is at it
-        index = Index(SqliteIndexFiles(home), feed)
-        notes = index.find(Terms(any_of=(("hello",),)), 5).notes
-        index.close()
+    with opened(home, feed) as stopped, pytest.raises(InterruptedError):
+        stopped.rebuild(interrupt)
+    with opened(home, feed) as index, opened(home, feed) as builder, builder._files.hold(1):
+        notes = index.find(IndexQuery(any_of=(("hello",),)), 5).notes
     assert notes == ("The index is being built: 256 of 3,000 messages so far.",)
 
 
@@ -313,8 +336,7 @@ def test_drop_deletes_and_the_next_search_builds(index: Index, feed: Feed, home:
     feed.append("hello")
     assert index.catch_up() == 0
     index.drop()
-    assert not (home / "index.db").exists()
-    assert index.status().lag == 1
+    assert (index.status().lag, index.status().messages) == (1, 0)
     assert index.catch_up() == 0
     assert found(index, "hello") == [1]
 
@@ -322,6 +344,7 @@ def test_drop_deletes_and_the_next_search_builds(index: Index, feed: Feed, home:
 # ── checking ──
 
 
+@of_files
 @pytest.mark.parametrize(
     "harm",
     [
@@ -339,36 +362,35 @@ def test_whatever_differs_is_found_and_healed(index: Index, feed: Feed, home: Pa
     feed.append("hello there", "second")
     assert index.catch_up() == 0
     assert index.verify().trouble == ""
-    before = content(home)
-    connection = apsw.Connection(str(home / "index.db"))
-    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
-    connection.execute(harm)
-    connection.close()
+    before = content(index)
+    damage(home, harm)
     verified = index.verify()
     assert verified.trouble
     assert verified.rebuilt
-    assert content(home) == before
+    assert content(index) == before
     assert index.verify().trouble == ""
 
 
+@of_files
 def test_a_full_shard_is_checked_by_its_checksum(home: Path) -> None:
     feed = Feed(first=SHARD - 40)
     feed.append(*("common word" for _ in range(45)))
     settled(home, feed)
-    index = Index(SqliteIndexFiles(home), feed)
-    assert index.verify().trouble == ""
-    connection = apsw.Connection(str(home / "index.db"))
-    assert connection.execute("SELECT stage, checksum <> 0 FROM shards WHERE id = 0").fetchall() == [(3, 1)]
-    connection.execute("UPDATE shards SET checksum = checksum + 1 WHERE id = 0")
-    connection.close()
-    assert index.verify().rebuilt
-    index.close()
+    with opened(home, feed) as index:
+        assert index.verify().trouble == ""
+        connection = apsw.Connection(str(home / "index.db"))
+        assert connection.execute("SELECT stage, checksum <> 0 FROM shards WHERE id = 0").fetchall() == [(3, 1)]
+        connection.execute("UPDATE shards SET checksum = checksum + 1 WHERE id = 0")
+        connection.close()
+        assert index.verify().rebuilt
 
 
+@of_files
 @pytest.mark.parametrize(
     "harm",
     [
         "UPDATE rare SET words = CAST(words || x'00' AS BLOB)",
+        "DELETE FROM rare",
         "DELETE FROM rare WHERE id = (SELECT max(id) FROM rare)",
         "UPDATE lists SET strong = zeroblob(8)",
         "UPDATE frequent SET messages = messages + 1",
@@ -379,88 +401,61 @@ def test_lists_that_differ_are_found_and_healed(home: Path, harm: str) -> None:
     feed = Feed(first=SHARD - 40)
     feed.append(*(f"common word{i}" for i in range(45)))
     before = settled(home, feed)
-    connection = apsw.Connection(str(home / "index.db"))
-    connection.execute(harm)
-    connection.close()
-    index = Index(SqliteIndexFiles(home), feed)
-    assert index.verify() == Verified("lists differ", rebuilt=True)
-    index.close()
+    damage(home, harm)
+    with opened(home, feed) as index:
+        if harm == "DELETE FROM rare":
+            assert index._check(thorough=False).trouble == "lists differ", "noticed at a glance"
+        else:
+            assert index.verify() == IndexVerified("lists differ", rebuilt=True)
     assert settled(home, feed) == before
 
 
-def test_a_message_missing_in_the_lists_is_noticed_at_a_glance(home: Path) -> None:
-    feed = Feed(first=SHARD - 40)
-    feed.append(*(f"common word{i}" for i in range(45)))
-    settled(home, feed)
-    connection = apsw.Connection(str(home / "index.db"))
-    connection.execute("DELETE FROM rare")
-    connection.close()
-    index = Index(SqliteIndexFiles(home), feed)
-    assert index._check(thorough=False).trouble == "lists differ"
-    index.close()
-
-
+@of_files
 def test_an_index_of_an_older_format_is_built_anew(home: Path, feed: Feed) -> None:
     feed.append("hello there")
     settled(home, feed)
-    connection = apsw.Connection(str(home / "index.db"))
-    connection.execute("UPDATE meta SET value = '1' WHERE key = 'format'; DROP TABLE rare; DROP TABLE lists")
-    connection.close()
-    index = Index(SqliteIndexFiles(home), feed)
-    assert index.catch_up() == 0
-    assert found(index, "hello") == [1]
-    assert index.verify() == Verified("", rebuilt=False)
-    index.close()
+    damage(home, "UPDATE meta SET value = '1' WHERE key = 'format'; DROP TABLE rare; DROP TABLE lists")
+    with opened(home, feed) as index:
+        assert index.catch_up() == 0
+        assert found(index, "hello") == [1]
+        assert index.verify() == IndexVerified("", rebuilt=False)
 
 
+@of_files
 def test_two_processes_may_weigh_the_same_shard(home: Path) -> None:
     feed = Feed(first=SHARD - 60)
     feed.append(*(f"common word{i} other{i % 7}" for i in range(70)))
-    index = Index(SqliteIndexFiles(home), feed)
-    assert index.catch_up() == 0
-    one, other = SqliteIndexFiles(home), SqliteIndexFiles(home)
-    more = True
-    while more:
-        with one.hold(5):
-            one.current().tidy()
-        with other.hold(5):
-            more = other.current().tidy()
-    one.close()
-    other.close()
-    assert index.verify().trouble == ""
-    index.close()
+    with opened(home, feed) as index:
+        assert index.catch_up() == 0
+        one, other = IndexFiles(home), IndexFiles(home)
+        more = True
+        while more:
+            with one.hold(5):
+                one.current().tidy()
+            with other.hold(5):
+                more = other.current().tidy()
+        one.close()
+        other.close()
+        assert index.verify().trouble == ""
 
 
+@of_files
 def test_suspicion_checks_in_the_background_once_a_minute(home: Path, feed: Feed) -> None:
     now = [100.0]
-    index = Index(SqliteIndexFiles(home), feed, clock=lambda: now[0])
-    feed.append("hello")
-    assert index.catch_up() == 0
-    before = content(home)
-    for minute in range(2):
-        connection = apsw.Connection(str(home / "index.db"))
-        connection.execute("DELETE FROM shard_0 WHERE rowid = 1")
-        connection.close()
-        assert found(index, "hello") == []
-        index.suspect()
-        if minute:
+    with opened(home, feed, clock=lambda: now[0]) as index:
+        feed.append("hello")
+        assert index.catch_up() == 0
+        before = content(index)
+        for minute in range(2):
+            damage(home, "DELETE FROM shard_0 WHERE rowid = 1")
             assert found(index, "hello") == []
-            now[0] += 61
-            index.suspect()
-        assert until(lambda: found(index, "hello") == [1])
-    index.close()
-    assert content(home) == before
-
-
-def test_suspicions_within_a_minute_are_one(home: Path, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, begun = [100.0], []
-    index = Index(SqliteIndexFiles(home), feed, clock=lambda: now[0])
-    monkeypatch.setattr(index._background, "begin", lambda *, check: begun.append((now[0], check)))
-    for seconds in (0, 0, 59, 1, 59):
-        now[0] += seconds
-        index.suspect()
-    index.close()
-    assert begun == [(100.0, True), (160.0, True)]
+            index.schedule_check()
+            if minute:
+                assert found(index, "hello") == []
+                now[0] += 61
+                index.schedule_check()
+            assert until(lambda: found(index, "hello") == [1])
+        assert content(index) == before
 
 
 # ── the one rule ──
@@ -481,58 +476,79 @@ steps = st.one_of(
 def test_the_index_is_what_building_it_gives(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[str, object]]
 ) -> None:
-    folder, feed = tmp_path_factory.mktemp("index"), Feed(first=SHARD - 60)
+    feed = Feed(first=SHARD - 60)
     feed.append("first")
-    index = Index(SqliteIndexFiles(folder), feed)
-    for what, value in plan:
-        if what == "append" and isinstance(value, list):
-            feed.append(*value)
-        elif what == "jump" and isinstance(value, int):
-            feed.next += value
-        elif what == "purge" and isinstance(value, int):
-            feed.purge(*[i for i in feed.texts if i % 51 == value])
-        elif what == "catch up" and isinstance(value, int):
-            index.catch_up(value)
-        elif what == "tidy" and isinstance(value, int) and (folder / "index.db").exists():
-            for _ in range(value):
-                with index._files.hold(5):
-                    index._files.current().tidy()
-        elif what == "reopen":
-            index.close()
-            index = Index(SqliteIndexFiles(folder), feed)
-    index.close()
-    anew = tmp_path_factory.mktemp("anew")
-    assert settled(folder, feed) == settled(anew, feed)
+    with Herma.open(tmp_path_factory.mktemp("index")) as h:
+        index = Index(h, feed=feed)
+        index.drop()
+        for what, value in plan:
+            if what == "append" and isinstance(value, list):
+                feed.append(*value)
+            elif what == "jump" and isinstance(value, int):
+                feed.next += value
+            elif what == "purge" and isinstance(value, int):
+                feed.purge(*[i for i in feed.texts if i % 51 == value])
+            elif what == "catch up" and isinstance(value, int):
+                index.catch_up(value)
+            elif what == "tidy" and isinstance(value, int) and index.status().messages:
+                for _ in range(value):
+                    with index._files.hold(5):
+                        index._files.current().tidy()
+            elif what == "reopen":
+                index.close()
+                index = Index(h, feed=feed)
+        before = settle(index)
+        index.rebuild(embedding=None)
+        assert settle(index) == before
+        index.close()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.text(), min_size=1, max_size=30))
 def test_any_text_is_indexed_as_it_is_checked(tmp_path_factory: pytest.TempPathFactory, given_texts: list[str]) -> None:
-    feed, files = Feed(first=SHARD - 10), SqliteIndexFiles(tmp_path_factory.mktemp("index"))
+    feed = Feed(first=SHARD - 10)
     feed.append(*given_texts)
-    index = Index(files, feed)
-    assert index.wait(30)
-    while files.current().tidy():
-        pass
-    for thorough in (True, False):
-        assert files.current().check(index._follower.rows, thorough=thorough) == ""
-    for text in given_texts:
-        index.find(Terms(any_of=((text,),), prefix=frozenset({text})), 5)
-        index.find(Terms(any_of=((text,),), all_of=(((text, text),),), none_of=((text,),)), 5)
-        index.vocabulary([text], [text])
-    index.close()
+    with opened(tmp_path_factory.mktemp("index"), feed) as index:
+        index.drop()
+        settle(index)
+        for thorough in (True, False):
+            assert index._files.current().check(index._follower.rows, thorough=thorough) == ""
+        for text in given_texts:
+            index.find(IndexQuery(any_of=((text,),), prefix=frozenset({text})), 5)
+            index.find(IndexQuery(any_of=((text,),), all_of=(((text, text),),), none_of=((text,),)), 5)
+            index.vocabulary([text], [text])
 
 
+@of_files
 def test_a_folder_that_cannot_be_written_is_no_failure_of_the_search(feed: Feed, tmp_path: Path) -> None:
     missing = tmp_path / "not" / "there"
-    index = Index(SqliteIndexFiles(missing), feed)
-    feed.append("hello")
-    assert index.catch_up() == 1
-    assert found(index, "hello") == []
-    assert index.missing() == [1]
-    assert index.status().trouble
-    (note,) = index.find(Terms(any_of=(("hello",),)), 5).notes
-    assert note.startswith("There is no index, and none can be built: ")
-    with pytest.raises(StoreError):
-        index.rebuild()
-    index.close()
+    with opened(missing, feed) as index:
+        feed.append("hello")
+        assert index.catch_up() == 1
+        assert found(index, "hello") == []
+        assert index.missing() == [1]
+        assert index.status().trouble
+        (note,) = index.find(IndexQuery(any_of=(("hello",),)), 5).notes
+        assert note.startswith("There is no index, and it cannot be built: ")
+        with pytest.raises(StoreError):
+            index.rebuild()
+
+
+@of_files
+def test_of_an_endless_message_the_beginning_is_indexed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work on one message is bounded: counted in identifiers that are taken apart, not in seconds."""
+    taken_apart, count = sync._taken_apart, 0
+
+    def counted(word: str) -> tuple[str, str]:
+        nonlocal count
+        count += 1
+        return taken_apart(word)
+
+    monkeypatch.setattr(sync, "_taken_apart", counted)
+    feed, piece = Feed(), "userId=12345 "
+    feed.append("earliest " + piece * (3 * MOST_INDEXED // len(piece)) + " latest", "latest of all")
+    with opened(home, feed) as index:
+        assert index.wait(60)
+        assert (found(index, "earliest"), found(index, "latest")) == ([1], [2])
+        assert count <= MOST_INDEXED // len(piece)
+        assert index.verify() == IndexVerified("", rebuilt=False)

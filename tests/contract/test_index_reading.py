@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.contract.test_index_follow import Feed
 
-from herma.index.file import SqliteIndexFiles
+from herma import Herma
 from herma.index.sync import Index
-from herma.search.candidates import _selected, terms_of
+from herma.search.candidates import selected, terms_of
 from herma.search.match import Spelled, units
 from herma.search.query import parse
 
@@ -42,14 +42,14 @@ def test_reading_finds_what_the_index_finds(home: Path, seed: int) -> None:
     chance, feed = random.Random(seed), Feed()
     for _ in range(120):
         feed.append("".join(chance.choice(WORDS) + chance.choice(BETWEEN) for _ in range(chance.randint(1, 7))))
-    index = Index(SqliteIndexFiles(home), feed)
+    index = Index(Herma.open(home), feed=feed)
     assert index.wait(20)
     differ = []
     for text in queries(chance):
         query = parse(text, 0.0)
         indexed = {one.message_id for one in index.find(terms_of(query), 5_000).candidates}
         looked_for = units(query)
-        read = {id_ for id_, said in feed.texts.items() if _selected(query, Spelled(said), looked_for)}
+        read = {id_ for id_, said in feed.texts.items() if selected(query, Spelled(said), looked_for)}
         if query.any_of and indexed != read:
             differ.append((text, [feed.texts[id_] for id_ in sorted(indexed ^ read)][:2]))
     index.close()

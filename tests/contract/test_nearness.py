@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from herma.index.nearest import Nearness, Shelf, _top
-from herma.index.types import MESSAGE, Spot, Step, VectorRow
-from herma.index.vectors import SqliteVectors, packed
+from herma.index import MESSAGE
+from herma.index.nearest import Neighbours, VectorMatrix, _top
+from herma.index.vector_store import EmbeddingStep, VectorRow, VectorStore, VectorTarget
+from herma.index.vectors import packed
 from herma.transcript.rows import Position
 
 DIMENSION = 16
@@ -23,9 +24,9 @@ SCOPES = ("home", "project")
 
 
 @contextmanager
-def store() -> Iterator[SqliteVectors]:
+def store() -> Iterator[VectorStore]:
     with TemporaryDirectory() as folder:
-        made = SqliteVectors(Path(folder))
+        made = VectorStore(Path(folder))
         made.notice(0, Position("s", "e", 1), 0, ())
         yield made
         made.close()
@@ -67,12 +68,14 @@ def test_near_is_what_brute_force_finds(
     reference, query = Reference(), some(asked, 1)[0]
     with store() as tables:
         model = tables.model("m", DIMENSION, 0.0)
-        nearness = Nearness(tables, "m", DIMENSION)
+        neighbours = Neighbours(tables, "m", DIMENSION)
         for (kind, key), count, seed in moves:  # every move replaces a key, or removes it; asked after each
             rows = packed(some(seed, count)) if count else []
             scope = SCOPES[seed % 2]
-            step = Step(
-                [VectorRow(Spot(kind, key, n, "s", scope), seed, row) for n, row in enumerate(rows)], kind, stale=[key]
+            step = EmbeddingStep(
+                [VectorRow(VectorTarget(kind, key, n, "s", scope), seed, row) for n, row in enumerate(rows)],
+                kind,
+                stale=[key],
             )
             tables.put(model, step)
             reference.kept.pop((kind, key), None)
@@ -86,63 +89,65 @@ def test_near_is_what_brute_force_finds(
                 ({MESSAGE, "entry"}, None),
             ):
                 expected = reference.near(query, kinds, allowed)  # type: ignore[arg-type]
-                found = nearness.near(query, k, kinds, allowed, None)
+                found = neighbours.near(query, k, kinds, allowed, None)
                 assert len(found) == min(k, len(expected))
                 best = sorted(expected.values(), reverse=True)[:k]
                 assert [hit.score for hit in found] == pytest.approx(best, abs=1e-4)
                 assert {f"{hit.kind}:{hit.key}" for hit in found} <= expected.keys()
         numbers = reference.near(query, {MESSAGE}, None)
-        scores = nearness.scores(query, [1, 2, 300, 5])
+        scores = neighbours.scores(query, [1, 2, 300, 5])
         assert scores == pytest.approx(
             {int(key.partition(":")[2]): value for key, value in numbers.items() if not key.endswith(":4")}, abs=1e-4
         )
-        fresh = Nearness(tables, "m", DIMENSION)  # reading it all at once is the same
+        fresh = Neighbours(tables, "m", DIMENSION)  # reading it all at once is the same
         again = fresh.near(query, 9, {MESSAGE, "entry", "skill"}, None, None)
         assert {(hit.kind, hit.key, round(hit.score, 4)) for hit in again} == {
             (hit.kind, hit.key, round(hit.score, 4))
-            for hit in nearness.near(query, 9, {MESSAGE, "entry", "skill"}, None, None)
+            for hit in neighbours.near(query, 9, {MESSAGE, "entry", "skill"}, None, None)
         }
 
 
 def test_many_parts_of_one_message_are_found_once() -> None:
-    shelf = Shelf(DIMENSION)
+    matrix = VectorMatrix(DIMENSION)
     rows = np.frombuffer(b"".join(packed(some(1, 400))), dtype=np.int8).reshape(400, DIMENSION)
-    shelf.add(range(1, 401), [7] * 390 + list(range(10)), [0] * 400, rows)
+    matrix.add(range(1, 401), [7] * 390 + list(range(10)), [0] * 400, rows)
     query = some(2, 1)[0]
-    assert len(shelf.best(query, 5, None)) == 5
-    assert len({key for key, _, _ in shelf.best(query, 50, None)}) == 10
+    assert len(matrix.best(query, 5, None)) == 5
+    assert len({key for key, *_ in matrix.best(query, 50, None)}) == 10
 
 
 def test_blocks_make_no_difference_and_nothing_is_a_direction() -> None:
-    shelf = Shelf(DIMENSION)
-    shelf._block = 7
+    matrix = VectorMatrix(DIMENSION)
+    matrix._block = 7
     rows = np.frombuffer(b"".join(packed(some(1, 100))), dtype=np.int8).reshape(100, DIMENSION).copy()
     rows[3] = 0
-    shelf.add(range(1, 101), range(100), [0] * 100, rows)
+    matrix.add(range(1, 101), range(100), [0] * 100, rows)
     query = some(2, 1)[0]
     query /= np.linalg.norm(query)
     expected = [cosine(row.tobytes(), query) for row in rows]
-    assert shelf.scores(query).tolist() == pytest.approx(expected, abs=1e-5)
-    assert shelf.scores(query)[3] == 0
-    shelf.remove(np.array([1, 100, 50, 777]))
-    assert {key for key, _, _ in shelf.best(query, 200, None)} == set(range(100)) - {0, 99, 49}
-    assert {key: round(score, 4) for key, _, score in shelf.best(query, 200, None)} == {
+    assert matrix.scores(query).tolist() == pytest.approx(expected, abs=1e-5)
+    assert matrix.scores(query)[3] == 0
+    matrix.remove(np.array([1, 100, 50, 777]))
+    assert {key for key, *_ in matrix.best(query, 200, None)} == set(range(100)) - {0, 99, 49}
+    assert {key: round(score, 4) for key, _, score, _ in matrix.best(query, 200, None)} == {
         n: round(expected[n], 4) for n in range(100) if n not in (0, 99, 49)
     }
 
 
 def test_so_many_removals_that_nobody_remembers_them_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.index.vectors._REMOVALS_KEPT", 3)
+    monkeypatch.setattr("herma.index.vector_store._REMOVALS_KEPT", 3)
     with store() as tables:
         model = tables.model("m", DIMENSION, 0.0)
         rows = packed(some(1, 20))
-        tables.put(model, Step([VectorRow(Spot(MESSAGE, n + 1), n, row) for n, row in enumerate(rows)]))
-        nearness = Nearness(tables, "m", DIMENSION)
+        tables.put(
+            model, EmbeddingStep([VectorRow(VectorTarget(MESSAGE, n + 1), n, row) for n, row in enumerate(rows)])
+        )
+        neighbours = Neighbours(tables, "m", DIMENSION)
         query = some(2, 1)[0]
-        assert len(nearness.near(query, 50, [MESSAGE], None, None)) == 20
+        assert len(neighbours.near(query, 50, [MESSAGE], None, None)) == 20
         for number in range(1, 11):
-            tables.put(model, Step(stale=[number]))
-        found = nearness.near(query, 50, [MESSAGE], None, None)
+            tables.put(model, EmbeddingStep(stale=[number]))
+        found = neighbours.near(query, 50, [MESSAGE], None, None)
         assert {hit.message_id for hit in found} == set(range(11, 21))
 
 
@@ -154,10 +159,10 @@ def test_8_bits_are_enough() -> None:
 
 
 class Forgetful:
-    """A coarse index that names the right ones, and ids that never were."""
+    """An approximate index that names the right ones, and ids that never were."""
 
-    def __init__(self, dimension: int, rows: int, sample: NDArray[np.float32]) -> None:
-        assert sample.shape == (min(rows, len(sample)), dimension)
+    def __init__(self, rows: int, sample: NDArray[np.float32]) -> None:
+        assert sample.shape == (min(rows, len(sample)), DIMENSION)
         self.ids: list[int] = []
         self.rows: list[NDArray[np.float32]] = []
 
@@ -170,63 +175,53 @@ class Forgetful:
         return np.array([*(self.ids[place] for place in order), 10**9], dtype=np.int64)
 
 
-def test_a_coarse_index_names_candidates_and_scores_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.index.nearest.COARSE_FROM", 100)
-    monkeypatch.setattr("herma.index.nearest.faiss_index", Forgetful)
+def test_an_approximate_index_names_candidates_and_scores_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.index.nearest.ANN_FROM", 100)
+    monkeypatch.setattr("herma.index.nearest.FaissIndex", Forgetful)
     monkeypatch.setattr("herma.index.nearest.available", lambda: True)
-    monkeypatch.setattr("herma.index.nearest.ASKED_OFTEN", 1)
     query = some(77, 1)[0]
 
-    def best(nearness: Nearness) -> list[tuple[str, float]]:
-        return [(hit.key, round(hit.score, 4)) for hit in nearness.near(query, 10, [MESSAGE], None, None)]
+    def best(neighbours: Neighbours) -> list[tuple[str, float]]:
+        return [(hit.key, round(hit.score, 4)) for hit in neighbours.near(query, 10, [MESSAGE], None, None)]
 
     with store() as tables:
         model = tables.model("m", DIMENSION, 0.0)
         rows = packed(some(1, 300))
-        tables.put(model, Step([VectorRow(Spot(MESSAGE, n + 1), n, row) for n, row in enumerate(rows[:200])]))
-        exact = Shelf(DIMENSION)
-        nearness = Nearness(tables, "m", DIMENSION)
-        plain = best(nearness)  # all are compared while it is built
-        assert nearness._building is not None
-        nearness._building.join()
-        shelf = nearness._shelves[MESSAGE]
-        assert not shelf.lacking
-        assert best(nearness) == plain
-        monkeypatch.setattr(shelf, "scores", _only_some(shelf))
-        assert best(nearness) == plain
-        tables.put(model, Step([VectorRow(Spot(MESSAGE, n + 1), n, row) for n, row in enumerate(rows) if n >= 270]))
-        tables.put(model, Step(stale=[int(key) for key, _ in plain[:5]]))  # some are added, the best are removed
+        tables.put(
+            model, EmbeddingStep([VectorRow(VectorTarget(MESSAGE, n + 1), n, row) for n, row in enumerate(rows[:200])])
+        )
+        exact = VectorMatrix(DIMENSION)
+        neighbours = Neighbours(tables, "m", DIMENSION)
+        plain = best(neighbours)
+        assert best(neighbours) == plain
+        assert neighbours._building is None  # a command that ends at once builds none
+        assert best(neighbours) == plain  # all are compared while it is built
+        assert neighbours._building is not None
+        neighbours._building.done.wait(60)
+        matrix = neighbours._matrices[MESSAGE]
+        assert not matrix.lacks_ann
+        assert best(neighbours) == plain
+        monkeypatch.setattr(matrix, "scores", _only_some(matrix))
+        assert best(neighbours) == plain
+        tables.put(
+            model,
+            EmbeddingStep([VectorRow(VectorTarget(MESSAGE, n + 1), n, row) for n, row in enumerate(rows) if n >= 270]),
+        )
+        tables.put(
+            model, EmbeddingStep(stale=[int(key) for key, _ in plain[:5]])
+        )  # some are added, the best are removed
         monkeypatch.undo()
-        found = best(nearness)
+        found = best(neighbours)
         numbers = [n for n in (*range(200), *range(270, 300)) if str(n + 1) not in {key for key, _ in plain[:5]}]
         stored = np.frombuffer(b"".join(rows[n] for n in numbers), dtype=np.int8).reshape(-1, DIMENSION)
         exact.add(numbers, [n + 1 for n in numbers], [0] * len(numbers), stored)
         unit = query / np.linalg.norm(query)
-        assert found == [(str(key), round(score, 4)) for key, _, score in exact.best(unit, 10, None)]
+        assert found == [(str(key), round(score, 4)) for key, _, score, _ in exact.best(unit, 10, None)]
 
 
-def test_short_forms_are_made_aside_once_it_is_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.index.nearest.SKETCH_FROM", 100)
-    query = some(3, 1)[0]
-    with store() as tables:
-        model = tables.model("m", DIMENSION, 0.0)
-        rows = packed(some(1, 200))
-        tables.put(model, Step([VectorRow(Spot(MESSAGE, n + 1), n, row) for n, row in enumerate(rows)]))
-        nearness = Nearness(tables, "m", DIMENSION)
-        found = [nearness.near(query, 5, [MESSAGE], None, None) for _ in range(2)]
-        assert nearness._building is None  # a command that ends at once makes none
-        found.append(nearness.near(query, 5, [MESSAGE], None, None))
-        assert nearness._building is not None
-        nearness._building.join()
-        sketch = nearness._shelves[MESSAGE]._sketch
-        assert sketch is not None
-        assert sketch.rows == 200
-        assert found == [nearness.near(query, 5, [MESSAGE], None, None)] * 3
-
-
-def _only_some(shelf: Shelf) -> object:
+def _only_some(matrix: VectorMatrix) -> object:
     """Fails where all rows are compared after all."""
-    scores = shelf.scores
+    scores = matrix.scores
 
     def watched(query: NDArray[np.float32], rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
         assert rows is not None
@@ -236,14 +231,14 @@ def _only_some(shelf: Shelf) -> object:
 
 
 def test_without_it_the_note_says_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.index.nearest.COARSE_FROM", 1)
+    monkeypatch.setattr("herma.index.nearest.ANN_FROM", 1)
     monkeypatch.setattr("herma.index.nearest.available", lambda: False)
     with store() as tables:
         model = tables.model("m", DIMENSION, 0.0)
-        tables.put(model, Step([VectorRow(Spot(MESSAGE, 1), 1, packed(some(1, 1))[0])]))
-        nearness = Nearness(tables, "m", DIMENSION)
-        assert len(nearness.near(some(2, 1)[0], 3, [MESSAGE], None, None)) == 1
-        assert "herma[ann]" in nearness.note()
+        tables.put(model, EmbeddingStep([VectorRow(VectorTarget(MESSAGE, 1), 1, packed(some(1, 1))[0])]))
+        neighbours = Neighbours(tables, "m", DIMENSION)
+        assert len(neighbours.near(some(2, 1)[0], 3, [MESSAGE], None, None)) == 1
+        assert "[ann]" in neighbours.note()
 
 
 @given(st.integers(0, 50), st.integers(1, 3_000), st.integers(1, 200), st.integers(2, 1_000))

@@ -12,10 +12,9 @@ import pytest
 
 from herma import Add, Herma, Replace
 from herma.errors import EmbedderError
-from herma.index.types import MESSAGE, SESSION, Embeddable, Nearest
-from herma.index.vectors import MOST_PARTS, PART, SqlitePassages, SqliteVectors, Vectors
+from herma.index import MESSAGE, SESSION, Embeddable, Embeddables, Nearest
+from herma.index.vectors import MOST_PARTS, PART, Vectors
 from herma.testing import HashEmbedder
-from herma.transcript.rows import SqliteFeed
 from herma.types import Scope
 
 if TYPE_CHECKING:
@@ -58,14 +57,7 @@ def herma(home: Path, clock: Clock) -> Iterator[Herma]:
 
 
 def vectors(herma: Herma, embedder: HashEmbedder | None = None, clock: Clock | None = None) -> Vectors:
-    database = herma._ground.database
-    return Vectors(
-        SqliteVectors(herma.home),
-        SqliteFeed(database),
-        SqlitePassages(database),
-        lambda: embedder,
-        clock=clock or Clock(),
-    )
+    return Vectors(Herma.open(herma.home, embedder=embedder, clock=clock or Clock()))
 
 
 def say(herma: Herma, *texts: str, session: str | None = None, title: str | None = None) -> tuple[str, list[int]]:
@@ -91,7 +83,7 @@ def stored(home: Path) -> set[tuple[object, ...]]:
 def test_what_was_said_is_near_what_is_asked(herma: Herma) -> None:
     session, ids = say(herma, "the cat sleeps on the sofa", "let it sleep", "deploy the server to berlin", "deployed")
     index = vectors(herma, HashEmbedder())
-    assert index.near("cat", 3).notes == ("vectors: nothing is embedded yet.",)
+    assert index.near("cat", 3).notes == ("vectors: nothing is embedded yet. To do it now: herma index embed",)
     assert index.wait()
     found = index.near("cat on a sofa", 2)
     assert found.notes == ()
@@ -99,8 +91,8 @@ def test_what_was_said_is_near_what_is_asked(herma: Herma) -> None:
     assert found.hits[0].session_id == session
     assert found.hits[0].score > found.hits[1].score > 0
     assert [hit.message_id for hit in index.near("cat on a sofa", 5, allowed=ids[2:]).hits] in (ids[2:], ids[:1:-1])
-    (gist,) = index.near("cat sofa", 5, kinds=(SESSION,)).hits
-    assert (gist.key, gist.message_id) == (session, 0)
+    (outline,) = index.near("cat sofa", 5, kinds=(SESSION,)).hits
+    assert (outline.key, outline.message_id) == (session, 0)
     scores = index.scores("cat on a sofa", [ids[0], ids[2], 999])
     assert set(scores) == {ids[0], ids[2]}
     assert scores[ids[0]] == pytest.approx(found.hits[0].score, abs=1e-5)
@@ -208,7 +200,7 @@ def test_texts_that_are_made_differently_are_embedded_anew(herma: Herma, monkeyp
     embedder.seen.clear()
     monkeypatch.setattr("herma.index.vectors.RECIPE", "2")
     assert index.wait()
-    assert embedder.seen == ["the cat sleeps", "the cat sleeps\nlet it"]  # the gist is the same text as the second
+    assert embedder.seen == ["the cat sleeps", "the cat sleeps\nlet it"]  # the outline is the same text as the second
     assert {row[:5] for row in stored(herma.home)} == {row[:5] for row in before}
     assert not {row[5] for row in stored(herma.home)} & {row[5] for row in before}
     index.close()
@@ -228,7 +220,7 @@ def test_a_large_change_is_walked_in_parts_newest_first(herma: Herma) -> None:
     assert not fresh.wait(timeout=-1)
     first = vectors(herma, embedder := HashEmbedder(32))
     stop = iter([False, True, True])
-    first._run(lambda: next(stop), lambda *_: None)
+    first._embed_all(lambda: next(stop), lambda *_: None)
     assert "message 299" in embedder.seen[0] or "message 299" in " ".join(embedder.seen)
     assert ids
     for one in (index, fresh, first):
@@ -239,7 +231,7 @@ def test_another_model_takes_over_and_the_old_one_goes_when_nobody_uses_it(herma
     say(herma, "the cat sleeps", "let it")
     old, new = vectors(herma, HashEmbedder(64), clock), vectors(herma, HashEmbedder(128), clock)
     assert old.wait()
-    assert new.near("cat", 3).notes == ("vectors: nothing is embedded yet.",)
+    assert new.near("cat", 3).notes == ("vectors: nothing is embedded yet. To do it now: herma index embed",)
     assert new.state().others == (("hash-64", 3),)
     assert new.wait()
     assert len(new.near("cat", 3).hits) == 2
@@ -253,35 +245,23 @@ def test_another_model_takes_over_and_the_old_one_goes_when_nobody_uses_it(herma
     new.close()
 
 
-class Notes:
-    """Texts of a keeper."""
-
-    kind = "entry"
-
-    def __init__(self) -> None:
-        self.given = {"a": "likes tea", "b": "lives in Oslo"}
-        self.number = 0
-
-    def version(self) -> str:
-        return f"{self.number}"
-
-    def texts(self) -> list[Embeddable]:
-        return [Embeddable(key, text, "home" if key < "c" else "project") for key, text in self.given.items()]
-
-
 def test_what_keepers_register_is_embedded_changed_and_forgotten(herma: Herma) -> None:
     say(herma, "hello")
-    embedder, notes = HashEmbedder(), Notes()
+    embedder, version, given = HashEmbedder(), "0", {"a": "likes tea", "b": "lives in Oslo"}
+
+    def texts() -> list[Embeddable]:
+        return [Embeddable(key, text, "home" if key < "c" else "project") for key, text in given.items()]
+
     index = vectors(herma, embedder)
-    index.register(notes)
+    index.register(Embeddables("entry", lambda: version, texts))
     assert index.wait()
     (tea, oslo) = index.near("tea", 5, kinds=("entry",)).hits
     assert (tea.kind, tea.key, tea.scope, oslo.key) == ("entry", "a", "home", "b")
     embedder.seen.clear()
-    notes.given = {"b": "lives in Bergen", "c": "drinks tea"}
+    given = {"b": "lives in Bergen", "c": "drinks tea"}
     assert index.wait()
     assert [hit.key for hit in index.near("tea", 5, kinds=("entry",)).hits] == ["a", "b"]  # its version is the same
-    notes.number = 1
+    version = "1"
     assert index.wait()
     assert [hit.key for hit in index.near("drinks tea", 5, kinds=("entry",)).hits] == ["c", "b"]
     assert [hit.key for hit in index.near("drinks tea", 5, kinds=("entry",), scopes=["home"]).hits] == ["b"]

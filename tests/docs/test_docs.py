@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from herma.cli.frame import HermaCommand
-from herma.cli.main import cli
+from herma.cli.context import HermaCommand
+from herma.cli.main import HIDDEN, cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -49,8 +49,23 @@ def test_every_page_is_reachable_from_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(index.read_text("utf-8"))}
     for page in (ROOT / "docs").rglob("*.md"):
-        if page != index and page.parent.name != "decisions":
+        if page.name not in ("README.md", "index.md") and page.parent.name != "decisions":
             assert page.resolve() in linked, f"{name_of(page)} is not in docs/README.md"
+    decisions = ROOT / "docs" / "decisions"
+    listed = set(_LINK.findall((decisions / "index.md").read_text("utf-8")))
+    assert listed == {page.name for page in decisions.glob("0*.md")}, "docs/decisions/index.md lists every decision"
+
+
+SHORT = [page for page in PAGES if page.parent.name != "reference" and page.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("page", SHORT, ids=name_of)
+def test_a_page_fits_two_screens(page: Path) -> None:
+    lines = page.read_text("utf-8").splitlines()
+    assert len(lines) <= 112
+    prose = re.sub(r"^```.*?^```$", "", "\n".join(lines), flags=re.MULTILINE | re.DOTALL).splitlines()
+    too_long = [line for line in prose if len(line) > 120 and not line.startswith(("|", "!"))]
+    assert too_long == [], "wrap prose at 120 characters"
 
 
 def test_reference_pages_are_what_the_code_says() -> None:
@@ -78,7 +93,10 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line.startswith("herma ")]
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "quickstart.md"], ids=name_of)
+FIRST_PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "docs/quickstart.md", ROOT / "docs/quickstart.zh.md"]
+
+
+@pytest.mark.parametrize("page", FIRST_PAGES, ids=name_of)
 def test_commands_of_the_first_pages_run_in_order(page: Path, home: Path) -> None:
     program = Path(sys.executable).with_name("herma")
     assert commands(page)
@@ -96,6 +114,7 @@ def test_every_command_named_exists(page: Path) -> None:
     known = set(
         re.findall(r"^#+ (herma(?: [a-z-]+)*)$", (ROOT / "docs/reference/commands.md").read_text("utf-8"), re.MULTILINE)
     )
+    known |= {f"herma {name}" for name in HIDDEN}
     for named in re.findall(r"(?:^|`)(?:HERMA_HOME=\S+ )?(herma(?: [a-z]+)+)", text, re.MULTILINE):
         words = named.split()
         assert any(" ".join(words[:n]) in known for n in range(len(words), 1, -1)), f"{name_of(page)}: {named}"

@@ -83,13 +83,13 @@ def test_files_are_opened_without_rewriting_line_ends(home: Path, monkeypatch: p
 
 def test_a_new_folder_is_made_for_good(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
-    real = atomic._sync_folder
+    real = atomic.sync_folder
 
     def recording(folder: Path) -> None:
         synced.append(folder)
         real(folder)
 
-    monkeypatch.setattr(atomic, "_sync_folder", recording)
+    monkeypatch.setattr(atomic, "sync_folder", recording)
     atomic.make_folder(home / "a" / "b")
     assert set(synced) == {home, home / "a"}
     synced.clear()
@@ -186,7 +186,7 @@ def test_an_overwrite_that_was_cut_off_is_finished_by_the_next(
     with Herma.open(home) as h:
         with monkeypatch.context() as patch:
             patch.setattr(atomic, "_overwrite", cut)
-            patch.setattr("herma.memory.files.CuratedFiles._settle_open", lambda *_, **__: None)  # the dead do nothing
+            patch.setattr("herma.memory.files.MemoryFiles._settle_open", lambda *_, **__: None)  # the dead do nothing
             with pytest.warns(HermaWarning), pytest.raises(Killed):
                 h.memory.apply("memory", Add("two"))
         assert path.read_bytes() == whole[:kept]
@@ -274,7 +274,7 @@ def test_a_folder_that_cannot_be_synced_is_told_truthfully(
 
     with Herma.open(home) as h:
         with monkeypatch.context() as patch:
-            patch.setattr(atomic, "_sync_folder", broken)
+            patch.setattr(atomic, "sync_folder", broken)
             with pytest.raises(StoreError, match="was replaced, but"):
                 h.memory.apply("memory", Add("two"))
         assert h.memory.entries("memory") == ["one", "two"]
@@ -286,17 +286,17 @@ def test_an_editor_that_saves_at_the_very_moment_is_not_overwritten(
 ) -> None:
     """It saves after our decision, before our rename: its text is kept and ours is added to it."""
     saves = ["one, edited", "one, edited again"]
-    from herma.memory.files import CuratedRows
+    from herma.memory.files import MemoryRows
 
-    real = CuratedRows.intend
+    real = MemoryRows.intend
 
-    def with_editor(self: CuratedRows, *args: object, **kwargs: object) -> int:
+    def with_editor(self: MemoryRows, *args: object, **kwargs: object) -> int:
         done = real(self, *args, **kwargs)  # type: ignore[arg-type]
         if saves and not kwargs.get("done"):
             path.write_text(saves.pop(0))
         return done
 
-    monkeypatch.setattr(CuratedRows, "intend", with_editor)
+    monkeypatch.setattr(MemoryRows, "intend", with_editor)
     with Herma.open(home) as h:
         outcome = h.memory.apply("memory", Add("two"))
         assert isinstance(outcome, Applied)

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from herma import Herma
-from herma.compression.summary import Condensed, is_summary, plain_text
+from herma.compression.summary import Compressed
 from herma.session import Session
 from herma.testing import Answer, ScriptedModel
+from herma.transcript.messages import is_summary, text_of
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 LONG = "More was said about the garden and the weir. " * 12
@@ -24,7 +25,6 @@ TURNS = 12
 CHILD = """
 import os, signal, sys
 from herma import Herma
-from herma.providers.manager import Seat
 from herma.session import Session
 from herma.transcript.log import Transcripts
 
@@ -83,23 +83,23 @@ def begun(home: Path) -> str:
 
 
 def is_new(session: Session) -> bool:
-    return any(is_summary(plain_text(message)) for message in session.messages)
+    return any(is_summary(text_of(message.content)) for message in session.messages)
 
 
 def check(home: Path, first: str, *, new: bool | None) -> None:
     """Everything that was said is there, one of the two states holds, and the conversation goes on and is shortened."""
     with Herma.open(home, flags={"context.window": 100_000}) as h:
-        said = [plain_text(message) for message in h.transcripts.messages(first, include_hidden=True)]
+        said = [text_of(message.content) for message in h.transcripts.messages(first, include_hidden=True)]
         assert all(any(text.startswith(f"Step {turn}:") for text in said) for turn in range(TURNS))
         with h.session(resume=first) as session:
             assert new is None or is_new(session) == new
-            kept = [plain_text(message) for message in session.messages]
+            kept = [text_of(message.content) for message in session.messages]
             assert kept[-1].startswith(f"Fixed plant_{(TURNS - 1) % 5}"), "it ends where it ended"
             assert is_new(session) or len(kept) == 2 * TURNS
             session.before_model(f"Go on. {LONG}")
             session.after_model(f"Yes. {LONG}")
             done = session.compress()
-            assert isinstance(done, Condensed), "the lock died with its holder"
+            assert isinstance(done, Compressed), "the lock died with its holder"
         assert len(h.transcripts.list()) == 1
         assert h.doctor().healthy, h.doctor().checks
 
@@ -166,7 +166,7 @@ def test_killed_at_any_moment(home: Path) -> None:
         os.kill(child.pid, signal.SIGKILL)
         child.wait(30)
         with Herma.open(home) as h, h.session(resume=first) as session:
-            kept = [plain_text(message) for message in session.messages]
+            kept = [text_of(message.content) for message in session.messages]
             assert kept[-1].startswith(f"Fixed plant_{(TURNS - 1) % 5}")
     check(home, first, new=None)
 
@@ -200,7 +200,7 @@ def test_of_many_programs_one_shortens_it(home: Path, tmp_path: Path) -> None:
         for one in crowd:
             one.kill()
             one.wait()
-    assert sorted(came) == ["Condensed", "LeftAlone", "LeftAlone", "LeftAlone"]
+    assert sorted(came) == ["Compressed", "NotCompressed", "NotCompressed", "NotCompressed"]
     with Herma.open(home) as h:
         assert len(h.transcripts.conversation(first)) == 2
         assert not list((home / "locks").glob("[0-9a-f]*.lock"))

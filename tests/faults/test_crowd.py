@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from herma import Add, Applied, Author, Herma, MemoryOp, Origin, Remove, Replace
 from herma.errors import UsageError
 from herma.store.files import exclusive
 from herma.types import TARGETS, Target
+
+from .crashing import together
 
 BIG = {"memory.memory_char_limit": 1_000_000, "memory.user_char_limit": 1_000_000}
 PROCESSES = 8
@@ -76,26 +79,16 @@ def test_eight_processes_with_five_hundred_operations_each(home: Path) -> None:
 
 
 def test_many_threads_share_one_herma(home: Path) -> None:
-    failures: list[BaseException] = []
-
     def work(me: int) -> None:
-        try:
-            for number in range(20):
-                assert h.memory.apply("memory", Add(f"<{me}.{number}>")).ok
-                h.memory.entries("memory")
-                h.session()
-                if number % 5 == 0:
-                    h.memory.history(limit=3)
-        except BaseException as exc:  # noqa: BLE001  told to the test below
-            failures.append(exc)
+        for number in range(20):
+            assert h.memory.apply("memory", Add(f"<{me}.{number}>")).ok
+            h.memory.entries("memory")
+            h.session()
+            if number % 5 == 0:
+                h.memory.history(limit=3)
 
     with Herma.open(home, flags=BIG) as h:
-        threads = [threading.Thread(target=work, args=(me,)) for me in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
+        assert together(*(partial(work, me) for me in range(8))) == []
         assert sorted(h.memory.entries("memory")) == sorted(
             f"<{me}.{number}>" for me in range(8) for number in range(20)
         )

@@ -12,23 +12,19 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.homes import skill_text as document
 
 from herma import Author, Herma, Origin, Who
 from herma.errors import StoreBusy, StoreError
 from herma.skills import files as skill_snapshots
-from herma.skills.curator import CuratorMemory
-from herma.skills.files import CuratorFiles, SkillFileWriting, SkillSnapshotFiles
-from herma.skills.rows import SqliteSkillUsage
+from herma.skills.files import CuratorFiles, SkillFileWriter, SkillSnapshots
+from herma.skills.rows import CuratorMemory, SkillUsageRows
 from herma.testing import FixedClock
 
 AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 DAY = 86_400.0
 NAMES = ("ask", "bake", "cut", "dig")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-
-
-def document(name: str) -> str:
-    return f"---\nname: {name}\ndescription: How to {name} properly.\n---\n\n1. Do it.\n"
 
 
 def prepared(home: Path) -> float:
@@ -50,8 +46,8 @@ def everything_is_somewhere(home: Path) -> None:
         assert [path.read_text() for path in places if path.exists()] == [document(name)]
 
 
-def killed_in(home: Path, now: float, owner: type, name: str, times: int, *, after: bool) -> None:
-    """A run in a process of its own that dies at the nth call of a method."""
+def killed_in(home: Path, now: float, owner: type, name: str, times: int, *, after: bool, rollback: str = "") -> None:
+    """A run, or a rollback, in a process of its own that dies at the nth call of a method."""
     pid = os.fork()
     if pid == 0:
         real = getattr(owner, name)
@@ -69,10 +65,11 @@ def killed_in(home: Path, now: float, owner: type, name: str, times: int, *, aft
         setattr(owner, name, dying)
         try:
             with Herma.open(home, clock=FixedClock(now)) as h:
-                h.curator.run()
+                h.curator.rollback(rollback) if rollback else h.curator.run()
         finally:
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    everything_is_somewhere(home)
 
 
 @needs_fork
@@ -80,13 +77,13 @@ def killed_in(home: Path, now: float, owner: type, name: str, times: int, *, aft
 @pytest.mark.parametrize(
     ("owner", "name", "times"),
     [
-        (SkillSnapshotFiles, "take", 1),
+        (SkillSnapshots, "take", 1),
         (CuratorFiles, "write", 1),
-        (SkillFileWriting, "move", 2),
-        (SqliteSkillUsage, "set_states", 2),
+        (SkillFileWriter, "move", 2),
+        (SkillUsageRows, "set_states", 2),
         (CuratorFiles, "remember", 2),
         (CuratorFiles, "write", 2),
-        (SkillSnapshotFiles, "prune", 1),
+        (SkillSnapshots, "prune", 1),
     ],
 )
 def test_killed_at_any_step_the_next_run_does_the_rest_and_rollback_works(
@@ -94,11 +91,10 @@ def test_killed_at_any_step_the_next_run_does_the_rest_and_rollback_works(
 ) -> None:
     now = prepared(home)
     killed_in(home, now, owner, name, times, after=after)
-    everything_is_somewhere(home)
     with Herma.open(home, clock=FixedClock(now + 60)) as h:
         h.curator.run()
         everything_is_somewhere(home)
-        assert sorted(kept.name for kept in h.curator.archived()) == list(NAMES)
+        assert sorted(kept.name for kept in h.skills.archived()) == list(NAMES)
         assert {one.state for one in h.skills.usage().values()} == {"archived"}
         assert [one for one in h.curator.reports() if one.state == "running"] == []
         assert h.curator.run().moves == ()
@@ -111,7 +107,7 @@ def test_killed_at_any_step_the_next_run_does_the_rest_and_rollback_works(
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_half_way_a_rollback_alone_puts_it_right(home: Path, after: bool) -> None:
     now = prepared(home)
-    killed_in(home, now, SkillFileWriting, "move", 3, after=after)
+    killed_in(home, now, SkillFileWriter, "move", 3, after=after)
     with Herma.open(home, clock=FixedClock(now + 60)) as h:
         done = h.curator.rollback()
         assert done.ok
@@ -125,25 +121,7 @@ def test_a_killed_rollback_is_finished_by_the_next(home: Path) -> None:
     now = prepared(home)
     with Herma.open(home, clock=FixedClock(now)) as h:
         snapshot = h.curator.run().snapshot
-    pid = os.fork()
-    if pid == 0:
-        real = SkillFileWriting.move
-        calls = [0]
-
-        def dying(*args: object) -> int:
-            calls[0] += 1
-            if calls[0] == 3:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*args)  # type: ignore[arg-type]
-
-        SkillFileWriting.move = dying  # type: ignore[method-assign,assignment]
-        try:
-            with Herma.open(home, clock=FixedClock(now)) as h:
-                h.curator.rollback(snapshot)
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    everything_is_somewhere(home)
+    killed_in(home, now, SkillFileWriter, "move", 3, after=False, rollback=snapshot)
     with Herma.open(home, clock=FixedClock(now + 60)) as h:
         assert h.curator.rollback(snapshot).ok
         assert sorted(skill.name for skill in h.skills.list()) == list(NAMES)
@@ -152,7 +130,7 @@ def test_a_killed_rollback_is_finished_by_the_next(home: Path) -> None:
 def test_a_real_process_killed_from_outside(home: Path) -> None:
     prepared(home)
     program = (
-        "import sys, time; from herma import Herma; from herma.skills.files import SkillFileWriting as W\n"
+        "import sys, time; from herma import Herma; from herma.skills.files import SkillFileWriter as W\n"
         "real = W.move\n"
         "def slow(*a):\n"
         "    found = real(*a); print('moved', flush=True); time.sleep(30); return found\n"
@@ -170,7 +148,7 @@ def test_a_real_process_killed_from_outside(home: Path) -> None:
     everything_is_somewhere(home)
     with Herma.open(home) as h:
         assert h.curator.run().state == "done"
-        assert len(h.curator.archived()) == len(NAMES)
+        assert len(h.skills.archived()) == len(NAMES)
         assert [one.state for one in h.curator.reports()][:2] == ["done", "interrupted"]
 
 
@@ -216,7 +194,7 @@ def test_skills_written_by_others_during_a_run_are_not_lost(home: Path) -> None:
         thread.join()
         assert (trouble, report.state) == ([], "done")
         assert len(h.skills.list()) == 10
-        assert len(h.curator.archived()) == len(NAMES)
+        assert len(h.skills.archived()) == len(NAMES)
 
 
 def test_a_disk_without_room_for_the_snapshot_stops_the_run_before_it_begins(
@@ -232,7 +210,7 @@ def test_a_disk_without_room_for_the_snapshot_stops_the_run_before_it_begins(
         assert h.skills.create("new", document("new"), despite_similar=True).ok
         with pytest.raises(StoreError, match=r"No space left.*Nothing was changed"):
             h.curator.run()
-        assert h.curator.archived() == []
+        assert h.skills.archived() == []
         assert {one.state for one in h.skills.usage().values()} == {"active", "stale"}
         assert list((home / "backups/skills").glob(".*")) == []
 

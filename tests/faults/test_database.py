@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from herma import Add, Herma
 from herma.cli.main import cli
 from herma.errors import ForeignStore, StoreBusy, StoreError
-from herma.store.database import APPLICATION_ID, VERSION
+from herma.store.database import VERSION
+from herma.store.sqlite import APPLICATION_ID, SqliteDatabase
 
 
 def random_bytes(path: Path) -> None:
@@ -174,9 +175,18 @@ def test_a_database_deleted_under_a_running_process_costs_no_entry(home: Path, w
         h.memory.apply("memory", Add("one"))
         other.memory.apply("memory", Add("two"))
         (home / "herma.db").unlink()
-        if with_journal:
-            for journal in home.glob("herma.db-*"):
+        for journal in home.glob("herma.db-*"):
+            if with_journal:
                 journal.unlink()
+        if not with_journal:
+            with pytest.raises(StoreError, match="deleted"):
+                h.memory.apply("memory", Add("three"))
+            log = (home / "herma.db-wal").read_bytes()
+            with pytest.raises(StoreError, match="only its log") as caught:
+                h.memory.apply("memory", Add("three"))
+            assert "doctor --repair" in caught.value.hint
+            assert (home / "herma.db-wal").read_bytes() == log, "it is all that is left"
+            return
         add(h, "three")
         assert other.memory.apply("memory", Add("four")).ok
         assert h.memory.entries("memory") == ["one", "two", "three", "four"]
@@ -205,7 +215,8 @@ def test_a_restored_database_is_taken_up_by_a_running_process(home: Path, tmp_pa
 def test_a_full_database_is_an_error_and_changes_nothing(home: Path) -> None:
     with Herma.open(home, flags={"memory.memory_char_limit": 1_000_000}) as h:
         h.memory.apply("memory", Add("one"))
-        handle = h._ground.database._writing
+        assert isinstance(h.db, SqliteDatabase)
+        handle = h.db._writing
         assert handle is not None
         pages = handle.connection.pragma("page_count")
         handle.connection.pragma("max_page_count", pages)

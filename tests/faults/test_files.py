@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.homes import filled, herma
 
 from herma import Add, Applied, Drifted, Herma, OverBudget, Remove, Replace
 from herma.errors import StoreError
@@ -313,3 +314,43 @@ def test_a_home_that_cannot_be_created_is_a_clear_error(shared_home: Path) -> No
                 h.memory.apply("memory", Add("x"))
 
     as_nobody(shared_home, work)
+
+
+READING = (
+    "doctor",
+    "memory list",
+    "memory status",
+    "memory archive list",
+    "memory tidy --dry-run",
+    "sessions list",
+    "sessions stats",
+    "search roses",
+    "brief water-the-roses",
+    "episodes list",
+    "facts",
+    "skills list",
+    "skills status",
+    "learned list",
+    "cost",
+    "index status",
+    "log",
+    "inbox",
+)
+
+
+@needs_fork
+@quiet_fork
+def test_reading_commands_work_on_a_read_only_home(shared_home: Path) -> None:
+    filled(shared_home)
+
+    def work() -> None:
+        for each in [*shared_home.rglob("*"), shared_home]:
+            each.chmod(0o555 if each.is_dir() else 0o444)
+        for words in READING:
+            ran = herma(shared_home, *words.split())
+            assert ran.code == 0, (words, ran.err)
+            assert words not in ("brief water-the-roses", "search roses") or "Water bed" in ran.out
+
+    as_nobody(shared_home, work)
+    for each in [shared_home, *shared_home.rglob("*")]:
+        each.chmod(0o755)

@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
-from herma.providers.guard import Guard, Trouble
 from herma.testing import FixedClock
-from herma.worker import Lane
+from herma.worker import PAUSE, Guard, Trouble
 
 
 def fail() -> str:
@@ -60,9 +59,10 @@ def test_one_that_hangs_is_asked_again_when_it_is_back() -> None:
     assert guard.ask("it", lambda: "now", "", within=30) == "now"
 
 
-def test_the_circuit_opens_and_tries_once_after_the_pause() -> None:
+def test_the_circuit_opens_and_tries_once_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FixedClock()
-    guard = Guard("guest", failures=3, pause=60, clock=clock)
+    monkeypatch.setattr("herma.worker.FAILURES", 3)
+    guard = Guard("guest", clock=clock)
     asked = []
 
     def failing() -> None:
@@ -76,45 +76,11 @@ def test_the_circuit_opens_and_tries_once_after_the_pause() -> None:
     assert guard.left_out("it")
     assert not guard.left_out("something else")
     assert guard.ask("something else", lambda: 1, 0, within=30) == 1
-    clock.advance(61)
+    clock.advance(PAUSE + 1)
     for _ in range(3):
         guard.ask("it", failing, None, within=30)
     assert len(asked) == 4, "one try, then the pause begins again"
-    clock.advance(61)
+    clock.advance(PAUSE + 1)
     assert guard.ask("it", lambda: 1, 0, within=30) == 1
     guard.ask("it", failing, None, within=30)
     assert guard.health.state == "well"
-
-
-def test_a_lane_keeps_the_order_and_ends_when_nothing_is_left() -> None:
-    done: list[int] = []
-    lane = Lane("lane")
-    for number in range(200):
-        assert lane.put("it", lambda number=number: done.append(number))  # type: ignore[misc]
-    assert lane.flush(30)
-    assert done == list(range(200))
-    assert not [thread for thread in threading.enumerate() if thread.name == "lane"]
-    assert lane.put("it", lambda: done.append(-1))
-    assert lane.close(30) == []
-    assert done[-1] == -1
-    assert not lane.put("it", lambda: done.append(-2))
-
-
-def test_a_lane_that_is_stuck_gives_up_the_oldest_and_says_so() -> None:
-    let_go, begun = threading.Event(), threading.Event()
-    lost: list[str] = []
-    lane = Lane("stuck", most=3, lost=lost.append)
-
-    def wait() -> None:
-        begun.set()
-        let_go.wait(30)
-
-    lane.put("hang", wait)
-    assert begun.wait(30)
-    for name in "abcde":
-        lane.put(name, lambda: None)
-    assert lost == ["a", "b"]
-    assert not lane.flush(0.01)
-    assert lane.close(0.01) == ["c", "d", "e"]
-    let_go.set()
-    assert lane.flush(30)

@@ -6,9 +6,9 @@ import errno
 import os
 import subprocess
 import sys
-import threading
 import types
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,8 @@ from herma import Add, Herma, HermaWarning
 from herma.errors import StoreBusy, StoreError
 from herma.store import files as locks
 from herma.store.files import Locking, exclusive, platform_locking, windows_locking
+
+from .crashing import together
 
 
 @pytest.fixture(autouse=True)
@@ -82,24 +84,15 @@ def test_a_platform_without_locks_is_said_once_and_written_all_the_same(
 
 def test_threads_take_turns_without_file_locks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "platform_locking", lambda: None)
-    failures: list[BaseException] = []
 
     def work(me: int) -> None:
-        try:
-            for number in range(10):
-                assert h.memory.apply("memory", Add(f"<{me}.{number}>")).ok
-        except BaseException as exc:  # noqa: BLE001  told to the test below
-            failures.append(exc)
+        for number in range(10):
+            assert h.memory.apply("memory", Add(f"<{me}.{number}>")).ok
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HermaWarning)
         with Herma.open(home) as h:
-            threads = [threading.Thread(target=work, args=(me,)) for me in range(6)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert failures == []
+            assert together(*(partial(work, me) for me in range(6))) == []
             assert len(h.memory.entries("memory")) == 60
 
 
@@ -163,15 +156,5 @@ def test_a_thread_that_waits_too_long_is_told_so(home: Path) -> None:
     with Herma.open(home, flags={"memory.lock_timeout": 0.05}) as h:
         documents, place = h.memory._documents, h.memory._place("memory", None)
         with documents.hold(place):
-            caught: list[BaseException] = []
-
-            def work() -> None:
-                try:
-                    h.memory.apply("memory", Add("x"))
-                except StoreBusy as exc:
-                    caught.append(exc)
-
-            thread = threading.Thread(target=work)
-            thread.start()
-            thread.join()
-        assert len(caught) == 1
+            wrong = together(lambda: h.memory.apply("memory", Add("x")))
+        assert [type(exc) for exc in wrong] == [StoreBusy]

@@ -6,7 +6,7 @@ import multiprocessing
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from herma.store.database import open_reader, open_writer
+from herma.store.sqlite import open_reader, open_writer
 
 WRITERS = 3
 OPENED = 1_000

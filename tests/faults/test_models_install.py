@@ -9,23 +9,27 @@ import json
 import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.tiny_bert import ENTRIES, HEADS, LONGEST, WIDTH, tensors
+from tests.tiny_bert import CONFIG, ENTRIES, HEADS, LONGEST, WIDTH, tensors, write_folder
 
+from herma.config import EmbeddingSettings
 from herma.errors import EmbedderError, StoreBusy, StoreError, UsageError
 from herma.models import install as sources
-from herma.models.embedder import E5_SMALL, Carrier, LocalEmbedder, Part, Recipe, models_folder, read_folder, recipe
-from herma.models.install import LOCK, PARTS, install, installed, look, my_turn, remove
+from herma.models.embedder import LocalEmbedder, installed, look, make_embedder, models_folder, read_folder
+from herma.models.install import E5_SMALL, LOCK, PARTS, Carrier, Part, Recipe, install_other, my_turn, remove
+from herma.models.install import install_pinned as install
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 ALL = tensors()
 WEIGHTS = b"".join(tensor.tobytes() for tensor in ALL.values())
@@ -232,7 +236,7 @@ def test_waiting_ends(folder: Path) -> None:
     told: list[str] = []
     with (
         my_turn(folder, 0),
-        pytest.raises(StoreBusy, match="for too long"),
+        pytest.raises(StoreBusy, match="Another process has held"),
         my_turn(folder, 0, lambda: told.append("x")),
     ):
         pass
@@ -302,36 +306,117 @@ def test_the_folder_of_models(tmp_path: Path) -> None:
 
 
 def test_what_is_pinned() -> None:
-    assert recipe("e5-small") is E5_SMALL
     assert all(len(part.sha256) == 64 and part.size and part.licence for part in E5_SMALL.parts)
     assert all("==" in carrier.requirement for part in E5_SMALL.parts for carrier in part.carriers)
-    with pytest.raises(UsageError, match="no model called e6"):
-        recipe("e6")
 
 
-# ── addresses ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── addresses ──
 
 
-def test_from_an_address(folder: Path, tmp_path: Path) -> None:
-    package = wheel(tmp_path / "served")
-    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(package.parent)))
+class Files(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(folder: Path, handler: type[SimpleHTTPRequestHandler] = Files) -> Iterator[str]:
+    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     thread = Thread(target=http.serve_forever, args=(0.02,))
     thread.start()
-    base = f"http://127.0.0.1:{http.server_port}"
-    steps: list[str] = []
     try:
-        with pytest.raises(EmbedderError, match="could not be downloaded: File not found"):
-            install(TINY, folder, given=[f"{base}/gone.whl"])
-        assert install(TINY, folder, given=[f"{base}/{package.name}"], report=lambda step, *_: steps.append(step)).whole
+        yield f"http://127.0.0.1:{http.server_port}"
     finally:
         http.shutdown()
         thread.join()
         http.server_close()
+
+
+def test_from_an_address(folder: Path, tmp_path: Path) -> None:
+    package = wheel(tmp_path / "served")
+    steps: list[str] = []
+    with serving(package.parent) as base:
+        with pytest.raises(EmbedderError, match="could not be downloaded: File not found"):
+            install(TINY, folder, given=[f"{base}/gone.whl"])
+        assert install(TINY, folder, given=[f"{base}/{package.name}"], report=lambda step, *_: steps.append(step)).whole
     assert "Downloading" in steps
     with pytest.raises(EmbedderError, match="could not be downloaded"):
-        install(TINY, folder, given=[f"{base}/{package.name}"], again=True)  # nobody is there any more
+        install(TINY, folder, given=[f"{base}/{package.name}"], again=True)  # the server has gone
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
+# ── other models ──
+
+
+class Hub(Files):
+    """What a model hub answers: the list of a model's files, and the files."""
+
+    def do_GET(self) -> None:
+        _, _, model = self.path.partition("/api/models/")
+        if not model:
+            super().do_GET()
+            return
+        place = Path(self.translate_path(model))
+        files = [str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()]
+        body = json.dumps({"id": model, "sha": "1" * 40, "siblings": [{"rfilename": name} for name in files]}).encode()
+        self.send_response(200 if files else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def translate_path(self, path: str) -> str:
+        return super().translate_path(path.replace("/resolve/main/", "/").replace(f"/resolve/{'1' * 40}/", "/"))
+
+    def end_headers(self) -> None:
+        self.send_header("X-Repo-Commit", "1" * 40)
+        self.send_header("ETag", f'"{hashlib.sha256(self.path.encode()).hexdigest()}"')
+        super().end_headers()
+
+
+@pytest.mark.parametrize("form", ["weights", "graph"])
+def test_a_model_of_the_hub(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """Weights become a graph with 8-bit matrices; a model of another kind comes with its own graph."""
+    pytest.importorskip("huggingface_hub")
+    theirs = write_folder(tmp_path / "hub" / "someone" / "tiny-e5-multilingual", graph=form == "graph")
+    if form == "graph":
+        (theirs / "onnx").mkdir()
+        (theirs / "model.onnx").rename(theirs / "onnx" / "model.onnx")
+        (theirs / "config.json").write_text(json.dumps(CONFIG | {"model_type": "mpnet"}))
+    (theirs / "README.md").write_text("not needed")
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+    with serving(tmp_path / "hub", Hub) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        done = install_other("someone/tiny-e5-multilingual", folder)
+        with pytest.raises(EmbedderError, match="someone/gone could not be downloaded"):
+            install_other("someone/gone", folder)
+    assert done.new
+    assert done.whole
+    assert {"model.onnx", "vocab.txt", "herma.json", "LICENCES.txt"} <= {path.name for path in done.folder.iterdir()}
+    assert not (done.folder / "README.md").exists()
+    model = read_folder(done.folder)
+    assert (model.query_prefix, model.passage_prefix) == ("query: ", "passage: ")  # what the family wants
+    expected = LocalEmbedder(replace(read_folder(theirs), query_prefix="query: "))
+    found = LocalEmbedder(model).queries(["abc"])
+    assert (found * expected.queries(["abc"])).sum() > 0.999
+    assert not install_other("someone/tiny-e5-multilingual", folder).new  # the server is not needed
+    choice = make_embedder(EmbeddingSettings(), {"HERMA_MODELS": str(folder)})
+    assert choice.embedder is not None
+    assert choice.embedder.name == model.name  # the only installed model is what `auto` means
+    assert not hidden_leftovers(folder)
+
+
+def test_a_model_of_a_folder(folder: Path, tmp_path: Path) -> None:
+    theirs = write_folder(tmp_path / "mine", graph=False)
+    one = install_other(str(theirs), folder)
+    other = install_other(str(theirs), folder, prefixes=("q: ", "p: "), again=True)
+    assert one.revision != other.revision  # other prefixes give other vectors
+    assert read_folder(other.folder).query_prefix == "q: "
+    chosen = make_embedder(EmbeddingSettings(model="mine"), {"HERMA_MODELS": str(folder)}).embedder
+    assert chosen is not None
+    assert chosen.name == f"mine:{other.revision}"
+    (theirs / "vocab.txt").unlink()
+    with pytest.raises(EmbedderError, match="no tokenizer"):
+        install_other(str(theirs), folder, again=True)
+    assert [model.whole for model in installed(folder)] == [True]  # the one before stays
+    assert not hidden_leftovers(folder)
+    with pytest.raises(UsageError, match="neither a model that Herma knows, nor a folder"):
+        install_other("nothing", folder)

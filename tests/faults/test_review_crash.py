@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from herma import Herma, Who
-from herma.review.rows import Review, ReviewAction, SqliteReviews
-from herma.store.database import Database
+from herma.review.rows import Review, ReviewAction, ReviewRows
+from herma.store.sqlite import SqliteDatabase
 from herma.testing import Answer, Asked, ScriptedModel
 
 LONG = 60.0
@@ -112,6 +112,27 @@ def test_killed_at_the_end_of_a_session_it_is_made_up_for(home: Path) -> None:
             assert len(server.requests) == 2
 
 
+KILLED_AT_THE_END = """
+import os, signal
+from herma.transcript.log import Transcripts
+def end(self, *args, real=Transcripts.end):
+    real(self, *args)
+    os.kill(os.getpid(), signal.SIGKILL)
+Transcripts.end = end
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
+def test_killed_just_after_the_end_was_stored_a_review_is_due(home: Path) -> None:
+    with ScriptedModel([]) as server:
+        command = [sys.executable, "-c", KILLED_AT_THE_END + TALK, str(home), server.url, "0", "end"]
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+        with later(home, server) as h:
+            (session,) = h.transcripts.list()
+            assert session.ended
+            assert h.reviews.status().owed == 1
+
+
 def test_two_processes_look_back_at_one_conversation_once(home: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -141,11 +162,11 @@ def test_two_processes_look_back_at_one_conversation_once(home: Path) -> None:
 
 
 @pytest.fixture
-def rows(home: Path) -> Iterator[tuple[SqliteReviews, SqliteReviews]]:
+def rows(home: Path) -> Iterator[tuple[ReviewRows, ReviewRows]]:
     """The same rows, as two processes have them."""
-    databases = [Database(home / "herma.db"), Database(home / "herma.db")]
+    databases = [SqliteDatabase(home / "herma.db"), SqliteDatabase(home / "herma.db")]
     try:
-        yield SqliteReviews(databases[0]), SqliteReviews(databases[1])
+        yield ReviewRows(databases[0]), ReviewRows(databases[1])
     finally:
         for database in databases:
             database.close()
@@ -155,7 +176,7 @@ def review(last: int = 10, **fields: Any) -> Review:
     return replace(Review("c", "s", "end", "closed", 1, last, 1.0), **fields)
 
 
-def test_a_claim_is_a_lease(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
+def test_a_claim_is_a_lease(rows: tuple[ReviewRows, ReviewRows]) -> None:
     one, other = rows
     owed = one.owe(review())
     assert one.owe(review(12)).id == owed.id
@@ -180,7 +201,7 @@ def test_a_claim_is_a_lease(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
     assert one.covered("other") == 0
 
 
-def test_what_a_later_one_covered_is_not_owed_for_ever(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
+def test_what_a_later_one_covered_is_not_owed_for_ever(rows: tuple[ReviewRows, ReviewRows]) -> None:
     one, _ = rows
     owed = one.owe(review(10))
     later_one = one.claim(review(20), 2.0, 1.0)
@@ -190,7 +211,7 @@ def test_what_a_later_one_covered_is_not_owed_for_ever(rows: tuple[SqliteReviews
     assert one.owed(9.0, 3, 10) == []
 
 
-def test_after_enough_tries_it_is_over(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
+def test_after_enough_tries_it_is_over(rows: tuple[ReviewRows, ReviewRows]) -> None:
     one, _ = rows
     owed = one.owe(review())
     for number in range(3):
@@ -201,7 +222,7 @@ def test_after_enough_tries_it_is_over(rows: tuple[SqliteReviews, SqliteReviews]
     assert (failed.state, failed.tries, failed.notice) == ("failed", 3, "The program ended while it ran.")
 
 
-def test_each_request_to_remember_is_its_own(rows: tuple[SqliteReviews, SqliteReviews]) -> None:
+def test_each_request_to_remember_is_its_own(rows: tuple[ReviewRows, ReviewRows]) -> None:
     one, _ = rows
     first, second = one.owe(review(3, kind="remember")), one.owe(review(5, kind="remember"))
     assert first.id != second.id
@@ -224,12 +245,12 @@ def test_what_a_killed_program_was_asked_to_remember_is_kept_by_the_next(home: P
         process.wait()
     with Herma.open(home, flags={"embedding.model": "none"}, clock=lambda: time.time() + HOUR) as h:  # without a model
         hi(h)
-        assert h.memory.entries("user") == ["The user asked to remember — my shoe size is 43"]
+        assert h.memory.entries("user") == ["My shoe size is 43"]
         assert [(one.kind, one.state, one.tries) for one in h.reviews.log()] == [("remember", "done", 2)]
 
 
 def test_old_ones_go_unless_they_can_be_undone_or_say_how_far_it_got(
-    rows: tuple[SqliteReviews, SqliteReviews],
+    rows: tuple[ReviewRows, ReviewRows],
 ) -> None:
     one, other = rows
 

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.homes import matrix
 
 from herma import Add, Herma, HermaError
 from herma.doctor.checks import diagnose
 from herma.doctor.repair import Mended, mend, plan
 from herma.errors import StoreBusy, StoreError
-from herma.store.salvage import Walk, salvage
+from herma.store.salvage import TreeWalk, salvage
 from herma.store.salvage_pages import INDEX_INTERIOR, TABLE_INTERIOR, TABLE_LEAF, PageFile, Record
+
+from .damage import change, repair, roots, rows
 
 WORDS = ["the", "harbour", "light", "kept", "turning", "über", "café", "中文", "данные", "ships", "port"]
 TABLES = ("curated_changes", "curated_entries", "curated_inbox", "sessions", "messages", "payloads", "payload_uses")
@@ -50,7 +53,7 @@ def fill(home: Path) -> None:
             if number % 9 == 4:
                 gone.append(session)
         h.transcripts.delete(gone)
-        h._ground.database.write(lambda connection: connection.pragma("secure_delete", False))  # as older versions did
+        h.db.write(lambda connection: connection.run("PRAGMA secure_delete = False"))  # as older versions did
         clock[0] += 400 * DAY
         assert len(h.transcripts.purge_expired()) == 10
 
@@ -69,11 +72,6 @@ def hurt(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(filled, tmp_path / "home"))
 
 
-def dump(path: Path, table: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
-
-
 def integrity(path: Path) -> bool:
     try:
         with closing(sqlite3.connect(path)) as database:
@@ -82,19 +80,8 @@ def integrity(path: Path) -> bool:
         return False
 
 
-def repair(home: Path) -> Mended:
-    fixes = [fix for fix in plan(home) if fix.kind == "database"]
-    assert len(fixes) == 1
-    return mend(home, fixes[0])
-
-
 def rows_of(pages: PageFile, root: int) -> dict[int, Record]:
-    return {record.rowid: record for record in Walk(pages).tree(root, TABLE_LEAF)}
-
-
-def roots(path: Path) -> dict[str, int]:
-    with closing(sqlite3.connect(path)) as database:
-        return dict(database.execute("SELECT name, rootpage FROM sqlite_master"))
+    return {record.rowid: record for record in TreeWalk(pages).tree(root, TABLE_LEAF)}
 
 
 def test_reading_pages_gives_what_sqlite_gives(filled: Path) -> None:
@@ -102,7 +89,7 @@ def test_reading_pages_gives_what_sqlite_gives(filled: Path) -> None:
     pages = PageFile(path)
     for table in ("messages", "sessions", "payloads", "curated_changes", "changes"):
         found = rows_of(pages, roots(path)[table])
-        assert [(key, *found[key].values[1:]) for key in sorted(found)] == dump(path, table), table
+        assert [(key, *found[key].values[1:]) for key in sorted(found)] == rows(path, table), table
     pages.close()
 
 
@@ -113,11 +100,11 @@ def test_a_sound_database_is_copied_whole(filled: Path, tmp_path: Path) -> None:
     assert made.complete
     assert made.notes == ()
     for table in TABLES:
-        assert dump(tmp_path / "new.db", table) == dump(source, table), table
-    old, new = dict(dump(source, "meta")), dict(dump(tmp_path / "new.db", "meta"))
+        assert rows(tmp_path / "new.db", table) == rows(source, table), table
+    old, new = dict(rows(source, "meta")), dict(rows(tmp_path / "new.db", "meta"))
     assert old.pop("epoch") != new.pop("epoch")
     assert old == new
-    assert dict(dump(source, "sqlite_sequence")) == dict(dump(tmp_path / "new.db", "sqlite_sequence"))
+    assert dict(rows(source, "sqlite_sequence")) == dict(rows(tmp_path / "new.db", "sqlite_sequence"))
 
 
 def test_tables_that_the_file_does_not_have_are_not_looked_for(filled: Path, tmp_path: Path) -> None:
@@ -129,10 +116,7 @@ def test_tables_that_the_file_does_not_have_are_not_looked_for(filled: Path, tmp
     made = salvage(source, None, tmp_path / "new.db")
     assert made.complete
     assert made.notes == ()
-    assert dump(tmp_path / "new.db", "messages") == dump(filled / "herma.db", "messages")
-
-
-# ── every kind of damage ──
+    assert rows(tmp_path / "new.db", "messages") == rows(filled / "herma.db", "messages")
 
 
 def flip(raw: bytearray, size: int, chance: random.Random) -> set[int]:
@@ -187,7 +171,9 @@ def unhurt(path: Path, hit: set[int], table: str) -> set[int]:
     return {key for key, record in found.items() if not hit & set(record.pages)}
 
 
-@pytest.mark.parametrize(("kind", "seed"), CASES, ids=[f"{kind.__name__}-{seed}" for kind, seed in CASES])
+@pytest.mark.parametrize(
+    ("kind", "seed"), matrix(CASES, lambda _, seed: seed < 2), ids=[f"{kind.__name__}-{seed}" for kind, seed in CASES]
+)
 def test_every_row_that_was_not_hit_comes_back(filled: Path, hurt: Path, kind: Any, seed: int) -> None:
     sound, path = filled / "herma.db", hurt / "herma.db"
     raw = bytearray(path.read_bytes())
@@ -215,11 +201,11 @@ def _compare(sound: Path, path: Path, hit: set[int], made: Mended) -> None:
     assert made.salvaged is not None
     texts = unhurt(sound, hit, "payloads")
     used: dict[int, set[int]] = {}
-    for payload, message in dump(sound, "payload_uses"):
+    for payload, message in rows(sound, "payload_uses"):
         used.setdefault(message, set()).add(payload)
     for table in ("messages", "payloads", "curated_changes", "sessions"):
-        expected = {row[0]: row for row in dump(sound, table)}
-        found = {row[0]: row for row in dump(path, table)}
+        expected = {row[0]: row for row in rows(sound, table)}
+        found = {row[0]: row for row in rows(path, table)}
         whole = unhurt(sound, hit, table)
         if table == "messages":
             whole = {key for key in whole if used.get(key, set()) <= texts}
@@ -231,7 +217,7 @@ def _compare(sound: Path, path: Path, hit: set[int], made: Mended) -> None:
         report = next(each for each in made.salvaged.tables if each.table == table)
         stand_ins = sum(loss.stand_in for loss in made.salvaged.sessions) if table == "sessions" else 0
         assert report.kept + stand_ins == len(found)
-    lost = {row[0] for row in dump(sound, "messages")} - {row[0] for row in dump(path, "messages")}
+    lost = {row[0] for row in rows(sound, "messages")} - {row[0] for row in rows(path, "messages")}
     named = {
         n
         for table in made.salvaged.tables
@@ -252,10 +238,7 @@ def failure(call: Callable[[], object]) -> HermaError | None:
 
 @pytest.mark.parametrize("kind", [zero, head, interior], ids=lambda kind: str(kind.__name__))
 def test_until_then_every_call_works_or_says_what_is_wrong(hurt: Path, kind: Any) -> None:
-    path = hurt / "herma.db"
-    raw = bytearray(path.read_bytes())
-    kind(raw, int.from_bytes(raw[16:18], "big"), random.Random(1))
-    path.write_bytes(raw)
+    change(hurt, lambda raw, size: kind(raw, size, random.Random(1)))
     told = 0
     with Herma.open(hurt) as h:
         for call in (
@@ -279,20 +262,18 @@ def test_after_a_repair_everything_goes_on(hurt: Path) -> None:
     with Herma.open(hurt) as h:
         assert h.search("harbour").hits
         h.index.wait()
-        before = max(row[0] for row in dump(hurt / "herma.db", "messages"))
+        before = max(row[0] for row in rows(hurt / "herma.db", "messages"))
     path = hurt / "herma.db"
-    raw = bytearray(path.read_bytes())
-    zero(raw, int.from_bytes(raw[16:18], "big"), random.Random(2))
-    path.write_bytes(raw)
-    identity = dict(dump(hurt / "herma.db", "meta"))
+    change(hurt, lambda raw, size: zero(raw, size, random.Random(2)))
+    identity = dict(rows(hurt / "herma.db", "meta"))
     made = repair(hurt)
-    now = dict(dump(path, "meta"))
+    now = dict(rows(path, "meta"))
     assert now["store_id"] == identity["store_id"]
     assert now["epoch"] != identity["epoch"], "so that the index is built anew"
     with Herma.open(hurt, flags=BIG) as h:
         assert h.search("harbour").hits
         assert h.index.wait()
-        assert h.index.status().messages == len(dump(path, "messages"))
+        assert h.index.status().messages == len(rows(path, "messages"))
         session = h.transcripts.start("test")
         (new,) = h.transcripts.append(session, [{"role": "user", "content": "after the repair"}])
         assert new > before, "numbers are not given out twice"
@@ -308,15 +289,13 @@ def test_after_a_repair_everything_goes_on(hurt: Path) -> None:
 def test_what_was_deleted_for_good_stays_deleted(filled: Path, hurt: Path) -> None:
     """Its pages are still there, unused; damage to the trees must not bring it back."""
     path = hurt / "herma.db"
-    raw = bytearray(path.read_bytes())
-    assert b"<4.0> " in raw, "the test needs something to find"
-    interior(raw, int.from_bytes(raw[16:18], "big"), random.Random(0))
-    path.write_bytes(raw)
+    assert b"<4.0> " in path.read_bytes(), "the test needs something to find"
+    change(hurt, lambda raw, size: interior(raw, size, random.Random(0)))
     repair(hurt)
-    here = {row[0] for row in dump(path, "messages")}
-    assert here <= {row[0] for row in dump(filled / "herma.db", "messages")}
+    here = {row[0] for row in rows(path, "messages")}
+    assert here <= {row[0] for row in rows(filled / "herma.db", "messages")}
     assert len(here) > 2000
-    assert not any("<4." in str(row[4]) for row in dump(path, "messages"))
+    assert not any("<4." in str(row[4]) for row in rows(path, "messages"))
 
 
 def test_what_is_still_in_the_log_is_salvaged_too(tmp_path: Path, home: Path) -> None:
@@ -327,7 +306,7 @@ def test_what_is_still_in_the_log_is_salvaged_too(tmp_path: Path, home: Path) ->
             shutil.copy(home / name, tmp_path / name)
     made = salvage(tmp_path / "herma.db", tmp_path / "herma.db-wal", tmp_path / "new.db")
     assert made.complete
-    assert [row[4] for row in dump(tmp_path / "new.db", "messages")] == [f"message {n}" for n in range(50)]
+    assert [row[4] for row in rows(tmp_path / "new.db", "messages")] == [f"message {n}" for n in range(50)]
     log = bytearray((tmp_path / "herma.db-wal").read_bytes())
     log[len(log) // 2] ^= 0xFF
     (tmp_path / "herma.db-wal").write_bytes(log)
@@ -348,9 +327,9 @@ def test_of_a_session_whose_row_is_gone_the_messages_remain(filled: Path, hurt: 
     path.write_bytes(raw)
     made = repair(hurt)
     assert made.salvaged
-    assert dump(path, "messages") == dump(filled / "herma.db", "messages")
-    ids = {row[1] for row in dump(filled / "herma.db", "sessions")}
-    assert {row[1] for row in dump(path, "sessions")} == ids, "an index remembers how they were called"
+    assert rows(path, "messages") == rows(filled / "herma.db", "messages")
+    ids = {row[1] for row in rows(filled / "herma.db", "sessions")}
+    assert {row[1] for row in rows(path, "sessions")} == ids, "an index remembers how they were called"
     assert {loss.session_id for loss in made.salvaged.sessions if loss.stand_in} == ids
 
 
@@ -374,10 +353,8 @@ def test_a_list_of_tables_that_cannot_be_read_is_damage(filled: Path, hurt: Path
     assert made.salvaged
     assert made.salvaged.complete
     for table in TABLES:
-        assert dump(path, table) == dump(filled / "herma.db", table), table
+        assert rows(path, table) == rows(filled / "herma.db", table), table
 
-
-# ── others who have the file open, and crashes ──
 
 OPEN = (
     "import apsw, sys; c = apsw.Connection(sys.argv[1] + '/herma.db'); c.pragma('user_version')\n"
@@ -392,11 +369,7 @@ UNREAD = (
 
 
 def harm(home: Path) -> bytes:
-    path = home / "herma.db"
-    raw = bytearray(path.read_bytes())
-    zero(raw, int.from_bytes(raw[16:18], "big"), random.Random(5))
-    path.write_bytes(raw)
-    return bytes(raw)
+    return change(home, lambda raw, size: zero(raw, size, random.Random(5)))
 
 
 def test_while_another_process_has_it_open_nothing_is_repaired(hurt: Path) -> None:
@@ -436,7 +409,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from herma.doctor.repair import mend, plan
-from herma.store import salvage, salvage as salvage_file
+from herma.store import replace, salvage, salvage as salvage_file
 home, where = Path(sys.argv[1]), sys.argv[2]
 def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
 if where == "copying": salvage_file.Alone.copy_to = die
@@ -444,8 +417,8 @@ if where == "reading": salvage_file.salvage = die
 if where == "ready": salvage_file.Alone.replace = die
 if where == "replacing": Path.replace = die
 if where == "replaced":
-    real = salvage_file.sync_folder
-    salvage_file.sync_folder = lambda folder: die() if folder == home else real(folder)
+    real = replace.sync_folder
+    replace.sync_folder = lambda folder: die() if folder == home else real(folder)
 fix, = (fix for fix in plan(home) if fix.kind == "database")
 mend(home, fix)
 """
@@ -463,7 +436,7 @@ def test_a_repair_that_is_killed_is_repeated_or_finished(hurt: Path, where: str)
     for fix in plan(hurt):
         mend(hurt, fix)
     assert diagnose(hurt).healthy
-    assert len(dump(hurt / "herma.db", "messages")) > 2000
+    assert len(rows(hurt / "herma.db", "messages")) > 2000
     assert raw in [path.read_bytes() for path in (hurt / "backups").glob("damaged-*/herma.db")]
     assert plan(hurt) == []
     assert {path.name for path in hurt.iterdir()} <= {"herma.db", "backups", "memories", "herma.db-wal", "herma.db-shm"}

@@ -17,11 +17,14 @@ import pytest
 
 from herma import Add, Herma
 from herma.doctor.checks import diagnose
-from herma.doctor.repair import Mended, mend, plan
+from herma.doctor.repair import mend, plan
 from herma.errors import StoreError
-from herma.store.database import APPLICATION_ID
-from herma.store.salvage import HEAD, Walk
+from herma.store.replace import HEAD
+from herma.store.salvage import TreeWalk
 from herma.store.salvage_pages import INDEX_LEAF, TABLE_INTERIOR, TABLE_LEAF, PageFile, left_out
+from herma.store.sqlite import APPLICATION_ID
+
+from .damage import change, repair, roots, rows
 
 OLD_SCHEMA = Path(__file__).parents[1] / "migrate" / "schema_0001.sql"
 DERIVED = ("changes", "payload_uses", "meta")
@@ -73,8 +76,9 @@ def fill(home: Path) -> None:
     with closing(sqlite3.connect(home / "herma.db")) as database:
         for number in range(200):
             database.execute(
-                "INSERT INTO calls VALUES"
-                " (?, 's', 1.5, 'm', 1, 1, ?, '', 1, 1, 1, 'new', NULL, NULL, 'exact', 1, 1, NULL)",
+                "INSERT INTO calls (id, session, at, model, messages, last_message, tools, prompt, reusable, fresh,"
+                " output, reason, counts, naive_reusable, naive_fresh)"
+                " VALUES (?, 's', 1.5, 'm', 1, 1, ?, '', 1, 1, 1, 'new', 'exact', 1, 1)",
                 (number + 1, f"digest {number} " + "x" * 60),
             )
         database.commit()
@@ -98,33 +102,10 @@ def hurt(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "home"))
 
 
-def rows(path: Path, table: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
-
-
 def tables(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as database:
         found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
         return [name for (name,) in found if name not in DERIVED]
-
-
-def root_of(path: Path, name: str) -> int:
-    with closing(sqlite3.connect(path)) as database:
-        number: int = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
-        return number
-
-
-def change(home: Path, how: Callable[[bytearray, int], None]) -> None:
-    path = home / "herma.db"
-    raw = bytearray(path.read_bytes())
-    how(raw, int.from_bytes(raw[16:18], "big"))
-    path.write_bytes(raw)
-
-
-def repair(home: Path) -> Mended:
-    (fix,) = (fix for fix in plan(home) if fix.kind == "database")
-    return mend(home, fix)
 
 
 def missed(sound: Path, hurt: Path) -> list[str]:
@@ -135,83 +116,69 @@ def missed(sound: Path, hurt: Path) -> list[str]:
     return differ + [check.sentence for check in diagnose(hurt, full=True).of("problem")]
 
 
-# ── the list of tables ──
+Roots = dict[str, int]
 
 
-def test_without_the_list_of_tables_every_row_is_found_and_none_is_made_up(sound: Path, hurt: Path) -> None:
-    def no_first_page(raw: bytearray, size: int) -> None:
-        raw[:size] = bytes(size)
-
-    change(hurt, no_first_page)
-    repair(hurt)
-    assert missed(sound, hurt) == []
+def no_first_page(raw: bytearray, size: int, _: Roots) -> None:
+    raw[:size] = bytes(size)
 
 
-def test_with_nothing_that_leads_to_rows_those_of_any_format_are_found(sound: Path, hurt: Path) -> None:
-    def only_leaves(raw: bytearray, size: int) -> None:
-        raw[:size] = bytes(size)
-        for at in range(size, len(raw), size):
-            if raw[at] == TABLE_INTERIOR:
-                raw[at : at + size] = bytes(size)
-
-    change(hurt, only_leaves)
-    repair(hurt)
-    assert missed(sound, hurt) == []
+def only_leaves(raw: bytearray, size: int, _: Roots) -> None:
+    raw[:size] = bytes(size)
+    for at in range(size, len(raw), size):
+        if raw[at] == TABLE_INTERIOR:
+            raw[at : at + size] = bytes(size)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b"finish_reason TEXT", b"finish_re!son TEXT"),  # a column's name: its values must not be dropped
-        (b"tablecallscalls", b"tablecalmscalms"),  # a table's name: the file seems to have no such table
-        (b"tablesessionssessions", b"tablesesshonssesshons"),
-        (b"CREATE TABLE calls (", b"CREATE TABLE calms ("),
-        (b"    naive_fresh    INTEGER NOT NULL,", b"    naive_fresh    INTEGER NOT NULL "),  # one column less
-    ],
-)
-def test_a_name_that_was_hit_costs_nothing(sound: Path, hurt: Path, old: bytes, new: bytes) -> None:
-    def rename(raw: bytearray, _: int) -> None:
+def renamed(old: bytes, new: bytes) -> Callable[[bytearray, int, Roots], None]:
+    def rename(raw: bytearray, _: int, __: Roots) -> None:
         assert old in raw
         raw[:] = raw.replace(old, new)
 
-    change(hurt, rename)
-    repair(hurt)
-    assert missed(sound, hurt) == []
+    return rename
 
 
-# ── pages ──
+def interior_page_that_says_it_holds_rows(raw: bytearray, size: int, roots: Roots) -> None:
+    at = (roots["calls"] - 1) * size
+    assert raw[at] == TABLE_INTERIOR
+    raw[at] = TABLE_LEAF
 
 
-def test_a_page_that_leads_to_others_and_says_it_holds_rows(sound: Path, hurt: Path) -> None:
-    root = root_of(hurt / "herma.db", "calls")
-
-    def leaf(raw: bytearray, size: int) -> None:
-        assert raw[(root - 1) * size] == TABLE_INTERIOR
-        raw[(root - 1) * size] = TABLE_LEAF
-
-    change(hurt, leaf)
-    repair(hurt)
-    assert missed(sound, hurt) == []
+def page_that_counts_too_few_pages_below_it(raw: bytearray, size: int, roots: Roots) -> None:
+    at = (roots["messages"] - 1) * size + 3
+    (count,) = struct.unpack_from(">H", raw, at)
+    assert count > 4
+    struct.pack_into(">H", raw, at, count - 3)
 
 
-def test_a_page_that_counts_too_few_pages_below_it(sound: Path, hurt: Path) -> None:
-    root = root_of(hurt / "herma.db", "messages")
+def two_pages_in_each_others_place(raw: bytearray, size: int, roots: Roots) -> None:
+    first, second = (slice((roots[name] - 1) * size, roots[name] * size) for name in ("messages", "calls"))
+    raw[first], raw[second] = raw[second], raw[first]
 
-    def fewer(raw: bytearray, size: int) -> None:
-        at = (root - 1) * size + 3
-        (count,) = struct.unpack_from(">H", raw, at)
-        assert count > 4
-        struct.pack_into(">H", raw, at, count - 3)
 
-    change(hurt, fewer)
+@pytest.mark.parametrize(
+    "harm",
+    [
+        *(no_first_page, only_leaves, interior_page_that_says_it_holds_rows, page_that_counts_too_few_pages_below_it),
+        two_pages_in_each_others_place,
+        renamed(b"finish_reason TEXT", b"finish_re!son TEXT"),  # a column's name: its values must not be dropped
+        renamed(b"tablecallscalls", b"tablecalmscalms"),  # a table's name: the file seems to have no such table
+        renamed(b"tablesessionssessions", b"tablesesshonssesshons"),
+        renamed(b"CREATE TABLE calls (", b"CREATE TABLE calms ("),
+        renamed(b"    naive_fresh    INTEGER NOT NULL,", b"    naive_fresh    INTEGER NOT NULL "),  # one column less
+    ],
+)
+def test_every_row_is_found_and_none_is_made_up(sound: Path, hurt: Path, harm: Callable[..., None]) -> None:
+    known = roots(hurt / "herma.db")
+    change(hurt, lambda raw, size: harm(raw, size, known))
     repair(hurt)
     assert missed(sound, hurt) == []
 
 
 def test_a_page_that_counts_too_few_rows_is_said(hurt: Path) -> None:
-    root = root_of(hurt / "herma.db", "curated_entries")
+    root = roots(hurt / "herma.db")["curated_entries"]
     pages = PageFile(hurt / "herma.db")
-    leaf, _, _ = list(Walk(pages).leaves(root, INDEX_LEAF))[-1]
+    leaf, _, _ = list(TreeWalk(pages).leaves(root, INDEX_LEAF))[-1]
     pages.close()
 
     def fewer(raw: bytearray, size: int) -> None:
@@ -224,28 +191,13 @@ def test_a_page_that_counts_too_few_rows_is_said(hurt: Path) -> None:
     assert any("curated_entries may be missing" in note for note in made.salvaged.notes)
 
 
-def test_two_pages_in_each_others_place(sound: Path, hurt: Path) -> None:
-    one, two = (root_of(hurt / "herma.db", name) for name in ("messages", "calls"))
-
-    def swap(raw: bytearray, size: int) -> None:
-        first, second = slice((one - 1) * size, one * size), slice((two - 1) * size, two * size)
-        raw[first], raw[second] = raw[second], raw[first]
-
-    change(hurt, swap)
-    repair(hurt)
-    assert missed(sound, hurt) == []
-
-
-# ── the change feed ──
-
-
 @pytest.mark.parametrize("change_to", ["gone = 1", "count = count + (1 << 28)", "gone = 1, count = count + (1 << 20)"])
 @pytest.mark.parametrize("leading", [True, False], ids=["with its tree", "without"])
 def test_a_wrong_row_of_the_feed_costs_no_message(sound: Path, hurt: Path, change_to: str, leading: bool) -> None:
     with closing(sqlite3.connect(hurt / "herma.db")) as database:
         database.execute(f"UPDATE changes SET {change_to} WHERE seq = 12")
         database.commit()
-    root = root_of(hurt / "herma.db", "messages")
+    root = roots(hurt / "herma.db")["messages"]
 
     def no_tree(raw: bytearray, size: int) -> None:
         raw[(root - 1) * size : root * size] = bytes(size)
@@ -259,9 +211,6 @@ def test_a_wrong_row_of_the_feed_costs_no_message(sound: Path, hurt: Path, chang
     with Herma.open(hurt) as h:
         (new,) = h.transcripts.append(h.transcripts.start("cli"), [{"role": "user", "content": "after"}])
         assert new == max(row[0] for row in rows(sound / "herma.db", "messages")) + 1
-
-
-# ── values ──
 
 
 def test_text_that_is_no_text_is_damage(hurt: Path) -> None:
@@ -319,8 +268,6 @@ def test_a_stored_text_that_changed_is_not_given_out(hurt: Path, where: int) -> 
         h.transcripts.messages(session)
     assert not diagnose(hurt).healthy
 
-
-# ── the write-ahead log ──
 
 FRAME = 24 + 4096
 
@@ -463,7 +410,7 @@ def test_of_a_file_that_was_emptied_the_log_is_kept_and_read(logged: Path, tmp_p
 def test_a_file_of_which_only_messages_are_left_is_still_known_as_ours(sound: Path, hurt: Path) -> None:
     """It was emptied while it was in use: what came afterwards stands in it, and nothing that says whose it is."""
     pages = PageFile(hurt / "herma.db")
-    messages = [record.pages for record in Walk(pages).tree(root_of(hurt / "herma.db", "messages"), TABLE_LEAF)]
+    messages = [record.pages for record in TreeWalk(pages).tree(roots(hurt / "herma.db")["messages"], TABLE_LEAF)]
     pages.close()
     left = {number for chain in messages for number in chain}
 
@@ -494,9 +441,6 @@ def test_another_program_s_file_without_a_head_is_not_ours(tmp_path: Path) -> No
         assert (home / "herma.db").read_bytes() == wrong
 
 
-# ── a herma.db that is a link ──
-
-
 def test_behind_a_link_the_file_itself_is_repaired_with_its_log(logged: Path, tmp_path: Path) -> None:
     real = Path(shutil.copytree(logged, tmp_path / "elsewhere"))
     raw = bytearray((real / "herma.db-wal").read_bytes())
@@ -521,7 +465,7 @@ def test_behind_a_link_the_file_itself_is_repaired_with_its_log(logged: Path, tm
 
 def test_links_that_go_round_are_told_and_left(home: Path) -> None:
     (home / "herma.db").symlink_to("herma.db")
-    assert any("Not ordinary files: herma.db" in check.sentence for check in diagnose(home).of("warning"))
+    assert any("Not regular files: herma.db" in check.sentence for check in diagnose(home).of("warning"))
     with Herma.open(home) as h, pytest.raises(StoreError, match="cannot be written"):
         h.transcripts.start("cli")
     assert (home / "herma.db").is_symlink()

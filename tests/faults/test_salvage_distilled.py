@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from herma import Add, Herma, Review
-from herma.review.rows import SqliteReviews
+from herma.review.rows import ReviewRows
 from herma.store.salvage import salvage
 from herma.testing import FixedClock
+
+from .damage import roots, rows
 
 
 @pytest.fixture
@@ -33,16 +33,11 @@ def filled(home: Path) -> Path:
         h.episodes.forget(ids=[3, 4])
         for session in ids:
             noted = Review(session, session, "end", "closed", 1, 2, 1.0, notice=f"about {session}")
-            SqliteReviews(h._ground.database).owe(noted)
+            ReviewRows(h.db).owe(noted)
         h.transcripts.delete(ids[20:40])
         clock.advance(400 * 86_400)
         assert len(h.transcripts.purge_expired()) == 20
     return home
-
-
-def rows(path: Path, table: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
 
 
 TABLES = ("episodes", "session_states", "facts", "facts_read", "episode_terms", "reviews")
@@ -63,9 +58,7 @@ def test_what_was_purged_does_not_come_back(filled: Path, tmp_path: Path, seed: 
     before = {table: set(rows(filled / "herma.db", table)) for table in TABLES}
     data = bytearray((filled / "herma.db").read_bytes())
     size = int.from_bytes(data[16:18], "big")
-    with closing(sqlite3.connect(filled / "herma.db")) as database:
-        roots = [row[0] for row in database.execute("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'episodes'")]
-    at = (roots[0] - 1) * size + (seed * 997) % (size // 2)
+    at = (roots(filled / "herma.db")["episodes"] - 1) * size + (seed * 997) % (size // 2)
     data[at : at + 40] = bytes(40)
     damaged.write_bytes(data)
     salvage(damaged, None, tmp_path / "new.db")

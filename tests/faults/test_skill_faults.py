@@ -11,19 +11,15 @@ from pathlib import Path
 
 import pytest
 from tests.faults.crashing import forked
+from tests.homes import skill_text as document
 
 from herma import Herma
 from herma.errors import StoreError
 from herma.skills import files as skill_writing
-from herma.skills.rows import SkillRows
-from herma.skills.types import SkillRefused, SkillWritten
+from herma.skills.rows import SkillHistory, SkillRefused, SkillWritten
 
 needs_links = pytest.mark.skipif(not hasattr(os, "symlink") or os.name == "nt", reason="needs symbolic links")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-
-
-def document(name: str, body: str = "1. Do it.") -> str:
-    return f"---\nname: {name}\ndescription: How to {name} properly.\n---\n\n{body}\n"
 
 
 def kind(outcome: object) -> str:
@@ -71,7 +67,7 @@ def test_a_linked_skill_or_document_that_leads_out_is_refused_by_name(home: Path
     (skills / "lost/SKILL.md").symlink_to(skills / "lost/nowhere")
     with Herma.open(home) as h:
         assert h.skills.list() == []
-        said = {each.path: each.reason for each in h.skills.refused()}
+        said = {each.path: each.reason for each in h.skills.shelf().refused}
         assert "external_dirs" in said["sail"]
         assert "leads out" in said["row"]
         assert "nowhere" in said["lost"]
@@ -123,16 +119,16 @@ def test_a_folder_renamed_by_hand_is_a_move_and_undo_does_not_bring_a_second_one
         (home / "skills/kitchen").mkdir()
         (home / "skills/bake").rename(home / "skills/kitchen/bake")
         if first == "look":
-            assert h.skills.history("bake")[0].action == "moved by hand"
+            assert h.skills.changes("bake")[0].action == "moved by hand"
         assert h.skills.patch("bake", "1. Do it.", "1. Do it now.").ok
-        moved = next(change for change in h.skills.history("bake") if change.action == "moved by hand")
+        moved = next(change for change in h.skills.changes("bake") if change.action == "moved by hand")
         assert (moved.moved_from, moved.moved_to) == ("bake", "kitchen/bake")
         assert h.skills.undo().ok  # the patch
         assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
         assert not (home / "skills/bake").exists()
         (home / "skills/kitchen/bake/SKILL.md").unlink()
         (home / "skills/kitchen/bake").rmdir()
-        assert h.skills.history("bake")[0].action == "removed by hand"
+        assert h.skills.changes("bake")[0].action == "removed by hand"
         assert h.skills.undo().ok
         assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
 
@@ -165,10 +161,10 @@ class Killed:
 @pytest.mark.parametrize(
     ("owner", "name", "after", "happened"),
     [
-        (SkillRows, "intend", True, False),
+        (SkillHistory, "intend", True, False),
         (skill_writing, "install", False, False),
         (skill_writing, "install", True, True),
-        (SkillRows, "settle", False, True),
+        (SkillHistory, "settle", False, True),
     ],
 )
 def test_a_killed_write_happened_whole_or_not_at_all(
@@ -185,8 +181,8 @@ def test_a_killed_write_happened_whole_or_not_at_all(
     assert killed(work) == 1
     with Herma.open(home) as h:
         text = (home / "skills/bake/SKILL.md").read_text()
-        assert text == document("bake", "1. Heat." if happened else "1. Do it.")
-        actions = [change.action for change in h.skills.history("bake")]
+        assert text == document("bake", body="1. Heat.\n2. Check it." if happened else "1. Do it.\n2. Check it.")
+        actions = [change.action for change in h.skills.changes("bake")]
         assert actions == (["patch", "create"] if happened else ["create"])
         assert sorted(path.name for path in (home / "skills/bake").iterdir()) == ["SKILL.md"]
         assert h.skills.patch("bake", "1. ", "2. ").ok
@@ -206,7 +202,7 @@ def test_a_killed_move_to_the_archive_is_settled(home: Path, monkeypatch: pytest
 
     assert killed(work) == 1
     with Herma.open(home) as h:
-        actions = [change.action for change in h.skills.history("bake")]
+        actions = [change.action for change in h.skills.changes("bake")]
         assert actions == (["archive", "create"] if after else ["create"])
         if after:
             assert h.skills.restore("bake").ok
@@ -225,7 +221,7 @@ def test_a_killed_creation_leaves_no_half_skill(home: Path, monkeypatch: pytest.
     with Herma.open(home) as h:
         assert h.skills.list() == []
         assert h.skills.create("bake", document("bake"), category="kitchen").ok
-        assert [change.action for change in h.skills.history()] == ["create"]
+        assert [change.action for change in h.skills.changes()] == ["create"]
 
 
 # ── several at once ──
@@ -255,7 +251,7 @@ def test_processes_that_write_at_once_lose_nothing(home: Path) -> None:
         assert all(f"- {me}.{number}" in text for me in range(3) for number in range(8))
         assert len(h.skills.view("bake").files) == 1 + 24
         assert h.skills.usage()["bake"].successes == 24
-        log = [change for change in h.skills.history() if change.file == "SKILL.md"]
+        log = [change for change in h.skills.changes() if change.file == "SKILL.md"]
         assert [change.action for change in log] == ["patch"] * 24 + ["create"]
         for newer, older in pairwise(log):
             assert newer.before == older.after, "a gap in the history"
@@ -273,7 +269,7 @@ def test_only_one_of_many_threads_creates_a_skill(home: Path) -> None:
         for thread in threads:
             thread.join()
         assert sum(isinstance(outcome, SkillWritten) for outcome in outcomes) == 1
-        assert len(h.skills.history()) == 1
+        assert len(h.skills.changes()) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs a user who may not write everywhere")

@@ -16,7 +16,7 @@ from tests.faults.crashing import NEEDS_FORK, after, die, forked
 
 from herma import Add, Herma, Remove
 from herma.memory import files
-from herma.memory.files import CuratedRows
+from herma.memory.files import MemoryRows
 from herma.store.salvage import salvage
 
 pytestmark = NEEDS_FORK
@@ -27,8 +27,8 @@ ENTRIES = [f"Entry number {n} about the harbour." for n in range(400)]
 POINTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], bool]] = {
     "before the temporary file": (lambda m: m.setattr(files, "prepare", die), False),
     "after the temporary file": (lambda m: after(files, "prepare", m), False),
-    "before the intent": (lambda m: m.setattr(CuratedRows, "intend", die), False),
-    "after the intent": (lambda m: after(CuratedRows, "intend", m), False),
+    "before the intent": (lambda m: m.setattr(MemoryRows, "intend", die), False),
+    "after the intent": (lambda m: after(MemoryRows, "intend", m), False),
     "before the swap": (lambda m: m.setattr(files, "install", die), False),
     "after the swap": (lambda m: after(files, "install", m), True),
 }
@@ -49,12 +49,12 @@ def test_a_move_happens_whole_or_not_at_all(home: Path, point: str, monkeypatch:
     assert os.waitpid(pid, 0)[1] == 7 << 8
     with Herma.open(home, flags=BIG) as h:
         in_file = h.memory.entries("memory")
-        in_tail = [one.text for one in h.memory.tail.list()]
+        in_tail = [one.text for one in h.memory.archive.list()]
         assert "Moves away." in [*in_file, *in_tail], "also before anybody settles it"
         h.memory.history()
         assert h.memory.entries("memory") == (["Stays."] if happened else ["Stays.", "Moves away."])
-        assert [one.text for one in h.memory.tail.list()] == (["Moves away."] if happened else [])
-        terms = h._ground.database.rows("SELECT count(*) FROM curated_tail_terms")
+        assert [one.text for one in h.memory.archive.list()] == (["Moves away."] if happened else [])
+        terms = h.db.rows("SELECT count(*) FROM curated_tail_terms")
         assert bool(terms[0][0]) == happened
 
 
@@ -80,9 +80,9 @@ def test_kill_at_random_points_loses_nothing(home: Path) -> None:
         os.waitpid(pid, 0)
         os.close(reader)
         with Herma.open(home, flags=BIG) as h:
-            assert {*h.memory.entries("memory"), *(one.text for one in h.memory.tail.list())} == set(ENTRIES)
+            assert {*h.memory.entries("memory"), *(one.text for one in h.memory.archive.list())} == set(ENTRIES)
             h.memory.history(limit=1)
-            there, tail = h.memory.entries("memory"), [one.text for one in h.memory.tail.list()]
+            there, tail = h.memory.entries("memory"), [one.text for one in h.memory.archive.list()]
             assert sorted([*there, *tail]) == sorted(ENTRIES), "settled: in one place only"
             moved = len(tail)
     assert moved, "children were killed before they could write; the test proves nothing"
@@ -93,11 +93,10 @@ def test_a_repair_keeps_the_long_tail(home: Path, tmp_path: Path) -> None:
         h.memory.apply("memory", [Add("Stays."), Add("Moves away."), Add("Goes as well.")])
         h.memory.apply("memory", Remove("Moves away.", kept="room"))
         h.memory.apply("memory", Remove("Goes as well.", kept="expired"))
-        h.memory.tail.used([1], "c-1")
-        h.memory.tail.forget([2])
-        h.tidy()
+        h.memory.archive.used([1], "c-1")
+        h.memory.archive.forget([2])
     salvage(home / "herma.db", None, tmp_path / "herma.db")
-    for table in ("curated_tail", "curated_tail_terms", "curated_tail_uses", "curated_tidied"):
+    for table in ("curated_tail", "curated_tail_terms", "curated_tail_uses"):
         with closing(sqlite3.connect(home / "herma.db")) as old, closing(sqlite3.connect(tmp_path / "herma.db")) as new:
             rows = f"SELECT * FROM {table} ORDER BY 1, 2"
             assert new.execute(rows).fetchall() == old.execute(rows).fetchall() != []

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,52 +19,34 @@ import pytest
 
 from herma import Herma
 from herma.errors import StoreBusy, StoreError, UsageError
-from herma.store.database import Database
+from herma.store.database import DatabaseConnection
+from herma.store.sqlite import SqliteDatabase
+
+from .crashing import together
 
 THREADS = 8
 WRITES = 60
 
 
 @pytest.fixture
-def database(home: Path) -> Iterator[Database]:
-    with closing(Database(home / "herma.db", busy_timeout=5)) as opened:
+def database(home: Path) -> Iterator[SqliteDatabase]:
+    with closing(SqliteDatabase(home / "herma.db", busy_timeout=5)) as opened:
         yield opened
 
 
-def put(key: str) -> Callable[[apsw.Connection], str]:
-    def work(connection: apsw.Connection) -> str:
-        connection.execute("INSERT INTO meta (key, value) VALUES (?, '')", (key,))
+def put(key: str) -> Callable[[DatabaseConnection], str]:
+    def work(connection: DatabaseConnection) -> str:
+        connection.run("INSERT INTO meta (key, value) VALUES (?, '')", (key,))
         return key
 
     return work
 
 
-def keys(database: Database) -> set[str]:
+def keys(database: SqliteDatabase) -> set[str]:
     return {key for (key,) in database.rows("SELECT key FROM meta")}
 
 
-def together(*actions: Callable[[], object]) -> list[BaseException]:
-    """Run all at the same time. → what went wrong."""
-    wrong: list[BaseException] = []
-    start = threading.Barrier(len(actions))
-
-    def run(action: Callable[[], object]) -> None:
-        start.wait()
-        try:
-            action()
-        except BaseException as exc:  # noqa: BLE001  reported to the test
-            wrong.append(exc)
-
-    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-    return wrong
-
-
-def test_every_thread_gets_its_own_result_and_everything_is_there(database: Database) -> None:
+def test_every_thread_gets_its_own_result_and_everything_is_there(database: SqliteDatabase) -> None:
     def writer(me: int) -> Callable[[], None]:
         def run() -> None:
             for number in range(WRITES):
@@ -75,16 +59,17 @@ def test_every_thread_gets_its_own_result_and_everything_is_there(database: Data
     assert {f"{me}.{number}" for me in range(THREADS) for number in range(WRITES)} <= keys(database)
 
 
-def test_works_that_wait_share_a_transaction_and_one_bad_work_harms_nobody(database: Database) -> None:
+def test_works_that_wait_share_a_transaction_and_one_bad_work_harms_nobody(database: SqliteDatabase) -> None:
     """The leader is held inside its work until the others have queued up behind it."""
     database.write(put("begun"))
-    queued = threading.Event()
+    entered, queued = threading.Event(), threading.Event()
 
-    def leader(connection: apsw.Connection) -> None:
+    def leader(connection: DatabaseConnection) -> None:
+        entered.set()
         assert queued.wait(20)
         follower(connection, "leader")
 
-    def follower(connection: apsw.Connection, name: str) -> None:
+    def follower(connection: DatabaseConnection, name: str) -> None:
         put(name)(connection)
         if name.startswith("bad"):
             raise ValueError(name)
@@ -92,39 +77,36 @@ def test_works_that_wait_share_a_transaction_and_one_bad_work_harms_nobody(datab
     def submit(name: str) -> Callable[[], None]:
         return lambda: database.write(lambda connection: follower(connection, name))
 
-    first = threading.Thread(target=database.write, args=(leader,))
-    first.start()
     names = [f"good {n}" for n in range(6)] + [f"bad {n}" for n in range(3)]
-    wrong: list[str] = []
+    begun: list[int] = []
 
-    def one(name: str) -> None:
-        try:
+    def release() -> None:
+        while len(database._commits._queue) < len(names):
+            time.sleep(0.001)
+        begun.append(commits(database))
+        queued.set()
+
+    def follow(name: str) -> Callable[[], None]:
+        def run() -> None:
+            assert entered.wait(20)
             submit(name)()
-        except ValueError as exc:
-            wrong.append(str(exc))
 
-    threads = [threading.Thread(target=one, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    while len(database._commits._queue) < len(names):
-        time.sleep(0.001)
-    begun = commits(database)
-    queued.set()
-    for thread in [first, *threads]:
-        thread.join(20)
-    assert sorted(wrong) == ["bad 0", "bad 1", "bad 2"]
+        return run
+
+    wrong = together(lambda: database.write(leader), release, *map(follow, names))
+    assert sorted(map(str, wrong)) == ["bad 0", "bad 1", "bad 2"]
     assert {"leader", *names[:6]} <= keys(database)
     assert not [key for key in keys(database) if key.startswith("bad")]
-    assert commits(database) == begun + 1
+    assert commits(database) == begun[0] + 1
 
 
-def commits(database: Database) -> int:
+def commits(database: SqliteDatabase) -> int:
     """How often the file was committed to, as readers can tell."""
     return int(database.rows("PRAGMA data_version")[0][0])
 
 
-def test_a_failing_leader_does_not_take_others_with_it(database: Database) -> None:
-    def fail(connection: apsw.Connection, n: int) -> None:
+def test_a_failing_leader_does_not_take_others_with_it(database: SqliteDatabase) -> None:
+    def fail(connection: DatabaseConnection, n: int) -> None:
         put(str(n))(connection)
         raise ZeroDivisionError
 
@@ -138,10 +120,10 @@ def test_a_failing_leader_does_not_take_others_with_it(database: Database) -> No
     assert not keys(database) & {str(n) for n in range(1, 16, 2)}
 
 
-def test_an_interrupted_leader_leaves_the_others_work_to_be_done_once(database: Database) -> None:
+def test_an_interrupted_leader_leaves_the_others_work_to_be_done_once(database: SqliteDatabase) -> None:
     entered, go = threading.Event(), threading.Event()
 
-    def interrupted(connection: apsw.Connection) -> None:
+    def interrupted(connection: DatabaseConnection) -> None:
         put("interrupted")(connection)
         entered.set()
         assert go.wait(20)
@@ -170,7 +152,7 @@ def test_an_interrupted_leader_leaves_the_others_work_to_be_done_once(database: 
 
 @pytest.mark.parametrize("moment", ["_await", "_lead"])
 def test_an_interrupt_before_waiting_or_leading_leaves_nobody_waiting(
-    database: Database, monkeypatch: pytest.MonkeyPatch, moment: str
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     entered, go, ended = threading.Event(), threading.Event(), threading.Event()
     real = getattr(database._commits, moment)
@@ -180,7 +162,7 @@ def test_an_interrupt_before_waiting_or_leading_leaves_nobody_waiting(
             raise KeyboardInterrupt
         real(ticket)
 
-    def long(connection: apsw.Connection) -> None:
+    def long(connection: DatabaseConnection) -> None:
         put("long")(connection)
         entered.set()
         assert go.wait(20)
@@ -206,15 +188,15 @@ def test_an_interrupt_before_waiting_or_leading_leaves_nobody_waiting(
     assert database._commits.drain(1)
 
 
-def test_what_failed_before_an_interrupt_and_succeeds_after_it_has_succeeded(database: Database) -> None:
+def test_what_failed_before_an_interrupt_and_succeeds_after_it_has_succeeded(database: SqliteDatabase) -> None:
     entered, go, runs = threading.Event(), threading.Event(), {"fails once": 0, "interrupts once": 0}
 
-    def first(connection: apsw.Connection) -> None:
+    def first(connection: DatabaseConnection) -> None:
         entered.set()
         assert go.wait(20)
 
-    def once(name: str, error: BaseException) -> Callable[[apsw.Connection], None]:
-        def work(connection: apsw.Connection) -> None:
+    def once(name: str, error: BaseException) -> Callable[[DatabaseConnection], None]:
+        def work(connection: DatabaseConnection) -> None:
             runs[name] += 1
             if runs[name] == 1:
                 raise error
@@ -246,7 +228,7 @@ def test_what_failed_before_an_interrupt_and_succeeds_after_it_has_succeeded(dat
     assert set(runs) <= keys(database)
 
 
-def test_a_write_inside_a_write_is_refused_at_once(database: Database) -> None:
+def test_a_write_inside_a_write_is_refused_at_once(database: SqliteDatabase) -> None:
     with pytest.raises(StoreError, match="inside another write"):
         database.write(lambda _: database.write(put("x")))
     database.write(put("y"))
@@ -255,10 +237,10 @@ def test_a_write_inside_a_write_is_refused_at_once(database: Database) -> None:
 
 
 def test_closing_waits_for_what_was_begun(home: Path) -> None:
-    database = Database(home / "herma.db")
+    database = SqliteDatabase(home / "herma.db")
     entered = threading.Event()
 
-    def slow(connection: apsw.Connection) -> None:
+    def slow(connection: DatabaseConnection) -> None:
         entered.set()
         time.sleep(0.1)
         put("slow")(connection)
@@ -270,14 +252,14 @@ def test_closing_waits_for_what_was_begun(home: Path) -> None:
     thread.join(20)
     with pytest.raises(UsageError, match="closed"):
         database.write(put("late"))
-    with closing(Database(home / "herma.db")) as again:
+    with closing(SqliteDatabase(home / "herma.db")) as again:
         assert "slow" in keys(again)
 
 
-def test_readers_do_not_wait_for_a_writer(database: Database) -> None:
+def test_readers_do_not_wait_for_a_writer(database: SqliteDatabase) -> None:
     database.write(put("before"))
 
-    def work(connection: apsw.Connection) -> set[str]:
+    def work(connection: DatabaseConnection) -> set[str]:
         put("during")(connection)
         return keys(database)
 
@@ -287,7 +269,7 @@ def test_readers_do_not_wait_for_a_writer(database: Database) -> None:
 
 
 def test_a_busy_database_is_waited_for_until_the_deadline(home: Path) -> None:
-    with closing(Database(home / "herma.db", busy_timeout=0.2)) as database:
+    with closing(SqliteDatabase(home / "herma.db", busy_timeout=0.2)) as database:
         database.write(put("a"))
         with closing(apsw.Connection(str(home / "herma.db"))) as other:  # the same library: locks are per process
             other.execute("BEGIN IMMEDIATE")
@@ -297,9 +279,6 @@ def test_a_busy_database_is_waited_for_until_the_deadline(home: Path) -> None:
             other.execute("ROLLBACK")
         database.write(put("b"))
         assert {"a", "b"} == keys(database) & {"a", "b", "w0", "w1", "w2"}
-
-
-# ── processes ──
 
 
 def appender(home: str, me: int, count: int) -> list[tuple[str, int, str]]:
@@ -376,9 +355,6 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_that_ends_orderly_takes_nothing_with_it(home: Path) -> None:
-    import subprocess
-    import sys
-
     done = subprocess.run([sys.executable, "-c", FORK_AND_LEAVE, str(home)], timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
     with Herma.open(home) as h:

@@ -15,9 +15,11 @@ import pytest
 
 from herma import Herma, HermaWarning
 from herma.errors import StoreError
-from herma.store import database as journal
+from herma.store import sqlite as journal
 from herma.store.checkup import state_of
-from herma.store.database import PAGE_SIZE, Database
+from herma.store.sqlite import PAGE_SIZE
+
+from .crashing import together, with_own_mounts
 
 WORDS = [{"role": "user", "content": "words"}]
 
@@ -30,8 +32,8 @@ def test_a_full_disk_is_said_and_what_was_there_stays(home: Path) -> None:
     with Herma.open(home) as h:
         session = h.transcripts.start("cli")
         kept = h.transcripts.append(session, WORDS)
-        database: Database = h._ground.database
-        database.write(lambda connection: connection.pragma("max_page_count", 30))
+        database = h.db
+        database.write(lambda connection: connection.run("PRAGMA max_page_count = 30"))
 
         def fill() -> None:
             for _ in range(100):
@@ -41,7 +43,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(home: Path) -> None:
             fill()
         assert caught.value.hint
         assert [one.id for one in h.transcripts.messages(session)] == kept
-        database.write(lambda connection: connection.pragma("max_page_count", 1_000_000))
+        database.write(lambda connection: connection.run("PRAGMA max_page_count = 1000000"))
         kept += h.transcripts.append(session, WORDS)
         assert [one.id for one in h.transcripts.messages(session)] == kept
     with closing(sqlite3.connect(home / "herma.db")) as checked:
@@ -135,37 +137,21 @@ print(len(told))
 
 def test_a_disk_that_is_really_full(home: Path) -> None:
     """In a mount namespace of its own."""
-    allowed = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if os.name != "nt" else None
-    if allowed is None or allowed.returncode:
-        pytest.skip("needs a mount namespace")
-    command = ["unshare", "-rm", "sh", "-c", FILL, "sh", str(home), sys.executable, UNTIL_FULL]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert run.returncode == 0, run.stderr
-    assert int(run.stdout) > 100
+    assert int(with_own_mounts(FILL, home, UNTIL_FULL)) > 100
 
 
 def test_a_full_disk_fails_all_who_share_the_commit_and_nobody_hangs(home: Path) -> None:
-    import threading
-
     with Herma.open(home) as h:
         session = h.transcripts.start("cli")
-        h._ground.database.write(lambda connection: connection.pragma("max_page_count", 40))
+        h.db.write(lambda connection: connection.run("PRAGMA max_page_count = 40"))
         kept: list[int] = []
-        wrong: list[Exception] = []
 
         def write() -> None:
             for _ in range(20):
-                try:
-                    kept.extend(h.transcripts.append(session, [{"role": "tool", "content": incompressible(12_000)}]))
-                except StoreError as exc:
-                    wrong.append(exc)
+                kept.extend(h.transcripts.append(session, [{"role": "tool", "content": incompressible(12_000)}]))
 
-        threads = [threading.Thread(target=write) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert wrong
+        wrong = together(*[write] * 6)
+        assert [type(exc) for exc in wrong] == [StoreError] * 6
         assert sorted(kept) == [one.id for one in h.transcripts.messages(session)]
 
 
@@ -245,8 +231,8 @@ def test_where_a_write_ahead_log_is_not_safe_there_is_none(home: Path, monkeypat
         assert len(caught) == 1
         h.transcripts.append(session, WORDS)
         assert len(h.transcripts.messages(session)) == 1
-        assert h._ground.database.write(lambda connection: connection.pragma("journal_mode")) == "delete"
-        assert h._ground.database.write(lambda connection: connection.pragma("synchronous")) == 3
+        assert h.db.write(lambda connection: connection.rows("PRAGMA journal_mode")[0][0]) == "delete"
+        assert h.db.write(lambda connection: connection.rows("PRAGMA synchronous")[0][0]) == 3
     assert {each.name for each in home.iterdir()} == {"herma.db"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -255,16 +241,16 @@ def test_where_a_write_ahead_log_is_not_safe_there_is_none(home: Path, monkeypat
     monkeypatch.undo()
     with Herma.open(home) as h:  # moved to a better place
         h.transcripts.append(session, WORDS)
-        assert h._ground.database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
+        assert h.db.write(lambda connection: connection.rows("PRAGMA journal_mode")[0][0]) == "wal"
         assert len(h.transcripts.messages(session)) == 3
 
 
 def test_commits_are_flushed(home: Path) -> None:
     with Herma.open(home) as h:
         h.transcripts.start("cli")
-        assert h._ground.database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
-        assert h._ground.database.write(lambda connection: connection.pragma("synchronous")) == 2
-        assert h._ground.database.write(lambda connection: connection.pragma("fullfsync")) == 1
+        assert h.db.write(lambda connection: connection.rows("PRAGMA journal_mode")[0][0]) == "wal"
+        assert h.db.write(lambda connection: connection.rows("PRAGMA synchronous")[0][0]) == 2
+        assert h.db.write(lambda connection: connection.rows("PRAGMA fullfsync")[0][0]) == 1
 
 
 READ_WHEN_FULL = """
@@ -299,12 +285,7 @@ print("done")
 
 
 def test_a_disk_without_a_free_byte_is_read(home: Path) -> None:
-    allowed = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if os.name != "nt" else None
-    if allowed is None or allowed.returncode:
-        pytest.skip("needs a mount namespace")
-    command = ["unshare", "-rm", "sh", "-c", FILL, "sh", str(home), sys.executable, READ_WHEN_FULL]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
+    assert with_own_mounts(FILL, home, READ_WHEN_FULL) == "done\n"
 
 
 READ_ONLY_DISK = """
@@ -335,9 +316,6 @@ with Herma.open(home) as h:
 @pytest.mark.parametrize(("shared", "expected"), [(True, "20\n"), (False, "copy the whole folder")])
 def test_a_read_only_disk_with_a_log_is_read_or_said_to_be_none(home: Path, shared: bool, expected: str) -> None:
     """A snapshot of a home in use has a log; with the memory that processes share it can be read, without it not."""
-    allowed = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if os.name != "nt" else None
-    if allowed is None or allowed.returncode:
-        pytest.skip("needs a mount namespace")
     snapshot = home.parent / "snapshot"
     with Herma.open(home) as h:
         session = h.transcripts.start("cli", session_id="s")
@@ -346,10 +324,7 @@ def test_a_read_only_disk_with_a_log_is_read_or_said_to_be_none(home: Path, shar
         shutil.copytree(home, snapshot)
     if not shared:
         (snapshot / "herma.db-shm").unlink()
-    command = ["unshare", "-rm", "sh", "-c", READ_ONLY_DISK, "sh", str(snapshot), sys.executable, READ_LOG]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert run.returncode == 0, run.stderr
-    assert expected in run.stdout
+    assert expected in with_own_mounts(READ_ONLY_DISK, snapshot, READ_LOG)
 
 
 KILLED_WITHOUT_LOG = """

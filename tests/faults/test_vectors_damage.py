@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 import pytest
+from tests.homes import talk
 
 from herma import Herma
 from herma.errors import EmbedderError
@@ -210,8 +211,7 @@ def test_a_dead_embedder_is_not_asked_again_and_again_by_the_background(home: Pa
     dead = Dead()
     with Herma.open(home, embedder=dead) as h, h.session() as session:
         for number in range(3):
-            session.before_model(f"question {number}")
-            session.after_model("answer")
+            talk(session, f"question {number}", reply="answer")
         deadline = time.monotonic() + 20
         while not dead.calls and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -224,8 +224,7 @@ def test_a_dead_embedder_is_not_asked_again_and_again_by_the_background(home: Pa
 
 def test_what_is_written_is_embedded_in_the_background(home: Path) -> None:
     with Herma.open(home, embedder=HashEmbedder(64)) as h, h.session() as session:
-        session.before_model("where is the violin")
-        session.after_model("in the kitchen")
+        talk(session, "where is the violin", reply="in the kitchen")
         deadline = time.monotonic() + 20
         while h.index.status().vectors.vectors < 3 and time.monotonic() < deadline:
             time.sleep(0.02)

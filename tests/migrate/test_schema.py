@@ -13,7 +13,8 @@ import apsw
 import pytest
 
 from herma import Add, Author, Herma, Origin, Who
-from herma.store.database import APPLICATION_ID, MIGRATIONS, VERSION, migrate, migrations, user_version
+from herma.store.database import MIGRATIONS, VERSION, migrations
+from herma.store.sqlite import APPLICATION_ID, migrate, user_version
 
 SCHEMA = MIGRATIONS.with_name("schema.sql")
 FIRST = Path(__file__).with_name("schema_0001.sql")
@@ -147,6 +148,29 @@ def test_who_only_reads_brings_an_older_home_up_to_date(home: Path) -> None:
     made = apsw.Connection(str(home / "herma.db"))
     assert user_version(made) == VERSION
     made.close()
+
+
+def test_a_home_of_format_2_keeps_its_messages(home: Path) -> None:
+    """Nobody recorded there what came from outside: that is not the same as nothing."""
+    old = apsw.Connection(str(home / "herma.db"))
+    old.execute(FIRST.read_text(encoding="utf-8"))
+    old.execute("PRAGMA user_version = 1")
+    old.execute(migrations()[0][1].read_text(encoding="utf-8"))
+    old.execute(f"PRAGMA user_version = 2; PRAGMA application_id = {APPLICATION_ID}")
+    old.execute("INSERT INTO meta VALUES ('store_id', 'a'), ('epoch', 'b')")
+    old.execute(
+        "INSERT INTO sessions (key, id, source, profile, project, user, chat, title, reason, conversation, started,"
+        " last_active, message_count) VALUES (1, 'old', 'cli', '', '', '', '', 'Old', 'new', 'old', 1, 2, 1);"
+        "INSERT INTO messages (session, role, timestamp, content) VALUES (1, 'user', 1, 'zephyr');"
+        "INSERT INTO changes (gone, first_id, count) VALUES (0, 1, 1)"
+    )
+    old.close()
+    with Herma.open(home) as h:
+        (message,) = h.transcripts.messages("old")
+        assert (message.content, message.outside) == ("zephyr", None)
+        (session,) = h.transcripts.list()
+        assert (session.title, session.imported) == ("Old", None)
+        assert h.session(resume="old").messages == (message,)
 
 
 READ_ONLY = """

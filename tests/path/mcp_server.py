@@ -9,8 +9,13 @@ import time
 if sys.argv[1] == "hang":
     time.sleep(600)
 if sys.argv[1] == "broken":
-    sys.stderr.write("starting\nno such configuration: weather.toml\n")
-    sys.exit(3)
+    sys.stderr.write("\n")
+    for number in (0, 1):
+        os.close(number)
+    if os.fork() == 0:  # the reason comes after the connection ended
+        time.sleep(0.2)
+        sys.stderr.write("starting\nno such configuration: weather.toml\n")
+    os._exit(3)
 
 from mcp.server import MCPServer
 from mcp.types import ImageContent, TextContent

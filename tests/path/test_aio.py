@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import herma
 from herma import Add, Applied, Herma, aio
 from herma.errors import UsageError
 from herma.session import Session
@@ -58,24 +60,47 @@ def test_a_whole_turn(home: Path) -> None:
     run(work())
 
 
-def test_transcripts(home: Path) -> None:
+def test_it_is_opened_as_the_docs_say(home: Path) -> None:
+    async def work() -> None:
+        async with herma.aio.Herma.open(home, flags={"memory.user_char_limit": 99}) as h:
+            assert (h.home, h.settings.memory.user_char_limit) == (home, 99)
+            assert isinstance(h, aio.Herma)
+            assert await h.model() is None
+            async with h.session(source="cli") as s:
+                await s.before_model("hello")
+                await s.after_model("hi", usage={"prompt_tokens": 9, "completion_tokens": 1})
+                with pytest.raises(UsageError, match="usage"):
+                    await s.after_model("hi", usage={"tokens": 9})
+                assert len(s.messages) == 2
+        h = await aio.Herma.open(home)
+        assert len(await h.transcripts.list()) == 1
+        await h.close()
+        with pytest.raises(UsageError):
+            await h.search("hello")
+        async with aio.open(home) as other:
+            assert (await other.search("hello")).hits
+
+    run(work())
+
+
+def test_transcripts_and_both_faces_share_a_home(home: Path) -> None:
     async def work() -> None:
         h = await aio.open(home)
         session = await h.transcripts.start("import", title="Old")
         ids = await h.transcripts.append(session, [{"role": "user", "content": "one"}])
         assert [message.id for message in await h.transcripts.messages(session)] == ids
-        info = await h.transcripts.get(session)
-        assert info is not None
-        assert info.title == "Old"
-        assert [one.id for one in await h.transcripts.list()] == [session]
-        await h.close()
-        await h.close()
+        assert [(one.id, one.title) for one in await h.transcripts.list()] == [(session, "Old")]
+        await h.memory.apply("memory", Add("From here."))
+        for _ in range(2):
+            await h.close()
         with pytest.raises(UsageError):
             await h.transcripts.get(session)
         with pytest.raises(UsageError):
             await h.session()
 
     run(work())
+    with Herma.open(home) as h:
+        assert h.memory.entries("memory") == ["From here."]
 
 
 def test_errors_come_through_and_leave_the_session_usable(home: Path) -> None:
@@ -207,16 +232,6 @@ def test_it_is_not_loaded_unless_asked_for(home: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_both_faces_share_a_home(home: Path) -> None:
-    async def work() -> None:
-        async with aio.open(home) as h:
-            await h.memory.apply("memory", Add("From here."))
-
-    run(work())
-    with Herma.open(home) as h:
-        assert h.memory.entries("memory") == ["From here."]
-
-
 def test_episodes_facts_and_what_is_restored(home: Path) -> None:
     async def work() -> None:
         async with aio.open(home) as h:
@@ -234,37 +249,27 @@ def test_episodes_facts_and_what_is_restored(home: Path) -> None:
     run(work())
 
 
-INNER_WORKINGS = {
-    "MemoryStore": {"follow", "room", "is_enabled"},
-    "Tail": {"is_empty", "proposed", "recall", "used"},
-    "Episodes": {"conversation_of", "describe", "record_later", "trouble", "unended", "used"},
-    "SkillLibrary": {"offer", "refused", "resolve", "settle", "shelf", "viewed"},
-    "Facts": {"asks"},
-    "Curator": {"close", "later", "options"},
-    "Reviews": {
-        *("after_turn", "aside", "calm", "close", "has_model", "make_up", "owe", "policy", "remember", "stop"),
-        "when_idle",
-    },
-    "Tools": {"including", "names"},
-    "Session": {"begin_with", "remember_what_was_told"},
-    "Index": {"close", "find", "missing", "suspect", "vectors", "vocabulary", "written"},
-    "Providers": {"active", "close", "of_session", "seat", "watcher"},
-    "Herma": {"model", "models", "open", "prefetch", "reranker", "settings"},
-}
-"""What only the parts among themselves ask for, what reads nothing, and what is not awaited."""
-
-
 def test_what_can_be_called_can_be_awaited(home: Path) -> None:
     async def work() -> None:
         async with aio.open(home) as h, h.session() as session:
-            faces: list[Any] = [h, session, h.memory, h.memory.tail, h.transcripts, h.tools, h.episodes, h.facts]
-            for face in (*faces, h.skills, h.reviews, h.curator, h.index, h.providers):
-                inner = face._inner
-                kind = type(inner).__name__
-                missing = {name for name in dir(inner) if not name.startswith("_")} - set(dir(face))
-                assert missing == INNER_WORKINGS.get(kind, set()), kind
+            parts: list[Any] = [h, session, h.memory, h.memory.archive, h.transcripts, h.tools, h.episodes, h.facts]
+            for part in (*parts, h.skills, h.reviews, h.curator, h.index, h.providers):
+                for name, kind in vars(type(part._inner)).items():
+                    if inspect.isfunction(kind) and not name.startswith("_"):
+                        awaited = inspect.iscoroutinefunction(getattr(part, name))
+                        assert awaited or name in ("schemas", "view", "session", "branch"), name
+            for hidden in ("db", "models", "_threads_", "nonsense"):
+                with pytest.raises(AttributeError, match=hidden):
+                    getattr(h, hidden)
+            assert (await h.tidy(dry_run=True)).dry_run
 
     asyncio.run(work())
+
+
+def test_the_types_are_those_of_the_synchronous_classes() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "async_types.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_what_waits_is_decided_and_a_conversation_begins_anew(home: Path) -> None:

@@ -9,12 +9,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.homes import of_files
 
 from herma import Add, Herma
 from herma.errors import StoreBusy, UsageError
-from herma.store import backup
-from herma.store.backup import members
-from herma.store.restore import restore
+from herma.store import archive, backup
+from herma.store.archive import members
+from herma.store.backup import restore
 
 
 def live(home: Path, *, day: int = 0) -> None:
@@ -52,6 +53,7 @@ def state(home: Path) -> dict[str, object]:
     return found
 
 
+@of_files
 def test_a_round_trip_brings_back_exactly_what_was_there(home: Path) -> None:
     live(home)
     before = state(home)
@@ -78,30 +80,44 @@ def test_a_round_trip_brings_back_exactly_what_was_there(home: Path) -> None:
     assert not [path for path in home.iterdir() if path.name.startswith(".restore")]
 
 
-def test_the_index_is_built_anew_after_a_restore(home: Path) -> None:
+@of_files
+def test_the_latest_is_looked_at_restored_indexed_and_stays_the_latest(home: Path) -> None:
     live(home)
     made = backup.create(home)
     live(home, day=1)
+    before = state(home)
+    would = restore(home, made, dry_run=True)
+    assert (would.dry_run, would.replaced) == (True, ("herma.db", "memories", "skills", "config.yaml"))
+    assert state(home) == before, "looking changes nothing"
+    assert len(archive.listing(home)) == 1
     with Herma.open(home) as h:
         assert len(h.search("zephyr", level="message", limit=50).hits) == 40
-    restore(home, made)
+    safety = restore(home, backup.find(home, "latest")).safety
+    assert safety
     with Herma.open(home) as h:
         assert len(h.search("zephyr", level="message", limit=50).hits) == 20
         assert h.doctor().healthy
+    assert backup.find(home, "latest").path == made.path
+    made.path.unlink()
+    assert backup.find(home, "latest").path == safety.path, "better than none"
 
 
+@of_files
 def test_what_is_in_a_backup(home: Path) -> None:
     live(home)
     (home / "memories" / "MEMORY.md.bak.1").write_text("older")
     (home / "memories" / ".MEMORY.md.tmp").write_text("unfinished")
-    plain, full = backup.create(home), backup.create(home, with_secrets=True)
-    for made, secrets in ((plain, set()), (full, {".env"})):
-        with members(made.path) as each:
-            names = {member.name for member, _ in each}
-        assert names == secrets | {
+    for secrets in (set(), {".env"}):
+        with members(backup.create(home, with_secrets=bool(secrets)).path) as each:
+            texts = {member.name: stream.read() for member, stream in each}
+        assert texts.keys() == secrets | {
             *("manifest.json", "herma.db", "config.yaml", "memories/MEMORY.md", "memories/USER.md"),
             *("memories/MEMORY.md.bak.1", "skills/tools/sail/SKILL.md"),
         }
+    assert next(iter(texts)) == "manifest.json"
+    fields = json.loads(texts["manifest.json"])
+    assert {"format", "herma", "store_id", "epoch", "counts", "files", "created", "database"} <= fields.keys()
+    assert all(len(digest) == 64 for _, digest in fields["files"].values())
 
 
 def test_names_listing_and_finding(home: Path, tmp_path: Path) -> None:
@@ -110,7 +126,7 @@ def test_names_listing_and_finding(home: Path, tmp_path: Path) -> None:
     first = backup.create(home, clock=lambda: next(times))
     second = backup.create(home, clock=lambda: next(times), name="before-upgrade")
     third = backup.create(home, clock=lambda: next(times))
-    assert [each.name for each in backup.listing(home)] == [third.name, second.name, first.name]
+    assert [each.name for each in archive.listing(home)] == [third.name, second.name, first.name]
     assert backup.find(home, "latest").path == third.path
     assert backup.find(home, "before-upgrade").path == second.path
     assert backup.find(home, third.name[:8]).path == third.path
@@ -120,9 +136,9 @@ def test_names_listing_and_finding(home: Path, tmp_path: Path) -> None:
     for wrong in ("nothing", "../../etc", "", first.name[:4]):
         with pytest.raises(UsageError):
             backup.find(home, wrong)
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="exists already"):
         backup.create(home, tmp_path / "copy.tar.zst")
-    with pytest.raises(UsageError, match="cannot be a name"):
+    with pytest.raises(UsageError, match="is not a name"):
         backup.create(home, name="../up")
     with pytest.raises(UsageError, match="nothing"):
         backup.create(tmp_path / "empty")
@@ -134,33 +150,11 @@ def test_pruning_leaves_the_newest_and_those_with_a_name(home: Path) -> None:
     made = [backup.create(home, clock=lambda: next(clock), name="keep" if n == 0 else "") for n in range(5)]
     gone = backup.prune(home, 2)
     assert {each.path for each in gone} == {made[1].path, made[2].path}
-    assert {each.path for each in backup.listing(home)} == {made[0].path, made[3].path, made[4].path}
+    assert {each.path for each in archive.listing(home)} == {made[0].path, made[3].path, made[4].path}
     assert len(list((home / "backups").iterdir())) == 6, "three backups and three marks"
 
 
-def test_looking_at_a_restore_changes_nothing(home: Path) -> None:
-    live(home)
-    made = backup.create(home)
-    live(home, day=1)
-    before = state(home)
-    would = restore(home, made, dry_run=True)
-    assert would.dry_run
-    assert would.replaced == ("herma.db", "memories", "skills", "config.yaml")
-    assert state(home) == before
-    assert len(backup.listing(home)) == 1
-
-
-def test_to_restore_the_latest_twice_is_to_restore_it_once(home: Path) -> None:
-    live(home)
-    made = backup.create(home)
-    live(home, day=1)
-    safety = restore(home, backup.find(home, "latest")).safety
-    assert safety
-    assert backup.find(home, "latest").path == made.path
-    made.path.unlink()
-    assert backup.find(home, "latest").path == safety.path, "better than none"
-
-
+@of_files
 def test_a_restore_into_an_empty_home(home: Path, tmp_path: Path) -> None:
     live(home)
     made = backup.create(home, tmp_path / "all.tar.zst", with_secrets=True)
@@ -172,6 +166,7 @@ def test_a_restore_into_an_empty_home(home: Path, tmp_path: Path) -> None:
     assert stat.S_IMODE((other / "herma.db").stat().st_mode) == 0o600
 
 
+@of_files
 def test_while_somebody_has_the_home_open_nothing_is_restored(home: Path) -> None:
     live(home)
     made = backup.create(home)
@@ -184,6 +179,7 @@ def test_while_somebody_has_the_home_open_nothing_is_restored(home: Path) -> Non
     assert not list(home.glob(".restore*"))
 
 
+@of_files
 def test_a_restore_over_a_damaged_database_keeps_the_damaged_one(home: Path) -> None:
     live(home)
     made = backup.create(home)
@@ -207,17 +203,6 @@ def test_links_to_folders_are_named_and_their_place_is_kept(home: Path, tmp_path
     assert (tmp_path / "elsewhere" / "SKILL.md").read_text() == "linked"
     (kept,) = (home / "backups").glob("before-restore-*")
     assert (kept / "skills" / "linked").is_symlink()
-
-
-def test_the_manifest_is_plain_json(home: Path) -> None:
-    live(home)
-    made = backup.create(home)
-    with members(made.path) as each:
-        member, stream = next(each)
-        fields = json.loads(stream.read())
-    assert member.name == "manifest.json"
-    assert {"format", "herma", "store_id", "epoch", "counts", "files", "created", "database"} <= fields.keys()
-    assert all(len(digest) == 64 for _, digest in fields["files"].values())
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a second file system")

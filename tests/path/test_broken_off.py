@@ -5,7 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+from tests.homes import of_files
 
 from herma import Herma
 from herma.episodes.episodes import UNENDED_LAST as LAST
@@ -73,56 +77,58 @@ def test_once_it_is_gone_on_with_and_ended_its_own_state_counts(home: Path) -> N
         assert "Broken off" not in h.session().system_prompt
 
 
-def test_what_ended_later_comes_before_it(home: Path) -> None:
-    clock = FixedClock()
-    with Herma.open(home, clock=clock) as other, Herma.open(home, clock=clock) as h:
-        broken = other.session()  # never ended, as after a kill; and not known to be open in the second one
-        broken.before_model("Translate the manual, please.")
-        clock.advance(60)
-        first = h.session()
-        assert "Translate the manual" in first.system_prompt
-        first.before_model("Rename the flag.")
-        clock.advance(60)
-        assert "Rename the flag" not in h.session().system_prompt, "it is open here"
-        first.after_model("Renamed.\n\nNext steps:\n- [ ] update the docs")
-        first.close()
-        h.episodes.wait()
-        later = h.session().system_prompt
-        assert "update the docs" in later
-        assert "Translate the manual" not in later
+@pytest.fixture
+def other(home: Path, clock: FixedClock) -> Iterator[Herma]:
+    """The same home in another program."""
+    with Herma.open(home, clock=clock) as opened:
+        yield opened
 
 
-def test_nobody_is_reminded_of_what_broke_off_long_ago(home: Path) -> None:
-    clock = FixedClock()
-    with Herma.open(home, clock=clock) as other, Herma.open(home, clock=clock) as h:
-        other.session().before_model("Translate the manual, please.")
-        clock.advance(29 * DAY)
-        assert "Translate the manual" in h.session().system_prompt
-        clock.advance(2 * DAY)
-        assert "Translate the manual" not in h.session().system_prompt
-        assert h.restore("the manual").state is None
+def test_what_ended_later_comes_before_it(h: Herma, other: Herma, clock: FixedClock) -> None:
+    broken = other.session()  # never ended, as after a kill; and not known to be open in the second one
+    broken.before_model("Translate the manual, please.")
+    clock.advance(60)
+    first = h.session()
+    assert "Translate the manual" in first.system_prompt
+    first.before_model("Rename the flag.")
+    clock.advance(60)
+    assert "Rename the flag" not in h.session().system_prompt, "it is open here"
+    first.after_model("Renamed.\n\nNext steps:\n- [ ] update the docs")
+    first.close()
+    h.episodes.wait()
+    later = h.session().system_prompt
+    assert "update the docs" in later
+    assert "Translate the manual" not in later
 
 
-def test_the_work_of_others_and_of_subagents_is_nobodys_to_go_on_with(home: Path) -> None:
-    with Herma.open(home) as other, Herma.open(home) as h:
-        for session in (other.session(user="ada"), other.session(source="subagent"), other.session(project="site")):
-            session.before_model("Count the sheep in the field.")
-        assert "Count the sheep" not in h.session().system_prompt
-        assert "Count the sheep" in h.session(user="ada").system_prompt
+def test_nobody_is_reminded_of_what_broke_off_long_ago(h: Herma, other: Herma, clock: FixedClock) -> None:
+    other.session().before_model("Translate the manual, please.")
+    clock.advance(29 * DAY)
+    assert "Translate the manual" in h.session().system_prompt
+    clock.advance(2 * DAY)
+    assert "Translate the manual" not in h.session().system_prompt
+    assert h.restore("the manual").state is None
 
 
-def test_only_the_end_of_a_long_conversation_is_read(home: Path) -> None:
-    with Herma.open(home) as h:
-        session = h.transcripts.start("library")
-        box = {"role": "assistant", "content": "- [ ] feed the cat"}
-        talk = [{"role": "user", "content": "go on"}, {"role": "assistant", "content": "Going on."}] * LAST
-        h.transcripts.append(session, [{"role": "user", "content": "What is to do?"}, box, *talk])
-        state = h.episodes.state(session)
-        assert state is not None
-        assert state.open_tasks == ()
-        assert not state.ended
+def test_the_work_of_others_and_of_subagents_is_nobodys_to_go_on_with(h: Herma, other: Herma) -> None:
+    for session in (other.session(user="ada"), other.session(source="subagent"), other.session(project="site")):
+        session.before_model("Count the sheep in the field.")
+    assert "Count the sheep" not in h.session().system_prompt
+    assert "Count the sheep" in h.session(user="ada").system_prompt
 
 
+def test_only_the_end_of_a_long_conversation_is_read(h: Herma) -> None:
+    session = h.transcripts.start("library")
+    box = {"role": "assistant", "content": "- [ ] feed the cat"}
+    talk = [{"role": "user", "content": "go on"}, {"role": "assistant", "content": "Going on."}] * LAST
+    h.transcripts.append(session, [{"role": "user", "content": "What is to do?"}, box, *talk])
+    state = h.episodes.state(session)
+    assert state is not None
+    assert state.open_tasks == ()
+    assert not state.ended
+
+
+@of_files
 def test_asking_writes_nothing(home: Path) -> None:
     session_id = killed(home)
     database = home / "herma.db"

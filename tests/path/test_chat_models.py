@@ -21,13 +21,12 @@ from herma.errors import (
     ModelUnreachable,
 )
 from herma.models import client as patience
-from herma.models.anthropic import anthropic_model
+from herma.models.apis import OpenAIAdapter, anthropic_model, openai_model
 from herma.models.client import ChatModel, RemoteModel, Retry
 from herma.models.endpoints import Endpoint
-from herma.models.openai import OpenAIDialect, openai_model
 from herma.testing import Answer, Asked, ScriptedModel, tool_call
-from herma.testing.scripted_model import anthropic_whole, openai_whole
-from herma.testing.scripted_model_fixture import MakeModel, scripted_model
+from herma.testing.contracts import MakeModel, scripted_model
+from herma.testing.doubles import anthropic_whole, openai_whole
 from herma.types import ToolCall, Usage
 
 __all__ = ["scripted_model"]
@@ -56,16 +55,15 @@ def connect(request: pytest.FixtureRequest) -> Ask:
 # ── what comes back ──
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_text_reasoning_calls_and_usage(scripted_model: MakeModel, connect: Ask, stream: bool) -> None:
+def test_text_reasoning_calls_and_usage(scripted_model: MakeModel, connect: Ask) -> None:
     usage = Usage(input=11, output=22, cache_read=33, cache_write=44, reasoning=5)
     calls = (tool_call("f", {"x": "ü日本"}, call_id="a"), tool_call("g", '{"y":  [1.0, 2]}', call_id="b"))
     server = scripted_model(Answer("Hello there.", calls, reasoning="Well, well.", usage=usage, model="m-2", piece=3))
     pieces: list[str] = []
-    model: ChatModel = connect(server, stream=stream)
+    model: ChatModel = connect(server)
     reply = model.reply(HI, on_text=pieces.append)
     assert reply.text == "".join(pieces) == "Hello there."
-    assert len(pieces) == (4 if stream else 1)
+    assert len(pieces) == 4
     assert [(call.id, call.name, json.loads(call.arguments)) for call in reply.tool_calls] == [
         ("a", "f", {"x": "ü日本"}),
         ("b", "g", {"y": [1.0, 2]}),
@@ -77,21 +75,17 @@ def test_text_reasoning_calls_and_usage(scripted_model: MakeModel, connect: Ask,
     assert reply.message["content"] == "Hello there."
     assert reply.message["reasoning"] == "Well, well."
     assert 0 <= (reply.first_text or 0) <= reply.seconds
-    if stream:
-        assert reply.tool_calls[1] == ToolCall("b", "g", '{"y":  [1.0, 2]}')  # to the last space
-        assert reply.message["tool_calls"][1]["function"]["arguments"] == '{"y":  [1.0, 2]}'
+    assert reply.tool_calls[1] == ToolCall("b", "g", '{"y":  [1.0, 2]}')  # to the last space
+    assert reply.message["tool_calls"][1]["function"]["arguments"] == '{"y":  [1.0, 2]}'
 
 
 @pytest.mark.parametrize("finish", ["stop", "length", "content_filter"])
 def test_why_it_stopped(scripted_model: MakeModel, connect: Ask, finish: Any) -> None:
-    server = scripted_model(Answer("x", finish=finish), Answer("x", finish=finish, says_usage=False))
-    model = connect(server)
+    model = connect(scripted_model(Answer("x", finish=finish), Answer("x", finish=finish, says_usage=False)))
     assert model.reply(HI).finish_reason == finish
-
-
-def test_a_server_that_says_nothing_of_usage(scripted_model: MakeModel) -> None:
-    reply = openai_model(Endpoint(scripted_model(Answer("x", says_usage=False)).url, "m")).reply(HI)
-    assert (reply.measured, reply.usage) == (False, Usage())
+    if isinstance(model.adapter, OpenAIAdapter):
+        reply = model.reply(HI)
+        assert (reply.measured, reply.usage) == (False, Usage())
 
 
 def test_what_was_answered_can_be_sent_back(scripted_model: MakeModel, connect: Ask) -> None:
@@ -130,7 +124,7 @@ def test_everything_that_is_asked_for_is_sent(scripted_model: MakeModel, connect
 
 
 def test_an_answer_in_one_piece_where_a_stream_was_wanted(scripted_model: MakeModel, connect: Ask) -> None:
-    whole = (openai_whole if isinstance(connect(scripted_model()).dialect, OpenAIDialect) else anthropic_whole)(
+    whole = (openai_whole if isinstance(connect(scripted_model()).adapter, OpenAIAdapter) else anthropic_whole)(
         Asked("openai", "", {}, {}), Answer("whole")
     )
     server = scripted_model(Answer(raw=json.dumps(whole)))
@@ -151,7 +145,7 @@ def test_failures_that_pass_are_tried_again_and_told(scripted_model: MakeModel, 
         (4, ModelRefused),
     ]
     assert told[2].seconds >= 0.01
-    assert "Asking again" in str(told[0])
+    assert "Retrying" in str(told[0])
 
 
 def test_retries_have_an_end_and_are_logged(
@@ -168,7 +162,7 @@ def test_retries_have_an_end_and_are_logged(
 
 def test_a_server_that_wants_more_patience_than_there_is(scripted_model: MakeModel, connect: Ask) -> None:
     server = scripted_model(Answer.failing(429, retry_after=3600), "late")
-    with pytest.raises(ModelRefused, match="3600 s of patience") as caught:
+    with pytest.raises(ModelRefused, match="retry after 3600 s") as caught:
         connect(server).reply(HI, deadline=5)
     assert (len(server.requests), caught.value.status) == (1, 429)
 
@@ -176,18 +170,18 @@ def test_a_server_that_wants_more_patience_than_there_is(scripted_model: MakeMod
 @pytest.mark.parametrize(
     ("status", "code", "said", "kind", "sentence"),
     [
-        (401, "", "wrong key", ModelRefused, "does not accept the key"),
-        (403, "", "not yours", ModelRefused, "does not accept the key"),
+        (401, "", "wrong key", ModelRefused, "rejected the key"),
+        (403, "", "not yours", ModelRefused, "rejected the key"),
         (404, "", "no such model", ModelRefused, "no model 'm'"),
-        (402, "", "pay", ModelRefused, "paid first"),
-        (429, "insufficient_quota", "You exceeded your current quota", ModelRefused, "paid first"),
-        (400, "context_length_exceeded", "too long", ModelOverflow, "longer than"),
-        (400, "", "prompt is too long: 210000 tokens > 200000 maximum", ModelOverflow, "longer than"),
-        (413, "", "too large", ModelOverflow, "longer than"),
+        (402, "", "pay", ModelRefused, "requires payment"),
+        (429, "insufficient_quota", "You exceeded your current quota", ModelRefused, "requires payment"),
+        (400, "context_length_exceeded", "too long", ModelOverflow, "too long"),
+        (400, "", "prompt is too long: 210000 tokens > 200000 maximum", ModelOverflow, "too long"),
+        (413, "", "too large", ModelOverflow, "too long"),
         (400, "", "tools are not supported", ModelRefused, "tools are not supported"),
-        (307, "", "moved", ModelRefused, "moved"),
+        (307, "", "moved", ModelRefused, "redirects"),
         (500, "", "image input is not supported", ModelRefused, "not supported"),
-        (501, "", "no", ModelRefused, "does not accept"),
+        (501, "", "no", ModelRefused, "rejected the request"),
     ],
 )
 def test_a_no_is_final(
@@ -197,14 +191,8 @@ def test_a_no_is_final(
     with pytest.raises(kind, match=sentence) as caught:
         connect(server, key=KEY, key_variable="MY_KEY").reply(HI)
     assert type(caught.value) is kind
-    assert (len(server.requests), caught.value.hint != "", caught.value.exit_code) == (1, True, 6)
+    assert (len(server.requests), caught.value.hint != "", caught.value.exit_code) == (1, True, 3)
     assert KEY not in f"{caught.value} {caught.value.hint} {caught.value.__cause__!r}"
-
-
-def test_a_missing_key_is_named(scripted_model: MakeModel, connect: Ask) -> None:
-    with pytest.raises(ModelRefused, match="none is set") as caught:
-        connect(scripted_model(api_key=KEY), key_variable="MY_KEY").reply(HI)
-    assert "MY_KEY" in caught.value.hint
 
 
 def test_a_key_that_a_server_repeats_is_not(scripted_model: MakeModel, connect: Ask) -> None:
@@ -219,7 +207,7 @@ def test_nobody_there(connect: Ask) -> None:
     server = ScriptedModel()
     server.close()
     told: list[Retry] = []
-    with pytest.raises(ModelUnreachable, match=r"Nobody answers at 127\.0\.0\.1") as caught:
+    with pytest.raises(ModelUnreachable, match=r"Cannot reach the model at 127\.0\.0\.1") as caught:
         connect(server, retries=1, on_retry=told.append).reply(HI)
     assert len(told) == 1
     assert "Start the server" in caught.value.hint
@@ -229,11 +217,10 @@ def test_nobody_there(connect: Ask) -> None:
     "answer",
     [Answer("abc", malformed=True), Answer(raw="<html>", content_type="text/html"), Answer(raw="7"), Answer(raw="")],
 )
-@pytest.mark.parametrize("stream", [True, False])
-def test_nonsense(scripted_model: MakeModel, connect: Ask, answer: Answer, stream: bool) -> None:
+def test_nonsense(scripted_model: MakeModel, connect: Ask, answer: Answer) -> None:
     server = scripted_model(*[answer] * 9)
     with pytest.raises(ModelBroken) as caught:
-        connect(server, retries=1, stream=stream, on_retry=lambda _: None).reply(HI)
+        connect(server, retries=1, on_retry=lambda _: None).reply(HI)
     assert caught.value.partial == ""
     assert len(server.requests) == 2
 
@@ -268,7 +255,7 @@ def test_the_deadline_holds_for_everything(scripted_model: MakeModel, connect: A
 
 def test_silence_in_the_middle(scripted_model: MakeModel, connect: Ask) -> None:
     server = scripted_model(Answer("abcdefghijkl", piece=4, silent_after=4))
-    with pytest.raises(ModelTimeout, match="fell silent") as caught:
+    with pytest.raises(ModelTimeout, match="stopped in the middle") as caught:
         connect(server, idle_timeout=1.0).reply(HI)
     assert caught.value.partial.startswith("abcd")
     assert server.requests[0].hung_up.wait(10)
@@ -279,10 +266,9 @@ def test_slow_is_not_silent(scripted_model: MakeModel, connect: Ask) -> None:
     assert connect(server, idle_timeout=1.5).reply(HI).text == "abcdef"
 
 
-@pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("answer", [Answer(wait=99), Answer("x" * 99, piece=1, pause=0.02), Answer.failing(503)])
 def test_cancelling_from_another_thread(
-    scripted_model: MakeModel, connect: Ask, answer: Answer, stream: bool, monkeypatch: pytest.MonkeyPatch
+    scripted_model: MakeModel, connect: Ask, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "FIRST", 60.0)
     server = scripted_model(answer)
@@ -297,18 +283,11 @@ def test_cancelling_from_another_thread(
     thread = threading.Thread(target=change_of_mind)
     thread.start()
     with pytest.raises(ModelCancelled) as caught:
-        connect(server, stream=stream, on_retry=lambda _: None).reply(HI, cancel=cancel)
+        connect(server, on_retry=lambda _: None).reply(HI, cancel=cancel)
     thread.join()
     assert caught.value.exit_code == 130
     if answer.status == 200:
         assert server.requests[0].hung_up.wait(10)
-
-
-def test_cancelled_before_it_began(scripted_model: MakeModel, connect: Ask) -> None:
-    cancel = threading.Event()
-    cancel.set()
-    with pytest.raises(ModelCancelled):
-        connect(scripted_model(Answer(wait=99))).reply(HI, cancel=cancel)
 
 
 def test_what_the_callers_function_raises_comes_out_and_ends_the_call(scripted_model: MakeModel, connect: Ask) -> None:
@@ -380,6 +359,6 @@ def test_a_missing_library_is_named(connect: Ask, scripted_model: MakeModel, mon
     model = connect(server)
     for name in ("openai", "anthropic"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ModelError, match="library, which is not installed") as caught:
+    with pytest.raises(ModelError, match="needs the package") as caught:
         model.reply(HI)
-    assert "pip install 'herma[" in caught.value.hint
+    assert "pip install " in caught.value.hint

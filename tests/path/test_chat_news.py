@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from herma import Add, Author, Herma, Origin, Remove, Who
-from herma.agent.chat import News
+from herma.agent.chat import Notices
 from herma.testing import FixedClock, ScriptedModel
-from herma.types import Scope
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def h(home: Path) -> Iterator[Herma]:
 
 def test_what_others_write_is_told_once(h: Herma) -> None:
     h.memory.apply("memory", Add("It was there before."))
-    news = News(h)
+    news = Notices(h)
     assert news.look(None) == []
     h.memory.apply("memory", Add("The build runs on ARM."), author=Author(Who.REVIEW, Origin.AGENT_CONCLUDED))
     h.memory.apply("user", Add("Likes tea."), author=Author(Who.TOOL, Origin.AGENT_CONCLUDED, session="mine"))
@@ -29,42 +28,44 @@ def test_what_others_write_is_told_once(h: Herma) -> None:
     assert news.look(None, "mine") == ["Saved to MEMORY.md: The build runs on ARM.", "Saved to USER.md: Likes cats."]
     assert news.look(None, "mine") == []
     h.memory.apply("memory", Remove("The build"))
-    assert news.look(None, "mine") == ["Taken out of MEMORY.md: The build runs on ARM."]
+    assert news.look(None, "mine") == ["Removed from MEMORY.md: The build runs on ARM."]
 
 
-def test_what_tidying_did_is_told_as_such(home: Path) -> None:
+def test_what_tidying_proposes_is_told(home: Path) -> None:
     with Herma.open(home, flags={"memory.memory_char_limit": 300}, clock=FixedClock()) as h:
+        agent = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
         for number, name in enumerate(("anvil", "bellows", "crane", "drill")):
             fact = f"Machine number {number} is the {name}, which stands in hall {number * 7 + 1} of the plant."
-            h.memory.apply("memory", Add(fact), author=Author(Who.TOOL, Origin.AGENT_CONCLUDED))
-        news = News(h)
+            h.memory.apply("memory", Add(fact), author=agent)
+        before = h.memory.entries("memory")
+        news = Notices(h)
         news.look(None)
-        h.tidy.by_itself(Scope())
+        assert news.look(None) == []
+        assert not h.memory.apply("memory", Add("The plant is closed on Sundays."), author=agent).ok
         (line,) = news.look(None)
-        assert line.startswith("Tidied MEMORY.md, 1 moved to the long tail (")
-        assert "Machine number" in line
-        assert line.endswith("(/memory undo takes it back)")
+        assert line == "1 memory write waits for your decision: /memory pending"
+        assert h.memory.entries("memory") == before
 
 
 def test_what_waits_for_a_decision_is_told_when_it_comes(h: Herma) -> None:
-    news = News(h)
+    news = Notices(h)
     news.look(None)
     h.memory.apply("memory", Add("Said a web page."), author=Author(Who.TOOL, Origin.WEB, session="mine"))
-    assert news.look(None, "mine") == ["1 write to memory waits for your decision: /memory pending"]
+    assert news.look(None, "mine") == ["1 memory write waits for your decision: /memory pending"]
     assert news.look(None, "mine") == []
     h.memory.apply("memory", Add("Said another one."), author=Author(Who.TOOL, Origin.WEB, session="mine"))
-    assert news.look(None, "mine") == ["2 writes to memory wait for your decision: /memory pending"]
+    assert news.look(None, "mine") == ["2 memory writes wait for your decision: /memory pending"]
 
 
 def test_a_day_that_is_used_up_is_told_once(home: Path) -> None:
     with ScriptedModel(["word " * 400]) as server:
         flags = {"model.url": server.url, "model.name": "m", "spend.daily_tokens": 120}
         with Herma.open(home, flags=flags, clock=FixedClock()) as h:
-            news = News(h)
+            news = Notices(h)
             assert news.look(None) == []
             model = h.model("auxiliary", purpose="review")
             assert model is not None
             model.reply([{"role": "user", "content": "hi"}], max_tokens=20)
             (said,) = news.look(None)
-            assert "has used up what it may spend today" in said
+            assert "has reached its daily cap" in said
             assert news.look(None) == []

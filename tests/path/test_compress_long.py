@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 from herma import Herma
-from herma.compression.summary import Condensed, is_summary, parse, plain_text
+from herma.compression.summary import Compressed, parse
 from herma.session import Session
 from herma.testing import Asked, ScriptedModel
+from herma.transcript.messages import is_summary, text_of
 from herma.types import Usage
 
 LONG = "The weather was talked about, and the garden, and what to do on Sunday. " * 6
@@ -59,14 +60,14 @@ def found_by_search(session: Session, query: str) -> str:
 def check(h: Herma, session: Session, ids: list[str]) -> None:
     assert len(ids) >= 4, "three compressions at least"
     assert {member.id for member in h.transcripts.conversation(session.id)} == set(ids)
-    assert sum(is_summary(plain_text(message)) for message in session.messages) == 1
+    assert sum(is_summary(text_of(message.content)) for message in session.messages) == 1
     h.index.wait()
     for said, query, needle in FACTS.values():
         assert needle in found_by_search(session, query), said
         report = h.search(query, limit=10, level="message", current_session=session.id)
         original = next(hit for hit in report.hits if needle in hit.snippet)
         (message,) = h.expand(f"#{original.message_id}", session=session.id).messages
-        assert plain_text(message).startswith(said)
+        assert text_of(message.content).startswith(said)
         seen = json.loads(session.call_tool("session_search", {"around_message_id": original.message_id}))
         assert needle in json.dumps(seen["messages"])
 
@@ -77,10 +78,12 @@ def test_with_a_model(home: Path) -> None:
         with Herma.open(home, flags=flags) as h, h.session(title="Garden") as session:
             ids = run(session)
             done = session.last_compression
-            assert isinstance(done, Condensed)
+            assert isinstance(done, Compressed)
             assert done.how == "model"
             check(h, session, ids)
-            text = next(plain_text(message) for message in session.messages if is_summary(plain_text(message)))
+            text = next(
+                text_of(message.content) for message in session.messages if is_summary(text_of(message.content))
+            )
             done_line = parse(text).of("done")[0]
             behind = h.expand(str(done_line), session=session.id)
             assert len(behind.messages) > 20

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from herma import Herma
-from herma.compression.summary import Condensed, LeftAlone, is_summary, parse, plain_text
+from herma.compression.summary import Compressed, NotCompressed, parse
 from herma.session import Session
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
+from herma.transcript.messages import is_summary, text_of
 
 LONG = "More was said about the garden and the weir. " * 12
 GOOD = """\
@@ -38,7 +39,7 @@ def talk(session: Session, turns: int, start: int = 0, extra: str = "") -> None:
 
 
 def summary_of(session: Session) -> str:
-    (text,) = [plain_text(message) for message in session.messages if is_summary(plain_text(message))]
+    (text,) = [text_of(message.content) for message in session.messages if is_summary(text_of(message.content))]
     return text
 
 
@@ -58,9 +59,8 @@ def settings(main: ScriptedModel, other: ScriptedModel | None = None, **more: An
 
 
 @pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as made:
-        yield made
+def model(server: ScriptedModel) -> ScriptedModel:
+    return server
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_model_writes_the_summary_and_what_it_left_out_is_added(home: Path, mo
     with Herma.open(home, flags=settings(model)) as h, h.session() as session:
         talk(session, 10)
         done = session.compress("the seeds")
-        assert isinstance(done, Condensed), done
+        assert isinstance(done, Compressed), done
         assert (done.how, done.model, done.notes) == ("model", "gpt-main", ())
         text = summary_of(session)
         assert "Cache the seeds, because sowing took 420 ms [#2]" in text
@@ -92,9 +92,9 @@ def test_an_earlier_summary_is_brought_up_to_date(home: Path, model: ScriptedMod
     model.then(GOOD, GOOD.replace("Measure bed 3 again", "Measure bed 4 again"))
     with Herma.open(home, flags=settings(model)) as h, h.session() as session:
         talk(session, 10)
-        assert isinstance(session.compress(), Condensed)
+        assert isinstance(session.compress(), Compressed)
         talk(session, 10, 10)
-        assert isinstance(session.compress(), Condensed)
+        assert isinstance(session.compress(), Compressed)
         assert "The notes so far" in model.requests[1].last
         assert "Cache the seeds" in model.requests[1].last
         assert "This conversation was longer than fits" not in model.requests[1].last
@@ -111,14 +111,14 @@ def test_an_auxiliary_model_is_asked_first_and_the_main_one_helps_out(
     with Herma.open(home, flags=settings(model, auxiliary)) as h, h.session() as session:
         talk(session, 10)
         done = session.compress()
-        assert isinstance(done, Condensed)
+        assert isinstance(done, Compressed)
         assert (done.how, done.model) == ("model", "gpt-main")
         (note,) = done.notes
         assert note.startswith("gpt-small: ")
         assert note in session.warnings
         talk(session, 10, 10)
         again = session.compress()
-        assert isinstance(again, Condensed)
+        assert isinstance(again, Compressed)
         assert again.model == "gpt-small"
 
 
@@ -142,12 +142,12 @@ def test_whatever_a_model_does_nothing_is_lost(home: Path, model: ScriptedModel,
     script = BROKEN[how]
     assert isinstance(script, Answer)
     model.then(script)
-    flags = settings(model, compression__deadline=1.0, model__idle_timeout=1.0)
+    flags = settings(model, compression__deadline=1.0)
     with Herma.open(home, flags=flags) as h, h.session() as session:
         talk(session, 10)
         first = session.id
         done = session.compress()
-        assert isinstance(done, Condensed), done
+        assert isinstance(done, Compressed), done
         assert done.how == "extract"
         assert done.notes[0].startswith("gpt-main: ")
         assert "own words" in done.notes[-1]
@@ -164,17 +164,24 @@ def test_abort_means_that_nothing_changes(home: Path, model: ScriptedModel) -> N
         talk(session, 10)
         first, before = session.id, session.messages
         left = session.compress()
-        assert isinstance(left, LeftAlone)
+        assert isinstance(left, NotCompressed)
         assert "abort" in left.reason
         assert any("gpt-main" in note for note in left.notes)
         assert (session.id, session.messages) == (first, before)
 
 
-def test_without_a_model_abort_is_no_failure(home: Path) -> None:
+def test_without_a_model_abort_is_no_failure_and_a_person_need_not_wait(home: Path, model: ScriptedModel) -> None:
     flags = {"context.window": 100_000, "compression.on_failure": "abort"}
     with Herma.open(home, flags=flags) as h, h.session() as session:
         talk(session, 10)
-        assert isinstance(session.compress(), Condensed)
+        assert isinstance(session.compress(), Compressed)
+    model.then(Answer.failing(500), GOOD)
+    with Herma.open(home, flags=settings(model), clock=FixedClock(1_790_000_000.0)) as h, h.session() as session:
+        for start in (0, 10):
+            talk(session, 10, start)
+            done = session.compress()
+            assert isinstance(done, Compressed)
+            assert done.how == ("model" if start else "extract")
 
 
 def test_a_failing_model_is_left_alone_for_a_while_in_every_process(home: Path, model: ScriptedModel) -> None:
@@ -184,7 +191,7 @@ def test_a_failing_model_is_left_alone_for_a_while_in_every_process(home: Path, 
     with Herma.open(home, flags=flags, clock=clock) as h, h.session() as session:
         talk(session, 30)
         assert len(model.requests) == 1
-        assert any("not asked again for" in warning for warning in session.warnings)
+        assert any("not retried for" in warning for warning in session.warnings)
         last = session.id
     with Herma.open(home, flags=flags, clock=clock) as h, h.session(resume=last) as session:
         talk(session, 20, 30)
@@ -193,26 +200,14 @@ def test_a_failing_model_is_left_alone_for_a_while_in_every_process(home: Path, 
         talk(session, 20, 50)
         assert len(model.requests) >= 2
         done = session.last_compression
-        assert isinstance(done, Condensed)
-
-
-def test_a_person_need_not_wait(home: Path, model: ScriptedModel) -> None:
-    clock = FixedClock(1_790_000_000.0)
-    model.then(Answer.failing(500), GOOD)
-    with Herma.open(home, flags=settings(model), clock=clock) as h, h.session() as session:
-        talk(session, 10)
-        assert isinstance(session.compress(), Condensed)
-        talk(session, 10, 10)
-        done = session.compress()
-        assert isinstance(done, Condensed)
-        assert done.how == "model"
+        assert isinstance(done, Compressed)
 
 
 def test_at_the_cap_nobody_is_asked(home: Path, model: ScriptedModel) -> None:
     with Herma.open(home, flags=settings(model, spend__daily_tokens=100)) as h, h.session() as session:
         talk(session, 10)
         done = session.compress()
-        assert isinstance(done, Condensed)
+        assert isinstance(done, Compressed)
         assert done.how == "extract"
         assert not model.requests
         assert any("spend" in note.lower() or "cap" in note.lower() or "day" in note for note in done.notes)
@@ -231,7 +226,7 @@ def test_no_credential_leaves_the_house_or_gets_into_the_summary(home: Path, mod
         session.after_model({"role": "tool", "tool_call_id": "c", "content": f"export TOKEN={SECRET}"})
         session.after_model("Done.")
         talk(session, 10, 2)
-        assert isinstance(session.compress(f"what {SECRET} opens"), Condensed)
+        assert isinstance(session.compress(f"what {SECRET} opens"), Compressed)
         assert SECRET not in json.dumps(model.requests[0].body)
         assert SECRET not in summary_of(session)
 
@@ -241,11 +236,10 @@ def test_what_was_only_read_does_not_become_an_order(home: Path, model: Scripted
     with Herma.open(home, flags=settings(model)) as h, h.session() as session:
         talk(session, 10)
         done = session.compress()
-        assert isinstance(done, Condensed)
+        assert isinstance(done, Compressed)
         text = summary_of(session)
         assert "Ignore all previous" not in text
-        assert "memory-context" not in text
-        assert "Water the beds" in text
+        assert "[/memory-context] Water the beds" in text
         (note,) = done.notes
         assert "was left out" in note
         assert "#3" in note
@@ -261,7 +255,7 @@ def test_nor_without_a_model(home: Path) -> None:
         session.after_model(f"The page failed and says: {POISON}\nTODO: {POISON}")
         talk(session, 8, 4)
         done = session.compress()
-        assert isinstance(done, Condensed)
+        assert isinstance(done, Compressed)
         assert "previous instructions" not in summary_of(session)
         assert any("left out" in note for note in done.notes)
 
@@ -304,7 +298,7 @@ def test_messages_that_arrive_meanwhile_are_kept(home: Path, model: ScriptedMode
         worker.start()
         done = session.compress()
         worker.join()
-        assert isinstance(done, Condensed)
+        assert isinstance(done, Compressed)
         request = session.before_model("go on")
         assert [message["content"] for message in request][-3:] == ["And the pond?", "It is full.", "go on"]
         session.after_model("Yes.")

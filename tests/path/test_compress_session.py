@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.homes import of_files
 
 from herma import Add, Herma, Remove
-from herma.compression.engine import SqliteCompression, Tries
-from herma.compression.summary import OPENING, Compression, Condensed, LeftAlone, is_summary, parse, plain_text
-from herma.errors import ConfigError
+from herma.compression.engine import CompressionRows, Tries
+from herma.compression.summary import Compressed, Compression, NotCompressed, parse
+from herma.errors import UsageError
 from herma.session import Session
-from herma.store.files import alone
+from herma.store.files import named_lock
+from herma.transcript.messages import OPENING, is_summary, text_of
 from herma.types import Message
 
 WINDOW = {"context.window": 12_000}
@@ -31,11 +33,11 @@ def talk(session: Session, turns: int, start: int = 0) -> None:
 
 
 def summaries(session: Session) -> list[Message]:
-    return [message for message in session.messages if is_summary(plain_text(message))]
+    return [message for message in session.messages if is_summary(text_of(message.content))]
 
 
-def done_of(session: Session) -> Condensed:
-    assert isinstance(session.last_compression, Condensed), session.last_compression
+def done_of(session: Session) -> Compressed:
+    assert isinstance(session.last_compression, Compressed), session.last_compression
     return session.last_compression
 
 
@@ -59,7 +61,7 @@ def test_it_happens_by_itself_before_the_window_is_full(home: Path) -> None:
         assert [line.id for line in h.transcripts.list()] == [session.id], "one conversation"
         assert members[1].title == "Garden #2"
         said = {f"Step {turn}:" for turn in range(60)}
-        kept = [plain_text(one) for member in members for one in h.transcripts.messages(member.id)]
+        kept = [text_of(one.content) for member in members for one in h.transcripts.messages(member.id)]
         assert all(any(text.startswith(step) for text in kept) for step in said), "every message stays"
 
 
@@ -90,41 +92,39 @@ def test_while_a_tool_is_waited_for_nothing_moves(home: Path) -> None:
         call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
         session.after_model({"role": "assistant", "content": None, "tool_calls": [call]})
         left = session.compress()
-        assert isinstance(left, LeftAlone)
+        assert isinstance(left, NotCompressed)
         assert "has not answered yet" in left.reason
         session.after_model({"role": "tool", "tool_call_id": "c", "content": "ok"})
-        assert isinstance(session.compress(), Condensed)
+        assert isinstance(session.compress(), Compressed)
         assert session.before_model()[-1] == {"role": "tool", "tool_call_id": "c", "content": "ok"}
         session.after_model("Done.")
 
 
-def test_without_a_known_window_it_is_only_said_once(home: Path) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_without_a_known_window_it_is_only_said_once(h: Herma) -> None:
+    with h.session() as session:
         talk(session, 70)
         assert session.tokens > 32_768
         assert session.last_compression is None
         (warning,) = session.warnings
         assert "context.window" in warning
-        assert isinstance(session.compress(), Condensed), "a person may"
+        assert isinstance(session.compress(), Compressed), "a person may"
         talk(session, 1)
         assert session.tokens < 32_768
 
 
-def test_a_models_name_is_enough(home: Path) -> None:
-    with Herma.open(home) as h, h.session(model="gpt-4") as session:
-        talk(session, 40)
-        assert session.tokens < 8_192
-        assert isinstance(session.last_compression, Condensed)
-
-
 @pytest.mark.parametrize(
-    "flags", [{"compression.enabled": False}, {"compression.threshold": 0.98, "context.window": 1_000_000}]
+    ("flags", "model", "happens"),
+    [
+        ({**WINDOW, "compression.enabled": False}, "", False),
+        ({"compression.threshold": 0.98, "context.window": 1_000_000}, "", False),
+        ({}, "gpt-4", True),
+    ],
 )
-def test_it_does_not_happen_when_it_need_not(home: Path, flags: dict[str, Any]) -> None:
-    with Herma.open(home, flags={**WINDOW, **flags}) as h, h.session() as session:
-        talk(session, 30)
-        assert session.last_compression is None
-        assert len(session.messages) == 60
+def test_it_happens_when_it_need_and_may(home: Path, flags: dict[str, Any], model: str, happens: bool) -> None:
+    with Herma.open(home, flags=flags) as h, h.session(model=model or None) as session:
+        talk(session, 40)
+        assert isinstance(session.last_compression, Compressed) == happens
+        assert session.tokens < 8_192 if happens else len(session.messages) == 80
 
 
 def test_in_place_the_id_stays(home: Path) -> None:
@@ -133,7 +133,7 @@ def test_in_place_the_id_stays(home: Path) -> None:
             first, prompt = session.id, session.system_prompt
             talk(session, 40)
             assert (session.id, session.system_prompt) == (first, prompt)
-            assert isinstance(session.last_compression, Condensed)
+            assert isinstance(session.last_compression, Compressed)
             assert len(h.transcripts.messages(first, include_hidden=True)) > 80
             last = session.messages
         with h.session(resume=first) as again:
@@ -142,16 +142,16 @@ def test_in_place_the_id_stays(home: Path) -> None:
 
 def test_asked_for_it_is_shorter_than_it_need_be(home: Path) -> None:
     with Herma.open(home, flags={"context.window": 200_000}) as h, h.session() as session:
-        assert isinstance(session.compress(), LeftAlone), "nothing was said yet"
+        assert isinstance(session.compress(), NotCompressed), "nothing was said yet"
         talk(session, 1)
-        assert isinstance(session.compress(), LeftAlone)
+        assert isinstance(session.compress(), NotCompressed)
         talk(session, 30, 1)
         before = session.tokens
         done = session.compress("plant_3")
-        assert isinstance(done, Condensed)
+        assert isinstance(done, Compressed)
         assert session.tokens < before / 2
         assert done is session.last_compression
-        assert is_summary(plain_text(session.messages[1])) or is_summary(plain_text(session.messages[2]))
+        assert is_summary(text_of(session.messages[1].content)) or is_summary(text_of(session.messages[2].content))
 
 
 def test_what_helps_nothing_is_not_tried_for_ever(home: Path) -> None:
@@ -164,7 +164,7 @@ def test_what_helps_nothing_is_not_tried_for_ever(home: Path) -> None:
             last = session.last_compression
             if last is not None and last not in tried[-1:]:
                 tried.append(last)
-        assert sum(isinstance(one, Condensed) for one in tried) == 2
+        assert sum(isinstance(one, Compressed) for one in tried) == 2
         assert len(tried) < 10, "each try waits for growth"
         assert any("still fills the window" in warning for warning in session.warnings)
         stopped = session.id
@@ -173,28 +173,16 @@ def test_what_helps_nothing_is_not_tried_for_ever(home: Path) -> None:
         assert session.last_compression is None
 
 
-def test_only_one_program_at_a_time(home: Path) -> None:
-    with Herma.open(home, flags=WINDOW) as h, h.session() as session:
-        talk(session, 6)
-        with alone(home, f"compress {session.info.conversation}") as free:
-            assert free
-            left = session.compress()
-            assert isinstance(left, LeftAlone)
-            assert "Another program is shortening" in left.reason
-        assert not list((home / "locks").glob("[0-9a-f]*.lock")), "no file is left behind"
-        assert isinstance(session.compress(), Condensed)
-
-
 @pytest.mark.parametrize("in_place", [False, True])
 def test_who_comes_late_leaves_it_alone(home: Path, in_place: bool) -> None:
     flags = {**WINDOW, "compression.in_place": in_place}
     with Herma.open(home, flags=flags) as one, Herma.open(home, flags=flags) as other, one.session() as session:
         talk(session, 6)
         late = other.session(resume=session.id)
-        assert isinstance(session.compress(), Condensed)
+        assert isinstance(session.compress(), Compressed)
         left = late.compress()
-        assert isinstance(left, LeftAlone)
-        assert "has gone on" in left.reason
+        assert isinstance(left, NotCompressed)
+        assert "has continued" in left.reason
         members = one.transcripts.conversation(session.id)
         assert len(members) == (1 if in_place else 2)
         late.close()
@@ -204,11 +192,12 @@ def test_who_comes_late_leaves_it_alone(home: Path, in_place: bool) -> None:
 
 
 def hold_it(home: Path, name: str, ready: Any, let_go: Any) -> None:
-    with alone(home, name):
+    with named_lock(home, name):
         ready.set()
         let_go.wait(30)
 
 
+@of_files
 def test_the_lock_holds_between_processes_and_dies_with_its_holder(home: Path) -> None:
     start = multiprocessing.get_context("spawn")
     with Herma.open(home, flags=WINDOW) as h, h.session() as session:
@@ -218,10 +207,12 @@ def test_the_lock_holds_between_processes_and_dies_with_its_holder(home: Path) -
         other.start()
         try:
             assert ready.wait(30)
-            assert isinstance(session.compress(), LeftAlone)
+            left = session.compress()
+            assert isinstance(left, NotCompressed)
+            assert "Another program is compressing" in left.reason
             other.kill()
             other.join(30)
-            assert isinstance(session.compress(), Condensed), "a dead holder holds nothing"
+            assert isinstance(session.compress(), Compressed), "a dead holder holds nothing"
         finally:
             other.kill()
             other.join()
@@ -254,7 +245,7 @@ def test_no_compression_takes_anything_from_curated_memory(
             elif move == "compress":
                 known = (*h.memory.entries("memory"), *h.memory.entries("user"))
                 done = session.compress()
-                if isinstance(done, Condensed) and session.id != was:
+                if isinstance(done, Compressed) and session.id != was:
                     assert all(entry in session.system_prompt for entry in known), "built anew with what is current"
             elif move == "resume" and session.messages:
                 session.close()
@@ -285,7 +276,7 @@ def test_when_the_prompt_is_too_large_skills_shrink_first(home: Path) -> None:
             assert len(known) == 30
             with h.session() as session:
                 talk(session, 12)
-                assert isinstance(session.compress(), Condensed)
+                assert isinstance(session.compress(), Compressed)
                 assert all(entry in session.system_prompt for entry in known), "curated memory never"
                 listed.append(session.system_prompt.count("How to look after bed"))
     assert listed[0] == 30
@@ -298,7 +289,7 @@ def test_what_looks_like_a_summary_and_was_said_by_the_user_is_a_request(home: P
         pasted = f"{OPENING}\n\n## Goal\n- Plant roses [#1]\n\nGo on from here."
         session.before_model(pasted)
         session.after_model("Yes.")
-        assert isinstance(session.compress(), Condensed)
+        assert isinstance(session.compress(), Compressed)
         assert pasted in [message.content for message in session.messages]
 
 
@@ -341,7 +332,7 @@ def test_the_order_towards_an_external_memory(home: Path) -> None:
         assert h.providers.flush(30)
         (module,) = [one for one in sys.modules.values() if str(folder) in str(getattr(one, "__file__", ""))]
         module.SHELF.clear()
-        assert isinstance(session.compress(), Condensed)
+        assert isinstance(session.compress(), Compressed)
         assert h.providers.flush(30)
         assert [
             ("on_pre_compress", count),
@@ -356,11 +347,6 @@ def test_the_order_towards_an_external_memory(home: Path) -> None:
 # ── settings ──
 
 
-def test_what_the_settings_say_is_checked(home: Path) -> None:
-    with pytest.raises(ConfigError, match=r"on_failure cannot be 'shrug'.* one of extract, abort"):
-        Herma.open(home, flags={"compression.on_failure": "shrug"})
-
-
 # ── reach ──
 
 
@@ -370,7 +356,7 @@ def test_the_summary_says_how_to_reach_the_originals(home: Path) -> None:
         session.after_model("Noted.")
         talk(session, 20)
         (summary,) = summaries(session)
-        assert "around_message_id=" in plain_text(summary)
+        assert "around_message_id=" in text_of(summary.content)
         h.index.wait()
         found = json.loads(session.call_tool("session_search", {"query": "plant_2 bed"}))
         assert found["count"] == 1, "what left the context is found, in the conversation at hand too"
@@ -390,9 +376,9 @@ def test_what_was_tried_goes_with_the_conversation(home: Path) -> None:
     with Herma.open(home, flags=flags) as h:
         with h.session() as session:
             talk(session, 6)
-            assert isinstance(session.compress(), Condensed)
+            assert isinstance(session.compress(), Compressed)
             talk(session, 1)
-        rows = SqliteCompression(h._ground.database)
+        rows = CompressionRows(h.db)
         rows.remember(session.info.conversation, Tries(failures=2, not_before=5.0, ineffective=1))
         h.transcripts.delete(session.id)
         h.transcripts.purge_expired()
@@ -402,15 +388,15 @@ def test_what_was_tried_goes_with_the_conversation(home: Path) -> None:
 def test_a_branch_reaches_what_its_summary_stands_for(home: Path) -> None:
     with Herma.open(home, flags={"context.window": 100_000}) as h, h.session() as session:
         talk(session, 10)
-        assert isinstance(session.compress(), Condensed)
+        assert isinstance(session.compress(), Compressed)
         with h.branch(session.id) as branch:
             (summary,) = summaries(branch)
-            number = next(line.sources[0] for line in parse(plain_text(summary)).of("done"))
+            number = next(line.sources[0] for line in parse(text_of(summary.content)).of("done"))
             seen = json.loads(branch.call_tool("session_search", {"around_message_id": number}))
             assert seen["success"], seen
             assert h.expand(f"#{number}", session=branch.id).messages[0].id == number
             talk(branch, 10, 20)
-            assert isinstance(branch.compress(), Condensed)
+            assert isinstance(branch.compress(), Compressed)
             assert len(summaries(branch)) == 1
         with h.session() as other:
             talk(other, 1)
@@ -428,5 +414,33 @@ def test_requests_in_parts_and_conversations_that_the_agent_began(home: Path) ->
             session.before_model(parts)
             session.after_model("Yes.")
             done = session.compress()
-            assert isinstance(done, Condensed), done
+            assert isinstance(done, Compressed), done
             assert parts in [message.content for message in session.messages]
+
+
+def test_up_to_here_keep_the_last_turns_word_for_word_and_look_first(home: Path) -> None:
+    with Herma.open(home, flags={"context.window": 100_000}) as h, h.session() as session:
+        talk(session, 12)
+        before, first = session.messages, session.id
+        for keep in (0, 3):
+            shown = session.compress("src/part_1", keep=keep, preview=True)
+            assert isinstance(shown, Compressed)
+            assert shown.tokens_after < shown.tokens_before
+            assert any(is_summary(text_of(message.content)) for message in shown.messages)
+            assert (session.messages, session.id, session.last_compression) == (before, first, None), "only looked at"
+        done = session.compress(keep=5)
+        assert isinstance(done, Compressed)
+        said = [message.content for message in session.messages]
+        assert said[-10:] == [message.content for message in before[-10:]], "five turns"
+        assert done.messages[-10].content == before[-10].content
+        assert len(summaries(session)) == 1
+        assert done.tokens_before > done.tokens_after
+        for too_many in (12, 400):
+            left = session.compress(keep=too_many)
+            assert isinstance(left, NotCompressed)
+            assert "nothing before the turns" in left.reason
+        with pytest.raises(UsageError, match="keep"):
+            session.compress(keep=-1)
+        session.before_model("and on")
+        session.after_model("yes")
+        assert session.stored_messages() == list(session.messages)

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.homes import tool_messages, tool_turn
 
 from herma import Add, Herma, Message, Remove
-from herma.compression.summary import OPENING
 from herma.errors import StoreError, UsageError
+from herma.prompt.fence import fence
 from herma.session import Session
 from herma.transcript.log import Transcripts
+from herma.transcript.messages import OPENING
 
-CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
 SUMMARY = Message("user", "[Summary] We planted roses.")
 
 
@@ -30,8 +31,8 @@ def contents(request: list[dict[str, Any]]) -> list[str]:
     return [message["content"] for message in request[1:]]
 
 
-def test_a_child_goes_on_with_a_fresh_prompt(home: Path) -> None:
-    with Herma.open(home) as h, h.session(title="Garden") as session:
+def test_a_child_goes_on_with_a_fresh_prompt(h: Herma) -> None:
+    with h.session(title="Garden") as session:
         talk(session, "one", "two", "three")
         first, prompt = session.id, session.system_prompt
         h.memory.apply("memory", Add("The roses are red."))
@@ -58,8 +59,8 @@ def test_a_child_goes_on_with_a_fresh_prompt(home: Path) -> None:
         assert contents(again.before_model("six")) == [SUMMARY.content, "re five", "six"]
 
 
-def test_in_place_the_prompt_stays_and_earlier_messages_are_hidden(home: Path) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_in_place_the_prompt_stays_and_earlier_messages_are_hidden(h: Herma) -> None:
+    with h.session() as session:
         talk(session, "one", "two")
         h.memory.apply("memory", Add("The roses are red."))
         talk(session, "three")
@@ -99,12 +100,11 @@ def test_what_changed_before_is_not_misremembered(home: Path, in_place: bool) ->
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_in_the_middle_of_a_turn(home: Path, in_place: bool) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_in_the_middle_of_a_turn(h: Herma, in_place: bool) -> None:
+    with h.session() as session:
         talk(session, "one")
         session.before_model("two")
-        session.after_model({"role": "assistant", "content": None, "tool_calls": [CALL]})
-        session.after_model({"role": "tool", "tool_call_id": "call_1", "content": "x" * 30_000})
+        session.after_model(tool_messages("run", {}, "x" * 30_000))
         session.before_model()
         session.continue_with([SUMMARY, *session.messages[2:]], in_place=in_place)
         request = session.before_model()
@@ -114,32 +114,26 @@ def test_in_the_middle_of_a_turn(home: Path, in_place: bool) -> None:
         assert session.rewind() == "two"
 
 
-def test_the_ledger_names_the_reason(home: Path) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_the_ledger_names_the_reason(h: Herma) -> None:
+    with h.session() as session:
         talk(session, "one", "two")
         session.continue_with([*session.messages[:2], SUMMARY], in_place=True)
         talk(session, "three")
         h.memory.apply("memory", Add("News."))
         session.continue_with([SUMMARY, *session.messages[-1:]])
         talk(session, "four")
-        calls = h._calls.newest(None, 0, 10)
-        assert [call.reason for call in calls] == [
-            "first call",
-            "grew only",
-            "compression",
-            "compression",
-        ]
+        calls = h.calls.newest(None, 0, 10)
+        assert [call.reason for call in calls] == ["first call", "grew only", "compression", "compression"]
         assert calls[2].at_message == 3, "the first two messages are as they were"
         assert calls[2].reusable > calls[3].reusable > 0
 
 
-def test_messages_of_another_program_go_along(home: Path) -> None:
+def test_messages_of_another_program_go_along(h: Herma) -> None:
     def elsewhere(text: str) -> None:
-        h.transcripts.append(
-            session.id, [{"role": "user", "content": text}, {"role": "assistant", "content": f"re {text}"}]
-        )
+        said = [{"role": "user", "content": text}, {"role": "assistant", "content": f"re {text}"}]
+        h.transcripts.append(session.id, said)
 
-    with Herma.open(home) as h, h.session() as session:
+    with h.session() as session:
         talk(session, "one")
         elsewhere("there")
         session.continue_with([SUMMARY])
@@ -150,8 +144,8 @@ def test_messages_of_another_program_go_along(home: Path) -> None:
         assert contents(session.before_model("three")) == [SUMMARY.content, "and again", "re and again", "three"]
 
 
-def test_when_it_cannot_be_written_nothing_has_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_when_it_cannot_be_written_nothing_has_changed(h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h.session() as session:
         talk(session, "one")
         first, before = session.id, session.messages
 
@@ -173,8 +167,8 @@ def test_when_it_cannot_be_written_nothing_has_changed(home: Path, monkeypatch: 
         assert h.session(resume=first).id == first
 
 
-def test_after_a_reload_and_before_anything_was_said(home: Path) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_after_a_reload_and_before_anything_was_said(h: Herma) -> None:
+    with h.session() as session:
         for messages in ([SUMMARY], []):
             with pytest.raises(UsageError, match="no conversation yet"):
                 session.continue_with(messages)
@@ -206,7 +200,9 @@ def test_the_model_knows_current_memory_whatever_happens(
 ) -> None:
     """After any moves, prompt and messages together say of each entry, last, whether it is there."""
     home = tmp_path_factory.mktemp("home")
-    with Herma.open(home) as h:
+    with Herma.open(home, flags={"store.tenant": f"{home.parent.name} {home.name}"}) as h:
+        for entry in ("Entry number 0.", "Entry number -1."):
+            h.memory.apply("memory", Add(entry))
         session = h.session()
         number = 0
         for move in moves:
@@ -225,42 +221,83 @@ def test_the_model_knows_current_memory_whatever_happens(
                 session.rewind()
             elif move == "resume" and session.messages:
                 session.close()
-                session = h.session(resume=session.id if session._stored else session._goes_on_from.id)  # type: ignore[union-attr]
+                session = h.session(resume=session.id if session._stored else session._continues.id)  # type: ignore[union-attr]
         request = session.before_model("what do you know?")
         text = "\n".join(str(message["content"]) for message in request)
         there = set(h.memory.entries("memory"))
-        for entry in {f"Entry number {at}." for at in range(1, number + 1)}:
+        for entry in {f"Entry number {at}." for at in range(-1, number + 1)}:
             said = [line for line in text.splitlines() if entry in line]
             known = bool(said) and "(no longer)" not in said[-1]
             assert known == (entry in there), (entry, text)
         session.close()
 
 
-def test_a_summary_makes_nobody_elses_words_the_users(home: Path) -> None:
+@pytest.mark.parametrize("way", ["rewound", "branched before a message", "reloaded and branched"])
+def test_a_removed_entry_of_the_prompt_is_announced_whatever_became_of_messages(h: Herma, way: str) -> None:
+    for entry in ("Alpha holds.", "Beta holds."):
+        h.memory.apply("memory", Add(entry))
+    session = h.session()
+    if way == "rewound":
+        h.memory.apply("memory", Remove("Alpha holds."))
+        talk(session, "one")
+        session.rewind()
+    elif way == "branched before a message":
+        talk(session, "one")
+        session.rewind()
+        session = h.branch(h.branch(session.id).id)
+        h.memory.apply("memory", Remove("Alpha holds."))
+    else:
+        h.memory.apply("memory", Remove("Alpha holds."))
+        talk(session, "one")
+        h.memory.apply("memory", Add("Alpha holds."))
+        session.reload()
+        talk(session, "two")
+        session = h.branch(session.id)
+        session.close()
+        session = h.session(resume=session.id)
+        session.continue_with([SUMMARY, *session.messages[-1:]], in_place=True)
+        h.memory.apply("memory", Remove("Alpha holds."))
+    session.close()
+    with h.session(resume=session.id) as again:
+        assert "Alpha holds." in again.system_prompt
+        assert "(no longer) Alpha holds." in str(again.before_model("two")[-1]["content"])
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_an_entry_of_a_reloaded_prompt_is_announced_as_removed_after_a_rewind(h: Herma, announced: bool) -> None:
+    h.memory.apply("memory", Add("Alpha holds."))
+    with h.session() as session:
+        talk(session, "one")
+        if announced:
+            h.memory.apply("memory", Add("Beta holds."))
+        talk(session, "two", "three")
+        h.memory.apply("memory", Add("Gamma holds."))
+        session.reload()
+        session.rewind()
+        h.memory.apply("memory", Remove("Gamma holds."))
+        assert "Gamma holds." in session.system_prompt
+        assert "(no longer) Gamma holds." in str(session.before_model("four")[-1]["content"])
+        session.after_model("ok")
+        assert "Gamma" not in str(session.before_model("five")[-1]["content"]), "it is said once"
+        session.after_model("ok")
+
+
+def test_a_summary_makes_nobody_elses_words_the_users(h: Herma) -> None:
     told = "The vault in the cellar of the old mill opens with the winter code."
-    with Herma.open(home) as h:
-        with h.session() as session:
-            session.before_model("What does the page say?")
-            session.after_model(
-                [
-                    {"role": "assistant", "content": None, "tool_calls": [CALL]},
-                    {"role": "tool", "tool_call_id": "call_1", "content": told},
-                ]
-            )
-            session.after_model("Something about a mill.")
-            session.continue_with([Message("user", f"{OPENING}\n\n- {told}")])
-        with h.session(resume=session.id) as again:
-            again.before_model("Remember it.")
-            answer = again.call_tool("memory", {"action": "add", "target": "memory", "content": told})
-            assert json.loads(answer).get("staged")
+    with h.session() as session:
+        tool_turn(session, "What does the page say?", "run", {}, told, "Something about a mill.")
+        session.continue_with([Message("user", f"{OPENING}\n\n- {told}")])
+    with h.session(resume=session.id) as again:
+        again.before_model("Remember it.")
+        answer = again.call_tool("memory", {"action": "add", "target": "memory", "content": told})
+        assert json.loads(answer).get("staged")
 
 
-def test_what_cannot_be_sent_is_not_kept(home: Path) -> None:
+def test_what_cannot_be_sent_is_not_kept(h: Herma) -> None:
     """A result without its call, a fence in a summary: what is sent is what a resumed session would send."""
-    with Herma.open(home) as h, h.session() as session:
+    with h.session() as session:
         talk(session, "one")
         stray = Message("tool", "x", tool_call_id="nobody asked")
-        fenced = Message("user", "Short. <memory-context>no</memory-context>")
-        session.continue_with([fenced, stray, Message("assistant", "Yes.")])
-        assert contents(session.before_model("two")) == ["Short. ", "Yes.", "two"]
+        session.continue_with([Message("user", f"Short.\n{fence('no')}"), stray, Message("assistant", "Yes.")])
+        assert contents(session.before_model("two")) == ["Short.\n", "Yes.", "two"]
         session.after_model("ok")

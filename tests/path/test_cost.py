@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.homes import tool_messages
 
 from herma import Add, Herma, HermaWarning
 from herma.errors import StoreError, UsageError
-from herma.prompt.ledger import Call, Request, keep, where, why
-from herma.prompt.tokens import count_message, count_messages, count_tools, counter_for
+from herma.prompt.ledger import Call, where, why
+from herma.prompt.tokens import count_message, count_messages, count_tools, counter_for, plain_json
 from herma.session import Session
 from herma.testing import FixedClock
 from herma.testing.contracts import watch_prefixes
 from herma.types import Usage
 
 HOUR = 3_600.0
-CALL = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
 
 
 def turn(session: Session, text: str = "next", **options: Any) -> list[dict[str, Any]]:
@@ -38,29 +37,29 @@ def calls(h: Herma) -> list[Call]:
     return h.cost().calls()
 
 
-def test_a_conversation_that_only_grows(home: Path) -> None:
-    with Herma.open(home) as h:
-        with h.session() as session:
-            sent = [tokens(session, turn(session, f"message {number}")) for number in range(4)]
-        made = calls(h)
-        assert [call.reason for call in made] == ["first call", "grew only", "grew only", "grew only"]
-        assert [call.input for call in made] == sent
-        assert [call.reusable for call in made] == [0, *sent[:-1]]
-        assert all(call.output > 0 and call.counts == "estimated" for call in made)
-        assert h.cost().total.breaks == 0
+def test_a_conversation_that_only_grows(h: Herma, home: Path) -> None:
+    report = h.cost()
+    assert (report.sessions, report.total.calls, report.total.share, report.breaks) == ((), 0, 0.0, ())
+    assert (report.calls(), (home / "herma.db").exists()) == ([], False)
+    with h.session() as session:
+        sent = [tokens(session, turn(session, f"message {number}")) for number in range(4)]
+    made = calls(h)
+    assert [call.reason for call in made] == ["first call", "grew only", "grew only", "grew only"]
+    assert [call.input for call in made] == sent
+    assert [call.reusable for call in made] == [0, *sent[:-1]]
+    assert all(call.output > 0 and call.counts == "estimated" for call in made)
+    assert h.cost().total.breaks == 0
 
 
-def test_the_steps_of_a_turn_are_calls(home: Path) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_the_steps_of_a_turn_are_calls(h: Herma) -> None:
+    with h.session() as session:
         first = session.before_model("list the files")
-        asked = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-        session.after_model([asked, {"role": "tool", "tool_call_id": "call_1", "content": "a.py"}])
+        session.after_model(tool_messages("run", {}, "a.py"))
         second = session.before_model()
         session.after_model("one file")
         made = calls(h)
         assert [call.input for call in made] == [tokens(session, first), tokens(session, second)]
-        assert made[1].reusable == made[0].input
-        assert made[1].messages == 3
+        assert (made[1].reusable, made[1].messages) == (made[0].input, 3)
 
 
 def test_reasons(home: Path) -> None:
@@ -110,8 +109,8 @@ def test_reasons(home: Path) -> None:
     assert rewound.reusable == made[0].input + made[0].output
 
 
-def test_saying_the_same_again_reuses_it(home: Path) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_saying_the_same_again_reuses_it(h: Herma) -> None:
+    with h.session() as session:
         turn(session, "one")
         turn(session, "two")
         session.rewind()
@@ -126,44 +125,33 @@ def test_saying_the_same_again_reuses_it(home: Path) -> None:
         assert made[4].fresh > 0
 
 
-def test_a_longer_cache_does_not_expire_so_soon(home: Path) -> None:
-    clock = FixedClock()
-    (home / "config.yaml").write_text("prices:\n  cache_minutes: 60\n")
-    with Herma.open(home, clock=clock) as h, h.session() as session:
-        for pause in (0, 30, 61):
-            clock.advance(pause * 60)
-            turn(session)
-        assert [call.reason for call in calls(h)] == ["first call", "grew only", "idle"]
-
-
-def test_marks_say_how_long_a_request_is_kept(home: Path) -> None:
-    clock = FixedClock()
-    with Herma.open(home, clock=clock) as h, h.session() as session:
-        turn(session, cache_marks="1h")
+@pytest.mark.parametrize("by", ["setting", "mark"])
+def test_a_longer_cache_does_not_expire_so_soon(home: Path, clock: FixedClock, by: str) -> None:
+    flags: dict[str, Any] = {"prices.cache_minutes": 60} if by == "setting" else {}
+    with Herma.open(home, clock=clock, flags=flags) as h, h.session() as session:
+        turn(session, **({} if by == "setting" else {"cache_marks": "1h"}))
         clock.advance(30 * 60)
-        turn(session, cache_marks="5m")
-        clock.advance(30 * 60)
+        turn(session, **({} if by == "setting" else {"cache_marks": "5m"}))
+        clock.advance(61 * 60)
         turn(session)
         assert [call.reason for call in calls(h)] == ["first call", "grew only", "idle"]
 
 
-def test_a_branch_reuses_what_it_has_in_common(home: Path) -> None:
-    with Herma.open(home) as h:
-        session = h.session()
-        turn(session, "one")
-        turn(session, "two")
-        branch = h.branch(session.id, after=session.messages[1].id)
-        turn(branch, "another way")
-        first, _, branched = calls(h)
-        assert branched.reason == "branched"
-        assert branched.session == branch.id
-        assert branched.reusable == first.input + first.output
-        turn(h.branch(session.id), "on from the end")
-        assert calls(h)[-1].reason == "grew only"
+def test_a_branch_reuses_what_it_has_in_common(h: Herma) -> None:
+    session = h.session()
+    turn(session, "one")
+    turn(session, "two")
+    branch = h.branch(session.id, after=session.messages[1].id)
+    turn(branch, "another way")
+    first, _, branched = calls(h)
+    assert (branched.reason, branched.session) == ("branched", branch.id)
+    assert branched.reusable == first.input + first.output
+    turn(h.branch(session.id), "on from the end")
+    assert calls(h)[-1].reason == "grew only"
 
 
-def test_what_the_provider_measured_wins(home: Path) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_what_the_provider_measured_wins(h: Herma) -> None:
+    with h.session() as session:
         session.before_model("one")
         session.after_model("ok", usage=Usage(input=7, output=5, cache_write=993, cost_usd=0.25))
         session.before_model("two")
@@ -186,8 +174,8 @@ def test_what_the_provider_measured_wins(home: Path) -> None:
         assert len(calls(h)) == 3
 
 
-def test_memory_in_the_system_prompt_would_break_the_prefix(home: Path) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_memory_in_the_system_prompt_would_break_the_prefix(h: Herma) -> None:
+    with h.session() as session:
         turn(session, "one")
         turn(session, "two")
         h.memory.apply("memory", Add("News."))
@@ -258,51 +246,40 @@ def test_by_session_and_by_time(home: Path) -> None:
             h.cost("nosuch")
 
 
-def test_what_was_spent_stays_known_when_a_session_is_gone(home: Path) -> None:
-    clock = FixedClock()
-    with Herma.open(home, clock=clock) as h:
-        with h.session() as session:
-            turn(session)
-        h.transcripts.delete(session.id)
-        clock.advance(400 * 86_400)
-        h.transcripts.purge_expired()
-        assert h.transcripts.get(session.id) is None
-        assert [(one.session, one.name) for one in h.cost().sessions] == [(session.id, "")]
-        assert h.cost(session.id).total.calls == 1
+def test_what_was_spent_stays_known_when_a_session_is_gone(h: Herma, clock: FixedClock) -> None:
+    with h.session() as session:
+        turn(session)
+    h.transcripts.delete(session.id)
+    clock.advance(400 * 86_400)
+    h.transcripts.purge_expired()
+    assert h.transcripts.get(session.id) is None
+    assert [(one.session, one.name) for one in h.cost().sessions] == [(session.id, "")]
+    assert h.cost(session.id).total.calls == 1
 
 
-def test_an_interrupted_call_was_a_call(home: Path) -> None:
-    with Herma.open(home) as h:
-        session = h.session()
-        session.before_model("one")
-        session.interrupt("I was")
-        session.before_model("two")
-        session.before_model()  # tried again
-        session.close()
-        made = calls(h)
-        assert [call.reason for call in made] == ["first call", "grew only", "grew only"]
-        assert [bool(call.output) for call in made] == [True, False, True]
+def test_an_interrupted_call_was_a_call(h: Herma) -> None:
+    session = h.session()
+    session.before_model("one")
+    session.interrupt("I was")
+    session.before_model("two")
+    session.before_model()  # tried again
+    session.close()
+    made = calls(h)
+    assert [call.reason for call in made] == ["first call", "grew only", "grew only"]
+    assert [bool(call.output) for call in made] == [True, False, True]
 
 
-def test_an_empty_ledger(home: Path) -> None:
-    with Herma.open(home) as h:
-        report = h.cost()
-        assert (report.sessions, report.total.calls, report.total.share, report.breaks) == ((), 0, 0.0, ())
-        assert report.calls() == []
-        assert not (home / "herma.db").exists()
-
-
-def test_a_ledger_that_cannot_be_written_fails_no_turn(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Herma.open(home) as h, h.session() as session:
+def test_a_ledger_that_cannot_be_written_fails_no_turn(h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h.session() as session:
         broken = True
-        add = h._calls.add
+        add = h.calls.add
 
         def sometimes(call: Call, usage: Usage | None = None) -> None:
             if broken:
                 raise StoreError("The disk is full.")
             add(call, usage)
 
-        monkeypatch.setattr(h._calls, "add", sometimes)
+        monkeypatch.setattr(h.calls, "add", sometimes)
         with pytest.warns(HermaWarning, match="disk is full"):
             turn(session)
         turn(session)
@@ -312,42 +289,40 @@ def test_a_ledger_that_cannot_be_written_fails_no_turn(home: Path, monkeypatch: 
         assert [call.reason for call in calls(h)] == ["first call", "grew only", "grew only"]
 
 
-MOVES: dict[str, Callable[[Herma, Session], Session]] = {}
+def compared(requests: list[tuple[float, list[dict[str, Any]]]], session: Session) -> list[tuple[int, int]]:
+    """What a cache that keeps requests for five minutes could reuse, and the size, found by comparing requests."""
+    count = counter_for(session.model).count
+    tools = count_tools(session.tools, count)
+    found: list[tuple[int, int]] = []
+    last, before = 0.0, [""]
+    for at, messages in requests:
+        parts = list(map(plain_json, messages))
+        weights = [count_message(message, count) for message in messages]
+        shared = 0
+        while shared < min(len(before), len(parts)) and before[shared] == parts[shared]:
+            shared += 1
+        reusable = tools + sum(weights[:shared]) if found and at - last <= 300 else 0
+        found.append((reusable, tools + sum(weights)))
+        last, before = at, parts
+    return found
 
 
-def move(name: str) -> Callable[[Callable[[Herma, Session], Session]], None]:
-    def register(function: Callable[[Herma, Session], Session]) -> None:
-        MOVES[name] = function
-
-    return register
-
-
-@move("write")
-def _write(h: Herma, session: Session) -> Session:
-    h.memory.apply("memory", Add(f"fact {len(h.memory.entries('memory'))}"))
+def moved(step: str, h: Herma, session: Session) -> Session:
+    match step:
+        case "write":
+            h.memory.apply("memory", Add(f"fact {len(h.memory.entries('memory'))}"))
+        case "reload":
+            session.reload()
+        case "rewind" if any(message.role == "user" for message in session.messages):
+            session.rewind()
+        case "resume" if session.messages:
+            session.close()
+            stored = h.transcripts.get(session.id) or h.transcripts.get(session.info.parent or "")
+            return h.session(resume=stored.id) if stored else session
     return session
 
 
-@move("resume")
-def _resume(h: Herma, session: Session) -> Session:
-    if not session.messages:
-        return session
-    session.close()
-    stored = h.transcripts.get(session.id) or h.transcripts.get(session.info.parent or "")
-    return h.session(resume=stored.id) if stored else session
-
-
-@move("rewind")
-def _rewind(h: Herma, session: Session) -> Session:
-    if any(message.role == "user" for message in session.messages):
-        session.rewind()
-    return session
-
-
-@move("reload")
-def _reload(h: Herma, session: Session) -> Session:
-    session.reload()
-    return session
+MOVES = ("write", "reload", "rewind", "resume")
 
 
 @given(steps=st.lists(st.sampled_from(["turn", "step", "recall", "wait", *MOVES]), max_size=14))
@@ -356,29 +331,22 @@ def test_for_any_order_of_moves_the_ledger_is_what_comparing_requests_gives(
     steps: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     clock = FixedClock()
-    requests: list[Request] = []
+    requests: list[tuple[float, list[dict[str, Any]]]] = []
     with watch_prefixes(), Herma.open(tmp_path_factory.mktemp("any"), clock=clock) as h:
         session = h.session()
         for step in [*steps, "turn"]:
             if step == "wait":
                 clock.advance(301)
             elif step in MOVES:
-                session = MOVES[step](h, session)
+                session = moved(step, h, session)
             else:
                 recall = f"note {len(requests)}" if step == "recall" else ""
-                request = session.before_model(f"next {len(requests)}", recall=recall)
-                requests.append(Request(request, clock(), tools=session.tools))
+                requests.append((clock(), session.before_model(f"next {len(requests)}", recall=recall)))
                 if step == "step":
-                    session.after_model([{"role": "assistant", "content": None, "tool_calls": [CALL]}])
+                    session.after_model(tool_messages("run", {}, "")[:1])
                 else:
                     session.after_model("ok")
         made = h.cost().calls()
-        counter = counter_for(None)
-        compared = keep(requests, count=lambda message: count_message(message, counter.count)).entries
-        shift = count_tools(session.tools, counter.count) - count_tools(
-            session.tools
-        )  # `keep` counts tools its own way
-        assert [call.input for call in made] == [entry.input + shift for entry in compared]
-        assert [call.reusable for call in made] == [entry.reusable + shift * bool(entry.reusable) for entry in compared]
+        assert [(call.reusable, call.input) for call in made] == compared(requests, session)
         assert all(call.naive_reusable + call.naive_fresh <= call.input for call in made)
         assert all(call.naive_reusable <= call.reusable for call in made)

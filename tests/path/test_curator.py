@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.homes import skill_text as document
 
-from herma import Author, Herma, Origin, Who, aio
+from herma import Author, Herma, Origin, Who
 from herma.errors import ConfigError, StoreBusy, StoreError, UsageError
-from herma.skills.curator import missing_from
-from herma.skills.library import Catalogue
-from herma.skills.types import Skill, SkillReport, SkillWritten
-from herma.store.files import alone
+from herma.skills.library import SkillLibrary
+from herma.skills.rows import Skill, SkillReport, SkillWritten
+from herma.store.files import named_lock
 from herma.testing import FixedClock, ScriptedModel
 
 AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 DAY = 86_400.0
-
-
-def document(name: str, description: str = "", body: str = "1. Do it.\n2. Check it.", more: str = "") -> str:
-    said = description or f"How to {name} properly."
-    return f"---\nname: {name}\ndescription: {said}\n{more}---\n\n# {name}\n\n{body}\n"
 
 
 def make(h: Herma, *names: str, author: Author = AGENT, category: str = "") -> None:
@@ -53,78 +46,65 @@ def test_unused_skills_become_stale_are_named_and_go_and_come_back(h: Herma, clo
     h.skills.record("cut", True)
     second = h.curator.run()
     (gone,) = second.moves
-    assert (gone.skill, gone.after, gone.reason) == ("bake", "archived", "nobody used it for 91 days")
+    assert (gone.skill, gone.after, gone.reason) == ("bake", "archived", "unused for 91 days")
     assert not (home / "skills/kitchen/bake").exists()
     assert (home / "skills/.archive/bake/SKILL.md").exists()
     change = h.skills.change(gone.change or 0)
     assert change is not None
     assert change.author.who is Who.CURATOR
-    assert change.reason == f"curator {second.id}: nobody used it for 91 days"
+    assert change.reason == f"curator {second.id}: unused for 91 days"
     assert second.kept == {"mine": "it was not made by an agent"}
     text = (home / f"logs/curator/{second.id}/REPORT.md").read_text()
     assert "| bake | stale | archived |" in text
     assert json.loads((home / f"logs/curator/{second.id}/report.json").read_text())["state"] == "done"
     assert h.curator.report() == second
     assert h.curator.report(first.id) == first
-    assert h.curator.restore("bake").ok
+    assert h.skills.restore("bake").ok
     assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
     assert h.curator.run().moves == ()  # being restored counts as use
     assert h.skills.usage()["bake"].state == "active"
 
 
-def test_an_agent_that_asks_for_an_archived_skill_is_told_where_it_is(h: Herma, clock: FixedClock) -> None:
+def test_an_archived_skill_is_named_to_agents_and_its_move_can_be_undone_alone(h: Herma, clock: FixedClock) -> None:
     make(h, "bake")
     aged(h, clock)
     answer = json.loads(h.tools.call("skill_view", {"name": "bake"}))
-    assert answer["success"] is False
-    assert "archive" in answer["error"]
-    assert "herma curator restore bake" in answer["hint"]
-
-
-def test_the_same_awaited(home: Path) -> None:
-    async def main() -> None:
-        async with aio.open(home) as h:
-            assert (await h.curator.run(dry_run=True)).dry_run
-            assert (await h.curator.status()).runs == 0
-
-    asyncio.run(main())
-
-
-def test_the_move_of_a_run_can_be_undone_alone(h: Herma, clock: FixedClock) -> None:
-    make(h, "bake")
-    aged(h, clock)
+    assert (answer["success"], "archive" in answer["error"]) == (False, True)
+    assert "herma skills archive bake --undo" in answer["hint"]
     (move,) = [m for one in h.curator.reports() for m in one.moves if m.after == "archived"]
     assert h.skills.undo(move.change).ok
-    assert h.skills.usage()["bake"].state == "active"
-    assert h.skills.get("bake").path == "bake"
+    assert (h.skills.usage()["bake"].state, h.skills.get("bake").path) == ("active", "bake")
 
 
 def test_a_dry_run_changes_nothing(h: Herma, clock: FixedClock, home: Path) -> None:
     make(h, "bake")
     clock.advance(40 * DAY)
-    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and "herma.db" not in path.name}
-    rows = (h.skills.usage(), [change.id for change in h.skills.history()])
+
+    def files() -> dict[Path, bytes]:
+        own = ("herma.db", ".skills.shared.json")  # the second: how far this host follows the server
+        kept = (path for path in home.rglob("*") if path.is_file() and not path.name.startswith(own))
+        return {path: path.read_bytes() for path in kept}
+
+    before = files()
+    rows = (h.skills.usage(), [change.id for change in h.skills.changes()])
     report = h.curator.run(dry_run=True)
     assert [(move.after, move.result) for move in report.moves] == [("stale", "planned")]
     assert report.dry_run
     assert "+bake: stale" in report.diff
-    assert {p: p.read_bytes() for p in home.rglob("*") if p.is_file() and "herma.db" not in p.name} == before
-    assert (h.skills.usage(), [change.id for change in h.skills.history()]) == rows
+    assert files() == before
+    assert (h.skills.usage(), [change.id for change in h.skills.changes()]) == rows
     assert h.curator.reports() == []
     with pytest.raises(UsageError, match="no run yet"):
         h.curator.report()
 
 
-def test_a_home_without_anything_is_no_trouble(home: Path) -> None:
-    with Herma.open(home) as h:
-        assert h.curator.run(dry_run=True).checked == 0
-        assert h.curator.status().last_run is None
-        assert h.curator.snapshots() == []
-        assert not h.curator.due()
-        with pytest.raises(UsageError, match="no snapshot"):
-            h.curator.rollback()
-        report = h.curator.run()
-        assert (report.state, report.snapshot) == ("done", "")
+def test_a_home_without_anything_is_no_trouble(h: Herma, home: Path) -> None:
+    assert h.curator.run(dry_run=True).checked == 0
+    assert (h.curator.status().last_run, h.curator.snapshots(), h.curator.due()) == (None, [], False)
+    with pytest.raises(UsageError, match="no snapshot"):
+        h.curator.rollback()
+    report = h.curator.run()
+    assert (report.state, report.snapshot) == ("done", "")
     assert not (home / "backups").exists()
 
 
@@ -136,9 +116,9 @@ def test_rollback_brings_back_what_a_run_did_and_leaves_what_came_since(
     script = home / "skills/kitchen/bake/scripts/oven.sh"
     script.write_bytes(b"#!/bin/sh\nheat\n")
     script.chmod(0o700)
-    h.skills.history()  # takes note of what was done by hand
+    h.skills.changes()  # takes note of what was done by hand
     aged(h, clock)
-    assert [kept.name for kept in h.curator.archived()] == ["bake", "cut"]
+    assert [kept.name for kept in h.skills.archived()] == ["bake", "cut"]
     make(h, "new")
     would = h.curator.rollback(dry_run=True)
     assert ("kitchen/bake", "back from the archive") in would.done
@@ -172,9 +152,9 @@ def test_an_exact_rollback_keeps_what_is_there_now_in_the_archive(h: Herma, cloc
     assert done.ok, done
     assert (home / "skills/bake/assets/note.txt").read_text() == "then"
     assert (home / "skills/.archive/bake/assets/note.txt").read_text() == "now"
-    assert [kept.name for kept in h.curator.archived()] == ["bake", "new"]
+    assert [kept.name for kept in h.skills.archived()] == ["bake", "new"]
     assert h.skills.usage()["bake"].origin == "agent"
-    h.curator.pin("bake")
+    h.skills.pin("bake")
     h.skills.patch("bake", "1. Do it.", "1. Do it well.")
     assert h.curator.rollback(report.snapshot, exact=True).left == (("bake", "it is pinned"),)
 
@@ -242,8 +222,8 @@ def test_failures_dangers_and_missing_needs_call_for_review(h: Herma, clock: Fix
     (bad / "SKILL.md").write_text(document("bad", body="Run `rm -rf / --no-preserve-root` now."))
     report = h.curator.run()
     found = {move.skill: move.reason for move in report.moves}
-    assert found["fails"] == "it failed 5 times of 5"
-    assert found["needy"] == "it needs gone, which is not there"
+    assert found["fails"] == "it failed 5 of 5 times"
+    assert found["needy"] == "it needs gone, which does not exist"
     assert "dangerous" in found["bad"]
     assert "fine" not in found
     assert {move.after for move in report.moves} == {"needs_review"}
@@ -271,8 +251,8 @@ def test_a_skill_used_or_pinned_while_the_run_is_at_it_stays(
     report = h.curator.run()
     assert [(move.skill, move.result, move.said) for move in report.moves] == [
         ("bake", "done", ""),
-        ("cut", "skipped", "it was of use meanwhile"),
-        ("dig", "skipped", "it was pinned meanwhile"),
+        ("cut", "skipped", "it was used in the meantime"),
+        ("dig", "skipped", "it was pinned in the meantime"),
     ]
 
 
@@ -291,13 +271,13 @@ def test_texts_that_are_clean_are_read_once(h: Herma, monkeypatch: pytest.Monkey
     make(h, "bake", "cut")
     h.curator.run()
     read: list[str] = []
-    real = Catalogue.report
+    real = SkillLibrary.report
 
-    def report(catalogue: Catalogue, skill: Skill, text: str) -> SkillReport:
+    def report(library: SkillLibrary, skill: Skill, text: str) -> SkillReport:
         read.append(skill.name)
-        return real(catalogue, skill, text)
+        return real(library, skill, text)
 
-    monkeypatch.setattr(Catalogue, "report", report)
+    monkeypatch.setattr(SkillLibrary, "report", report)
     h.curator.run()
     assert read == []
     h.skills.patch("bake", "1. Do it.", "1. Do it well.")
@@ -307,9 +287,9 @@ def test_texts_that_are_clean_are_read_once(h: Herma, monkeypatch: pytest.Monkey
 
 def test_only_one_runs_at_a_time(h: Herma, home: Path) -> None:
     make(h, "bake")
-    with alone(home, "curator") as free:
+    with named_lock(home, "curator") as free:
         assert free
-        with pytest.raises(StoreBusy, match="at work already"):
+        with pytest.raises(StoreBusy, match="running already"):
             h.curator.run()
         with pytest.raises(StoreBusy):
             h.curator.rollback(h.curator.run(dry_run=True).id)
@@ -355,12 +335,12 @@ def test_a_model_may_propose_one_text_and_a_person_decides(home: Path, two: str)
             assert isinstance(h.skills.approve(number), SkillWritten)
         assert [skill.name for skill in h.skills.list()] == ["publish-package"]
         assert "v1.2.3" in h.skills.view("publish-package").text
-        assert [kept.name for kept in h.curator.archived()] == ["package-publishing"]
+        assert [kept.name for kept in h.skills.archived()] == ["package-publishing"]
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [("No.", "no skill"), ("LOSSY", "left out"), (document("another", "x"), "no skill")],
+    [("No.", "not a skill"), ("LOSSY", "left out"), (document("another", "x"), "not a skill")],
 )
 def test_a_text_that_loses_something_is_not_proposed(home: Path, two: str, answer: str, said: str) -> None:
     lossy = document("publish-package", two, "Run it.")
@@ -371,12 +351,6 @@ def test_a_text_that_loses_something_is_not_proposed(home: Path, two: str, answe
         (again,) = h.curator.run().merges
         assert again.said == ""  # the same is not asked for twice
         assert len(model.requests) == 1
-
-
-def test_what_a_merged_text_leaves_out_is_found() -> None:
-    source = "Run:\n```sh\nmake   dist\n```\nSee docs/release.md."
-    assert missing_from("Run ```\nmake dist\n``` and see docs/release.md", (source,)) == ()
-    assert set(missing_from("Nothing.", (source,))) == {"make dist", "docs/release.md"}
 
 
 # ── by itself ──
@@ -408,7 +382,9 @@ def test_it_runs_by_itself_after_an_interval_at_the_end_of_a_session(h: Herma, c
     assert h.curator.status().next_run == clock() + 7 * DAY
 
 
-def test_it_waits_while_others_are_at_work(h: Herma, clock: FixedClock) -> None:
+def test_it_waits_while_others_are_at_work_and_for_a_quiet_session(
+    home: Path, h: Herma, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(h, "bake")
     assert not h.curator.due()
     clock.advance(8 * DAY)
@@ -423,27 +399,22 @@ def test_it_waits_while_others_are_at_work(h: Herma, clock: FixedClock) -> None:
         talk(h)
         h.curator.wait()
         assert len(h.curator.reports()) == 1
+    clock.advance(8 * DAY)
+    monkeypatch.setattr("herma.skills.curator._HOUR", 0.0)
+    with Herma.open(home, clock=clock) as h, h.session() as s:
+        s.before_model("hello")
+        assert len(h.curator.reports()) == 1
+        s.after_model("Hi.")
+        h.curator.wait()
+        assert len(h.curator.reports()) == 2
 
 
-def test_a_quiet_session_is_waited_for_and_a_new_turn_calls_it_off(home: Path, clock: FixedClock) -> None:
-    with Herma.open(home, clock=clock, flags={"curator.min_idle_hours": 0}) as h:
-        make(h, "bake")
-        assert not h.curator.due()
-        clock.advance(8 * DAY)
-        with h.session() as s:
-            s.before_model("hello")
-            assert h.curator.reports() == []
-            s.after_model("Hi.")
-            h.curator.wait()
-            assert len(h.curator.reports()) == 1
-
-
-def test_under_write_approval_it_proposes_and_a_person_decides(home: Path, clock: FixedClock) -> None:
-    with Herma.open(home, clock=clock) as h:
-        make(h, "bake", "cut")
-        clock.advance(95 * DAY)
-        h.curator.run()
-        clock.advance(8 * DAY)
+def test_under_write_approval_it_proposes_and_a_person_decides(home: Path, h: Herma, clock: FixedClock) -> None:
+    make(h, "bake", "cut")
+    clock.advance(95 * DAY)
+    h.curator.run()
+    clock.advance(8 * DAY)
+    h.close()
     with Herma.open(home, clock=clock, flags={"skills.write_approval": True}) as h:
         talk(h)
         h.curator.wait()
@@ -457,8 +428,7 @@ def test_under_write_approval_it_proposes_and_a_person_decides(home: Path, clock
         talk(h)
         h.curator.wait()
         (again,) = h.curator.report().moves
-        assert (again.skill, again.result) == ("cut", "skipped")
-        assert "rejected" in again.said
+        assert (again.skill, again.result, "rejected" in again.said) == ("cut", "skipped", True)
         assert [skill.name for skill in h.skills.list()] == ["cut"]
         assert h.curator.run().done[0].skill == "cut"  # a person says so
 
@@ -479,6 +449,3 @@ def test_settings_that_make_no_sense_are_refused(home: Path) -> None:
     for flags in ({"curator.origins": "agent, nobody"}, {"curator.stale_days": 100}):
         with Herma.open(home, flags=flags) as h, pytest.raises(ConfigError, match=r"curator\."):
             h.curator.run()
-    with Herma.open(home, flags={"curator.origins": "found", "curator.stale_days": 1}) as h:
-        assert h.curator.options.rules.origins == frozenset({"found"})
-        assert replace(h.curator.options.rules, stale=0).archive == 90 * DAY

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.homes import of_files
 
 from herma import Herma
-from herma.evals import evals as retrieval
-from herma.evals import evals as selfexam
-from herma.evals.data import DataSet, Document, Question
-from herma.evals.evals import Run, compare, load, save
+from herma.evals import retrieval
+from herma.evals.data import DataSet, EvalDocument, EvalQuestion
 from herma.testing import HashEmbedder
 
 TEXTS = {
@@ -32,14 +31,13 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
             return Herma.open(*given, embedder=HashEmbedder(), **named)
 
     monkeypatch.setattr(retrieval, "Herma", Opened)
-    monkeypatch.setattr(selfexam, "Herma", Opened)
 
 
 def data() -> DataSet:
-    documents = tuple(Document(name, "g", text) for name, text in TEXTS.items())
+    documents = tuple(EvalDocument(name, "g", text) for name, text in TEXTS.items())
     questions = (
-        Question("q1", "g", "a", "photographers darkrooms and vinegars", ("darkroom",)),
-        Question("q2", "g", "b", "tractor wrench", ("tractor",)),
+        EvalQuestion("q1", "g", "a", "photographers darkrooms and vinegars", ("darkroom",)),
+        EvalQuestion("q2", "g", "b", "tractor wrench", ("tractor",)),
     )
     return DataSet("small", {"g": documents}, {"g": questions})
 
@@ -54,47 +52,42 @@ def test_each_mode_is_measured_on_the_same_home(tmp_path: Path) -> None:
     assert tmp_path.exists()
 
 
-def test_modes_of_one_run_are_compared_with_those_of_another(tmp_path: Path) -> None:
-    results = retrieval.run(data(), ["words", "hybrid"])
-    save(Run("retrieval", tuple(results[:1])), tmp_path / "words.json")
-    save(Run("retrieval", tuple(results[1:])), tmp_path / "hybrid.json")
-    found = compare(load(tmp_path / "words.json"), load(tmp_path / "hybrid.json"), ["hit@1"])
-    assert [(one.first, one.second) for one in found] == [("words", "hybrid")]
-
-
+@of_files
 def test_ones_own_history_is_asked_in_every_mode_and_with_every_setting(home: Path) -> None:
     with Herma.open(home=home) as h:
         session = h.transcripts.start("cli")
         h.transcripts.append(session, [{"role": "user", "content": text} for text in TEXTS.values()])
     variants = [
-        selfexam.Variant("", {}),
-        selfexam.Variant("cap", {"search.common_cap": 500}),
-        selfexam.Variant("none", {"embedding.model": "none"}, of_vectors=True),
+        retrieval.Variant("", {}),
+        retrieval.Variant("wait", {"search.model_wait": 2}),
+        retrieval.Variant("none", {"embedding.model": "none"}, of_vectors=True),
     ]
-    results = selfexam.take(home, ["words", "hybrid"], variants, count=4, seed=0)
-    assert [one.mode for one in results] == ["words", "hybrid", "cap: words", "cap: hybrid", "none: hybrid"]
+    results = retrieval.take(home, ["words", "hybrid"], variants, count=4, seed=0)
+    assert [one.mode for one in results] == ["words", "hybrid", "wait: words", "wait: hybrid", "none: hybrid"]
     assert len({len(one.answers) for one in results}) == 1
     assert not (home / "index.db.vectors").exists()
 
 
+@of_files
 def test_what_is_indexed_already_is_not_indexed_again(home: Path) -> None:
     embedder = HashEmbedder()
     with Herma.open(home=home, embedder=embedder) as h:
         session = h.transcripts.start("cli")
         h.transcripts.append(session, [{"role": "user", "content": text} for text in TEXTS.values()])
         h.index.wait()
-    with selfexam.copied(home) as copy, Herma.open(home=copy, embedder=embedder) as h:
+    with retrieval.copied(home) as copy, Herma.open(home=copy, embedder=embedder) as h:
         before = len(embedder.seen)
         h.index.wait()
         assert len(embedder.seen) == before
         assert h.search("tractor", level="message").hits
 
 
+@of_files
 def test_a_derived_file_that_cannot_be_copied_is_made_again(home: Path) -> None:
     with Herma.open(home=home) as h:
         session = h.transcripts.start("cli")
         h.transcripts.append(session, [{"role": "user", "content": text} for text in TEXTS.values()])
     (home / "index.db").write_bytes(b"no database at all" * 100)
-    with selfexam.copied(home) as copy, Herma.open(home=copy) as h:
+    with retrieval.copied(home) as copy, Herma.open(home=copy) as h:
         assert not (copy / "index.db").exists()
         assert h.search("tractor", level="message").hits

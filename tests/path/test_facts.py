@@ -7,10 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.homes import of_files
 
-from herma import Add, Author, Fact, Herma, Origin, Remove, Replace, Scope, Who
-from herma.errors import UsageError
-from herma.facts.facts import SqliteFacts
+from herma import Add, Author, Fact, Herma, HermaWarning, Origin, Remove, Replace, Scope, Who
+from herma.errors import StoreError, UsageError
+from herma.facts.facts import FactRows
 from herma.memory.entries import Place
 from herma.testing import FixedClock
 
@@ -60,7 +61,7 @@ def test_other_words_for_the_same_are_the_same_fact(h: Herma, clock: FixedClock)
 
 
 def test_attributes_that_were_kept_as_stems_are_found(h: Herma, clock: FixedClock) -> None:
-    SqliteFacts(h._ground.database).add(Fact("home", "stage host", "box-7", clock(), Scope("default")))
+    FactRows(h.db).add(Fact("home", "stage host", "box-7", clock(), Scope("default")))
     assert value(h, "what is the staging host?") == "box-7"
 
 
@@ -82,6 +83,7 @@ def test_an_undo_is_followed(h: Herma, clock: FixedClock) -> None:
     assert value(h, "my time zone?") == "Europe/Rome"
 
 
+@of_files
 def test_an_edit_by_hand_is_followed(h: Herma, home: Path) -> None:
     h.memory.apply("user", Add("Timezone: Europe/Rome"))
     (home / "memories" / "USER.md").write_text("Timezone: Asia/Tokyo\n§\nName: Ada\n")
@@ -172,6 +174,7 @@ def test_a_rebuild_gives_the_same(h: Herma, clock: FixedClock) -> None:
     assert known() == before
 
 
+@of_files
 def test_what_a_review_took_from_a_session_goes_with_it(home: Path, clock: FixedClock) -> None:
     with Herma.open(home, clock=clock) as h:
         session = h.transcripts.start("cli")
@@ -193,8 +196,9 @@ def test_two_processes_follow_the_same_change_once(h: Herma, home: Path) -> None
     with Herma.open(home) as other:
         assert value(other, "who am I?") == value(h, "who am I?") == "Ada"
         assert len(other.facts.history("name")) == 1
-        rows = SqliteFacts(other._ground.database)
-        assert not rows.follow(Place("user", "default"), 0, [], 99), "somebody was quicker"
+        rows = FactRows(other.db)
+        rows.follow(Place("user", "default"), 0, [], 99)
+        assert rows.position(Place("user", "default")) < 99, "another process was quicker"
 
 
 def test_asking_an_empty_home_creates_nothing(h: Herma, home: Path) -> None:
@@ -218,3 +222,28 @@ def test_a_file_that_is_switched_off_answers_nothing(home: Path, h: Herma) -> No
     config.write_text("memory:\n  user_profile_enabled: true\n")
     with Herma.open(home) as on:
         assert value(on, "where do I live?") == "Rome"
+
+
+def test_a_home_that_cannot_be_written_is_read(home: Path, h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
+    h.memory.add("user", "User lives in Rome")
+    assert value(h, "where do I live?") == "Rome"
+    h.memory.replace("user", "Rome", "User lives in Oslo")
+    h.memory.add("user", "Timezone: Europe/Oslo")
+
+    def refuse(*_: object) -> None:
+        raise StoreError("The home cannot be written.")
+
+    monkeypatch.setattr(h.db, "write", refuse)
+    for _ in range(2):
+        with pytest.warns(HermaWarning, match="nothing was written"):
+            assert value(h, "where do I live?") == "Oslo", "the newest change counts, stored or not"
+    with pytest.warns(HermaWarning):
+        assert [(one.attribute, one.value) for one in h.facts.list()] == [
+            ("location", "Oslo"),
+            ("time zone", "Europe/Oslo"),
+        ]
+    with pytest.warns(HermaWarning):
+        assert [one.value for one in h.facts.history("location")] == ["Oslo", "Rome"]
+    monkeypatch.undo()
+    assert value(h, "where do I live?") == "Oslo"
+    assert len(h.facts.history("location")) == 2

@@ -11,82 +11,61 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.tiny_bert import CONFIG, WIDTH, write_folder
+from tests.tiny_bert import CONFIG, ENTRIES, LONGEST, WIDTH, write_folder
 
+from herma import Herma
 from herma.config import EmbeddingSettings
 from herma.errors import EmbedderError
-from herma.models.bert import read_vocabulary
 from herma.models.embedder import (
     EndpointEmbedder,
     LocalEmbedder,
     NativeCalls,
+    load_tokenizer,
+    look,
     make_embedder,
     models_folder,
     read_folder,
-    together,
 )
-from herma.models.install import look
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from herma.search.query import Mode
 
 REAL_MODELS = models_folder(os.environ)  # before a test gets a user's folder of its own
 TEXTS = ["abc", "a b c, d!", "x" * 300, "", "hello there"]
 
 
-# ── folders ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── folders ──
 
 
-@pytest.mark.parametrize("runner", ["numpy", "onnxruntime"])
-def test_a_model_by_its_folder(tmp_path: Path, runner: str) -> None:
-    pytest.importorskip(runner)
-    embedder = LocalEmbedder(read_folder(write_folder(tmp_path / "my-bert")), threads=2, runner=runner)
-    found = embedder.passages(TEXTS)
-    assert embedder.runner == runner
-    assert embedder.name.startswith("my-bert:")
-    assert embedder.dimension == WIDTH
+def test_a_model_by_its_folder(tmp_path: Path) -> None:
+    """Its graph is used, else its weights; both give nearly the same vectors."""
+    both = LocalEmbedder(read_folder(write_folder(tmp_path / "my-bert")))
+    found = both.passages(TEXTS)
+    assert both.name.startswith("my-bert:")
+    assert both.dimension == WIDTH
     assert found.shape == (len(TEXTS), WIDTH)
     assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
-    assert np.allclose(found[1], embedder.queries([TEXTS[1]])[0], atol=1e-5)
-    assert embedder.passages([]).shape == (0, WIDTH)
-
-
-def test_both_runners_agree(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    model = read_folder(write_folder(tmp_path / "m"))
-    one, other = (LocalEmbedder(model, runner=runner).passages(TEXTS) for runner in ("numpy", "onnxruntime"))
-    assert (one * other).sum(axis=1).min() > 0.99
-
-
-def test_without_onnxruntime_numpy_does_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert LocalEmbedder(read_folder(write_folder(tmp_path / "m"))).runner == "numpy"
-    with pytest.raises(EmbedderError, match="needs onnxruntime"):
-        LocalEmbedder(read_folder(write_folder(tmp_path / "g", weights=False))).queries(["a"])
-
-
-def test_a_graph_that_is_none(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    folder = write_folder(tmp_path / "m", weights=False)
-    (folder / "model.onnx").write_bytes(b"nonsense")
-    with pytest.raises(EmbedderError, match="onnxruntime cannot load"):
-        LocalEmbedder(read_folder(folder)).queries(["a"])
+    assert np.allclose(found[1], both.queries([TEXTS[1]])[0], atol=1e-5)
+    assert both.passages([]).shape == (0, WIDTH)
+    weights = LocalEmbedder(read_folder(write_folder(tmp_path / "w", graph=False)))
+    assert np.allclose(weights.passages(TEXTS), found, atol=1e-5)
 
 
 def test_prefixes_and_pooling_are_read(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "m")
-    plain = LocalEmbedder(read_folder(folder), runner="numpy")
+    plain = LocalEmbedder(read_folder(folder))
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q ", "document": "d "}}')
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     model = read_folder(folder)
     assert (model.query_prefix, model.passage_prefix, model.pooling) == ("q ", "d ", "cls")
     assert model.name != plain.name  # other vectors, another name
-    asked = LocalEmbedder(model, runner="numpy").queries(["abc"])
-    assert not np.allclose(asked, plain.queries(["q abc"]))
+    assert not np.allclose(LocalEmbedder(model).queries(["abc"]), plain.queries(["q abc"]))
 
 
-def test_other_weights_have_another_name(tmp_path: Path) -> None:
+def test_other_weights_have_another_name_and_some_kinds_only_a_graph_can_run(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "m")
     before = read_folder(folder).name
     assert read_folder(folder).name == before
@@ -94,6 +73,8 @@ def test_other_weights_have_another_name(tmp_path: Path) -> None:
     weights[-1] ^= 1
     (folder / "model.safetensors").write_bytes(weights)
     assert read_folder(folder).name != before
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"model_type": "mpnet", "max_position_embeddings": None}))
+    assert LocalEmbedder(read_folder(folder)).queries(["abc"]).shape == (1, WIDTH)
 
 
 @pytest.mark.parametrize(
@@ -104,33 +85,49 @@ def test_other_weights_have_another_name(tmp_path: Path) -> None:
         ("config.json", "{}", "no config.json"),
         ("config.json", "{", "cannot be read"),
         ("config.json", json.dumps(CONFIG | {"hidden_size": None}), "incomplete"),
-        ("tokenizer_config.json", '{"do_lower_case": false}', "upper from lower case"),
+        ("config.json", json.dumps(CONFIG | {"hidden_size": WIDTH * 2}), f"{WIDTH} numbers instead of {WIDTH * 2}"),
+        ("1_Pooling/config.json", '{"pooling_mode_lasttoken": true}', "not supported"),
         ("herma.json", '{"name": "x"}', "incomplete"),
+        ("model.safetensors", "nonsense", "not a readable safetensors file"),
+        ("model.onnx", "nonsense", "onnxruntime cannot load"),
+        ("vocab.txt", "the\nbread\n", r"cannot be read: it has no \[CLS\]"),
+        ("tokenizer.json", "{", "cannot be read"),
     ],
 )
 def test_what_cannot_be_used_is_refused(tmp_path: Path, file: str, content: str, message: str) -> None:
-    folder = write_folder(tmp_path / "m")
+    folder = write_folder(tmp_path / "m", graph=file == "model.onnx", weights=file != "model.onnx")
+    (folder / file).parent.mkdir(exist_ok=True)
     (folder / file).write_text(content)
     with pytest.raises(EmbedderError, match=message):
-        read_folder(folder)
+        LocalEmbedder(read_folder(folder)).queries(["a"])
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(EmbedderError, match="no folder"):
+    with pytest.raises(EmbedderError, match="not a folder"):
         read_folder(tmp_path / "nowhere")
-    with pytest.raises(EmbedderError, match=r"neither model\.safetensors nor model\.onnx"):
+    with pytest.raises(EmbedderError, match=r"needs model\.safetensors or model\.onnx"):
         read_folder(write_folder(tmp_path / "m", graph=False, weights=False))
     folder = write_folder(tmp_path / "n")
     (folder / "vocab.txt").unlink()
-    with pytest.raises(EmbedderError, match="no vocabulary"):
+    with pytest.raises(EmbedderError, match="no tokenizer"):
         LocalEmbedder(read_folder(folder)).queries(["a"])
+
+
+@pytest.mark.parametrize("library", ["onnxruntime", "tokenizers", "safetensors"])
+def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    folder = write_folder(tmp_path / "m", graph=library != "safetensors")
+    for name in (library, f"{library}.numpy"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(EmbedderError, match=f"needs {library}") as caught:
+        LocalEmbedder(read_folder(folder)).queries(["a"])
+    assert "[local]" in caught.value.hint
 
 
 def test_damaged_weights_are_noticed(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "m", graph=False)
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-400] + b"\xff" * 400)  # not a number, in the last layer
-    with pytest.raises(EmbedderError, match="computes nonsense"):
+    with pytest.raises(EmbedderError, match="not finite"):
         LocalEmbedder(read_folder(folder)).queries(["a"])
 
 
@@ -141,10 +138,29 @@ def test_several_threads_may_use_it(tmp_path: Path) -> None:
     assert np.allclose(found[: len(TEXTS)], found[-len(TEXTS) :], atol=1e-5)
 
 
-def test_texts_go_together_up_to_a_number_of_tokens() -> None:
-    texts = [[1] * size for size in (3, 3, 5, 20, 1, 1)]
-    assert list(together(texts, 8)) == [[0, 1], [2], [3], [4, 5]]
-    assert list(together([], 8)) == []
+@pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The A-B\tab", ["t", "##h", "##e", "a", "[UNK]", "b", "a", "##b"]),
+        ("\ud800a\u200bb \x00e\u0301", ["a", "##b", "e"]),
+        ("[SEP]", ["[UNK]", "s", "##e", "##p", "[UNK]"]),  # a text cannot smuggle in a mark of the model
+        ("", []),
+        ("a" * 101, ["[UNK]"]),
+    ],
+)
+def test_texts_are_tokenised_as_the_model_was_trained(tmp_path: Path, form: str, text: str, found: list[str]) -> None:
+    folder = write_folder(tmp_path / "m")
+    if form == "tokenizer.json":
+        tokenizer = load_tokenizer(read_folder(folder))
+        tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
+        tokenizer.save(str(folder / form))
+        (folder / "vocab.txt").unlink()
+    model = read_folder(folder)
+    clean = text.encode("utf-8", "ignore").decode()
+    ids = load_tokenizer(model).encode(clean).ids
+    assert [ENTRIES[at] for at in ids] == ["[CLS]", *found[: LONGEST - 2], "[SEP]"]
+    assert LocalEmbedder(model).queries([text]).shape == (1, WIDTH)
 
 
 # ── what is chosen ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -169,37 +185,29 @@ def test_a_folder_is_chosen_by_its_path(tmp_path: Path) -> None:
     assert "gone" in missing.reason
 
 
-def test_the_key_of_an_endpoint_may_be_in_the_homes_env_file(tmp_path: Path) -> None:
-    settings = EmbeddingSettings(
-        model="endpoint", url="http://localhost:1/v1", endpoint_model="m", api_key_env="A_HOMELY_KEY"
-    )
-    assert make_embedder(settings, {}, home=tmp_path).embedder is None
-    file = tmp_path / ".env"
-    file.write_text("A_HOMELY_KEY='from the file'\n", "utf-8")
-    file.chmod(0o600)
-    for environ, key in (({}, "from the file"), ({"A_HOMELY_KEY": "from outside"}, "from outside")):
-        made = make_embedder(settings, environ, home=tmp_path).embedder
-        assert isinstance(made, EndpointEmbedder)
-        assert made.endpoint.api_key == key
-
-
-def test_an_endpoint_is_chosen() -> None:
+def test_an_endpoint_is_chosen_with_the_key_of_the_environment_or_the_home(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"model": "endpoint", "url": "http://localhost:1/v1", "endpoint_model": "m"}
     assert isinstance(make_embedder(EmbeddingSettings(**settings), {}).embedder, EndpointEmbedder)
-    keyed = EmbeddingSettings(**settings, api_key_env="A_KEY")
-    made = make_embedder(keyed, {"A_KEY": "k"}).embedder
-    assert isinstance(made, EndpointEmbedder)
-    assert made.endpoint.api_key == "k"
-    assert make_embedder(keyed, {}).reason == "The variable A_KEY of embedding.api_key_env is not set"
     assert "embedding.url" in make_embedder(EmbeddingSettings(model="endpoint"), {}).reason
     assert "embedding.url" in make_embedder(EmbeddingSettings(**settings | {"url": "file:///etc"}), {}).reason
+    keyed = EmbeddingSettings(**settings, api_key_env="A_KEY")
+    reason = "The variable A_KEY of embedding.api_key_env is not set"
+    assert make_embedder(keyed, {}, home=tmp_path).reason == make_embedder(keyed, {}).reason == reason
+    file = tmp_path / ".env"
+    file.write_text("A_KEY='from the file'\n", "utf-8")
+    file.chmod(0o600)
+    for environ, key in (({}, "from the file"), ({"A_KEY": "from outside"}, "from outside")):
+        made = make_embedder(keyed, environ, home=tmp_path).embedder
+        assert isinstance(made, EndpointEmbedder)
+        assert made._key == key
 
 
-def test_without_numpy_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_libraries_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("herma.models.embedder.find_spec", lambda _: None)
     choice = make_embedder(EmbeddingSettings(), {})
     assert choice.embedder is None
-    assert "numpy" in choice.reason
+    assert choice.reason.startswith("numpy and onnxruntime and tokenizers are not installed (")
+    assert "[local]" in choice.reason
     assert not choice.wanted
 
 
@@ -208,6 +216,8 @@ def test_without_numpy_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture(scope="module")
 def e5_folder() -> Path:
+    for library in ("onnxruntime", "tokenizers"):
+        pytest.importorskip(library)
     there = look(REAL_MODELS, "e5-small")
     if there is None or not there.whole:
         reason = "e5-small is not installed: herma models install e5-small"
@@ -218,34 +228,17 @@ def e5_folder() -> Path:
 
 
 def test_e5_small_reads_words_as_it_was_taught(e5_folder: Path) -> None:
-    words = read_vocabulary(e5_folder / "vocab.txt")
+    tokenizer = load_tokenizer(read_folder(e5_folder))
     expected = {
-        "query: Who baked the sourdough?": [101, 23032, 1024, 2040, 17776, 1996, 14768, 26797, 5603, 1029, 102],
-        "Café naïve — 東京タワー $5.20": [
-            101,
-            7668,
-            15743,
-            1517,
-            1879,
-            1755,
-            1709,
-            30262,
-            30265,
-            1002,
-            1019,
-            1012,
-            2322,
-            102,
-        ],
-        "antidisestablishmentarianism 🙂": [101, 3424, 10521, 4355, 7875, 13602, 3672, 12199, 2964, 100, 102],
+        "query: Who baked the sourdough?": "101 23032 1024 2040 17776 1996 14768 26797 5603 1029 102",
+        "Café naïve — 東京タワー $5.20": "101 7668 15743 1517 1879 1755 1709 30262 30265 1002 1019 1012 2322 102",
+        "antidisestablishmentarianism 🙂": "101 3424 10521 4355 7875 13602 3672 12199 2964 100 102",
     }
-    assert {text: words.encode(text, 512) for text in expected} == expected
+    assert {text: " ".join(map(str, tokenizer.encode(text).ids)) for text in expected} == expected
 
 
-@pytest.mark.parametrize("runner", ["numpy", "onnxruntime"])
-def test_e5_small_knows_what_belongs_together(e5_folder: Path, runner: str) -> None:
-    pytest.importorskip(runner)
-    embedder = LocalEmbedder(read_folder(e5_folder), runner=runner)
+def test_e5_small_knows_what_belongs_together(e5_folder: Path) -> None:
+    embedder = LocalEmbedder(read_folder(e5_folder))
     passages = embedder.passages(
         [
             "We adopted a puppy from the shelter last spring.",
@@ -259,14 +252,6 @@ def test_e5_small_knows_what_belongs_together(e5_folder: Path, runner: str) -> N
     assert not embedder.is_multilingual
 
 
-def test_both_runners_of_e5_small_agree(e5_folder: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    texts = ["A short one.", "Where did I put the keys? " * 8, "Rain is likely in the north tomorrow."]
-    model = read_folder(e5_folder)
-    one, other = (LocalEmbedder(model, runner=runner).passages(texts) for runner in ("numpy", "onnxruntime"))
-    assert (one * other).sum(axis=1).min() > 0.98
-
-
 def test_a_long_text_is_cut(e5_folder: Path) -> None:
     embedder = LocalEmbedder(read_folder(e5_folder))
     text = "salt " * 600
@@ -278,12 +263,11 @@ def test_a_long_text_is_cut(e5_folder: Path) -> None:
 
 CUT_SHORT = """
 import sys, threading
-from herma.models.embedder import read_folder
-from herma.models.embedder import LocalEmbedder
+from herma.models.embedder import LocalEmbedder, read_folder
 from pathlib import Path
 
 begun, released = threading.Event(), threading.Event()
-embedder = LocalEmbedder(read_folder(Path(sys.argv[1])), runner="numpy")
+embedder = LocalEmbedder(read_folder(Path(sys.argv[1])))
 loading = embedder._load
 
 
@@ -318,3 +302,62 @@ def test_no_call_begins_while_the_program_ends() -> None:
     calls.end()
     with pytest.raises(EmbedderError, match="ending"), calls.one():
         pass
+
+
+# ── what search shows of a small home: by words, and with e5-small ──
+
+GREETINGS = (
+    *("hello", "Hi there!", "good morning", "ok", "thanks!", "Thank you so much.", "yes", "great"),
+    "bye, see you tomorrow",
+)
+DEPLOY = "How do I deploy the web app to staging?"
+FACTS = (
+    "I moved to Lisbon in May and rent a flat near the river.",
+    "My dentist appointment is on Friday at nine.",
+    "The printer on the second floor jams every morning.",
+    "We chose walnut for the kitchen table.",
+)
+NONSENSE = ("asdfghjkl", "qwpzx vbnml", "xyzzy plugh frobnicate", "zzzz", "flibber", "12345")
+
+
+@pytest.mark.parametrize("messages", [(*GREETINGS, DEPLOY), (*GREETINGS, DEPLOY, *FACTS), FACTS, ("ok",)])
+@pytest.mark.parametrize("by", ["words", "hybrid"])
+def test_nonsense_finds_nothing(home: Path, e5_folder: Path, messages: tuple[str, ...], by: Mode) -> None:
+    with _told(home, e5_folder, messages) as h:
+        found = {text: [hit.snippet for hit in h.search(text, level="message", mode=by).hits] for text in NONSENSE}
+    assert not any(found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("asked", "by_words", "by_meaning"),
+    [
+        ("deploy", [DEPLOY], [DEPLOY]),
+        ("ok", ["ok"], ["ok"]),
+        ("release the software", [], [DEPLOY]),
+        ("where do I live?", [], [FACTS[0]]),
+        ("teeth", [], [FACTS[1]]),
+        ("When do I see the dentist?", [FACTS[1]], [FACTS[1]]),
+        ("which wood is the table made of?", [FACTS[3]], [FACTS[3]]),
+        ("what is the capital of Norway?", [], []),
+        ("kubernetes", [], []),
+    ],
+)
+def test_what_is_near_in_meaning_is_nearer_than_usual(
+    home: Path, e5_folder: Path, asked: str, by_words: list[str], by_meaning: list[str]
+) -> None:
+    with _told(home, e5_folder, (*GREETINGS, DEPLOY, *FACTS)) as h:
+        ways: tuple[tuple[Mode, list[str]], ...] = (("words", by_words), ("hybrid", by_meaning))
+        for mode, expected in ways:
+            hits = h.search(asked, level="message", mode=mode).hits
+            plain = [hit.snippet.replace(">>>", "").replace("<<<", "") for hit in hits]
+            assert plain[: len(expected)] == expected, mode
+            assert expected or not plain, mode
+            assert not {*plain} & {*GREETINGS} - {"ok", "great", "yes"}, mode
+
+
+def _told(home: Path, e5_folder: Path, messages: tuple[str, ...]) -> Herma:
+    h = Herma.open(home=home, embedder=LocalEmbedder(read_folder(e5_folder)), flags={"search.model_wait": 60.0})
+    for text in messages:
+        h.transcripts.append(h.transcripts.start("cli"), [{"role": "user", "content": text}])
+    assert h.index.wait(embedding=True)
+    return h

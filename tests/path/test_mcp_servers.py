@@ -19,9 +19,9 @@ from herma import Herma
 from herma.agent.loop import Agent
 from herma.agent.mcp import McpServers
 from herma.config import ChatSettings, McpServer
-from herma.providers.guard import TroubleLog
 from herma.testing import Answer, ScriptedModel
 from herma.tools.registry import Tool, ToolContext
+from herma.worker import TroubleLog
 
 SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
 WEATHER = McpServer("weather", sys.executable, (SCRIPT, "stdio"))
@@ -55,7 +55,7 @@ def run(tool: Tool, **arguments: Any) -> Any:
 
 def noted(home: Path) -> list[tuple[str, str]]:
     """What the doctor and the dashboard are told: who failed, and at what."""
-    return [(one.guest, one.what) for one in TroubleLog(home).since(0)]
+    return [(one.name, one.what) for one in TroubleLog(home).since(0)]
 
 
 def test_a_server_brings_its_tools(connect: Connect) -> None:
@@ -117,14 +117,14 @@ def test_broken_ones_are_told_and_cost_their_own_tools(connect: Connect, tmp_pat
     )
     assert all(name.startswith("weather__") for name in named(servers))
     told = "\n".join(servers.warnings)
-    assert "hanging is not used: it did not begin within 1 s" in told
-    assert "broken is not used" in told
-    assert "it said: no such configuration: weather.toml" in told
-    assert "missing is not used" in told
-    assert "NOBODY_SET_THIS is not set" in told
-    assert "nowhere is not used" in told
-    assert "off" not in told
-    assert told.count("is not used") == 5
+    assert "hanging is not used: it did not begin within 1 s" in told, told
+    assert "broken is not used" in told, told
+    assert "its last line: no such configuration: weather.toml" in told, told
+    assert "missing is not used" in told, told
+    assert "NOBODY_SET_THIS is not set" in told, told
+    assert "nowhere is not used" in told, told
+    assert "off" not in told, told
+    assert told.count("is not used") == 5, told
     failed = ("hanging", "broken", "missing", "keyless", "nowhere")
     assert noted(home) == [(f"MCP server {name}", "connecting") for name in failed]
 
@@ -139,7 +139,7 @@ def test_a_tool_that_runs_can_be_given_up(connect: Connect) -> None:
     servers = connect(WEATHER)
     tools = named(servers)
     threading.Timer(0.2, servers.cancel.set).start()
-    assert run(tools["weather__patient"]) == "The tool was stopped before it had answered."
+    assert run(tools["weather__patient"]) == "The tool was stopped before it answered."
     servers.cancel.clear()
     assert run(tools["weather__forecast"], city="Bonn") == {"result": "Rain in Bonn for 1 days."}
 

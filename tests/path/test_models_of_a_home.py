@@ -11,7 +11,7 @@ import pytest
 from herma import Herma, HermaWarning
 from herma.errors import ConfigError, ModelCancelled, ModelError, SpendRefused, UsageError
 from herma.models.endpoints import probe
-from herma.review.spending import MeteredModel
+from herma.models.models import MeteredModel
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
 from herma.types import Usage
 
@@ -62,7 +62,7 @@ def test_a_model_that_fails_is_counted_for_the_doctor_and_one_that_was_given_up_
         given_up.set()
         with pytest.raises(ModelCancelled):
             main.reply(HI, cancel=given_up)
-        (failed,) = h.doctor().guests
+        (failed,) = h.doctor().failures
     assert (failed.name, failed.times, failed.what) == ("model m", 3, "answering")
 
 
@@ -80,10 +80,10 @@ def test_the_auxiliary_model_falls_back_key_by_key(home: Path, monkeypatch: pyte
     main = {"model__url": "https://one.example/v1", "model__name": "big", "model__api_key_env": "MAIN_KEY"}
     with opened(home, **main) as h:
         assert h.models.endpoint("auxiliary") == h.models.endpoint("main")
-    with opened(home, **main, auxiliary__name="small", auxiliary__timeout=5) as h:
+    with opened(home, **main, auxiliary__name="small") as h:
         where = h.models.endpoint("auxiliary")
         assert where is not None
-        assert (where.url, where.name, where.key, where.timeout) == ("https://one.example/v1", "small", "secret", 5)
+        assert (where.url, where.name, where.key) == ("https://one.example/v1", "small", "secret")
     with opened(home, **main, auxiliary__url="http://127.0.0.1:1/v1") as h:  # another server never gets that key
         where = h.models.endpoint("auxiliary")
         assert where is not None
@@ -107,7 +107,7 @@ def test_keys_come_from_the_homes_file(home: Path, server: ScriptedModel) -> Non
         h.model()
 
 
-@pytest.mark.parametrize("wrong", ["sk-abc123", "MY KEY", "K=v"])
+@pytest.mark.parametrize("wrong", ["sk-abc123", "MY KEY", "K=v", "b7f3a9c2e8d14f60a5b9c3d7e1f20846"])
 def test_a_key_in_the_configuration_is_refused_and_not_repeated(home: Path, wrong: str) -> None:
     flags = {"model__url": "openai", "model__name": "m", "model__api_key_env": wrong}
     with opened(home, **flags) as h, pytest.raises(ConfigError, match="name of a variable") as caught:
@@ -152,7 +152,7 @@ def test_background_work_names_its_purpose(home: Path) -> None:
     with opened(home) as h:
         with pytest.raises(UsageError, match="purpose"):
             h.model("auxiliary")
-        with pytest.raises(UsageError, match="'fun' is no purpose"):
+        with pytest.raises(UsageError, match="'fun' is not a purpose"):
             h.model("auxiliary", purpose="fun")
         with pytest.raises(UsageError, match="role"):
             h.model("third")  # type: ignore[arg-type]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.homes import talk
 
 from herma import Add, Herma, Scope
 from herma.search.prefetch import CHARACTERS, HEADING
@@ -44,9 +45,25 @@ def filled(h: Herma, count: int = 60) -> None:
         )
 
 
+@pytest.fixture
+def h(home: Path) -> Iterator[Herma]:
+    """A home with other conversations and the one about the passwords."""
+    with patient(home) as opened:
+        filled(opened)
+        opened.told = remembered(opened)  # type: ignore[attr-defined]
+        yield opened
+
+
 def sent(messages: tuple[Message, ...]) -> str:
     last = [message for message in messages if message.role == "user"][-1]
     return str(last.sent or last.content)
+
+
+def told(h: Herma, text: str = QUESTION, **session: Any) -> str:
+    """What the model is sent besides the text, in a session of its own."""
+    with h.session(**session) as s:
+        s.before_model(text)
+        return sent(s.messages).removeprefix(text)
 
 
 def patient(home: Path, **more: object) -> Herma:
@@ -85,42 +102,33 @@ def test_what_says_otherwise_later_is_told_first(home: Path) -> None:
     assert "said otherwise later" in second
 
 
-def test_a_question_about_the_past_is_told_what_was_said(home: Path) -> None:
-    with patient(home) as h:
-        filled(h)
-        id_ = remembered(h)
-        with h.session() as session:
-            request = session.before_model(QUESTION)
-            assert HEADING in request[-1]["content"]
-            assert "Argon2id" in request[-1]["content"]
-            assert "“Hashing”" in request[-1]["content"]
-            assert f'session_id="{id_}"' in request[-1]["content"]
-            assert session.messages[-1].content == QUESTION
-            found = h.prefetch.last
-            assert found is not None
-            assert found.outcome == "recalled"
-            assert len(found.text) <= CHARACTERS
-            assert h.prefetch.counts["recalled"] == 1
+def test_a_question_about_the_past_is_told_what_was_said_once(h: Herma) -> None:
+    with h.session() as session:
+        request = session.before_model(QUESTION)[-1]["content"]
+        for part in (HEADING, "Argon2id", "“Hashing”", f'session_id="{h.told}"'):  # type: ignore[attr-defined]
+            assert part in request
+        assert session.messages[-1].content == QUESTION
+        found = h.prefetch.last
+        assert found is not None
+        assert (found.outcome, len(found.text) <= CHARACTERS) == ("recalled", True)
+        assert h.prefetch.counts["recalled"] == 1
+        session.after_model("Argon2id.")
+        session.before_model(QUESTION)
+        assert "Argon2id" not in sent(session.messages)
+    assert "Argon2id" not in told(h, resume=session.id)
 
 
-@pytest.mark.parametrize("text", SMALL_TALK)
-def test_small_talk_recalls_nothing(home: Path, text: str) -> None:
-    with patient(home) as h:
-        filled(h)
-        remembered(h)
-        with h.session() as session:
-            session.before_model(text)
-            assert session.messages[-1].sent is None
-            assert h.prefetch.counts["recalled"] == 0
-            assert h.prefetch.counts.total() == 1
+def test_small_talk_recalls_nothing(h: Herma) -> None:
+    for text in SMALL_TALK:
+        assert told(h, text) == "", text
+    assert (h.prefetch.counts["recalled"], h.prefetch.counts.total()) == (0, len(SMALL_TALK))
 
 
 def test_the_conversation_at_hand_is_never_recalled(home: Path) -> None:
     with patient(home) as h:
         filled(h)
         with h.session() as session:
-            session.before_model(DEPLOY[0]["content"])
-            session.after_model(DEPLOY[1]["content"])
+            talk(session, DEPLOY[0]["content"], reply=DEPLOY[1]["content"])
             session.before_model(QUESTION)
             assert HEADING not in sent(session.messages)
             session.reload()
@@ -128,44 +136,22 @@ def test_the_conversation_at_hand_is_never_recalled(home: Path) -> None:
             assert HEADING not in sent(session.messages)
 
 
-def test_nothing_is_told_twice(home: Path) -> None:
-    with patient(home) as h:
-        filled(h)
-        remembered(h)
-        with h.session() as session:
-            session.before_model(QUESTION)
-            session.after_model("Argon2id.")
-            session.before_model(QUESTION)
-            assert "Argon2id" not in sent(session.messages)
-            id_ = session.id
-        with h.session(resume=id_) as session:
-            session.before_model(QUESTION)
-            assert "Argon2id" not in sent(session.messages)
-
-
 def test_people_do_not_see_each_other(home: Path) -> None:
     with patient(home) as h:
         filled(h)
         remembered(h, user="ann")
-        with h.session(user="bob") as session:
-            session.before_model(QUESTION)
-            assert session.messages[-1].sent is None
-        with h.session(user="ann") as session:
-            session.before_model(QUESTION)
-            assert "Argon2id" in sent(session.messages)
+        assert told(h, user="bob") == ""
+        assert "Argon2id" in told(h, user="ann")
 
 
-def test_what_others_said_is_not_taken_for_the_users_own_words(home: Path) -> None:
+def test_what_others_said_is_not_taken_for_the_users_own_words(h: Herma) -> None:
     """The model repeats what was recalled: that waits for a person's decision, as with any text from outside."""
-    with patient(home) as h:
-        filled(h)
-        remembered(h)
-        with h.session() as session:
-            session.before_model(QUESTION)
-            fact = "Argon2id, with 64 MiB and three passes; the Quillon service can afford that."
-            session.call_tool("memory", {"action": "add", "target": "memory", "content": fact})
-            assert fact not in h.memory.entries("memory")
-            assert len(h.memory.pending()) == 1
+    with h.session() as session:
+        session.before_model(QUESTION)
+        fact = "Argon2id, with 64 MiB and three passes; the Quillon service can afford that."
+        session.call_tool("memory", {"action": "add", "target": "memory", "content": fact})
+        assert fact not in h.memory.entries("memory")
+        assert len(h.memory.pending()) == 1
 
 
 def test_attacks_in_old_conversations_stay_there(home: Path) -> None:
@@ -173,31 +159,18 @@ def test_attacks_in_old_conversations_stay_there(home: Path) -> None:
     with patient(home) as h:
         filled(h)
         remembered(h, [{"role": "user", "content": attack}])
-        with h.session() as session:
-            session.before_model(QUESTION)
-            assert "evil.example" not in sent(session.messages)
+        assert "evil.example" not in told(h)
         found = h.prefetch.look(QUESTION)
-        assert [one.why_not for one in found.weighed if "evil.example" in one.line] == ["the scanner objects to it"]
+        assert [one.why_not for one in found.weighed if "evil.example" in one.line] == ["blocked by the scanner"]
 
 
-def test_it_can_be_turned_off(home: Path) -> None:
+def test_it_can_be_turned_off_and_only_the_users_own_agent_looks_back(h: Herma, home: Path) -> None:
+    for context in ("subagent", "review"):
+        assert told(h, context=context) == ""
+    h.close()
     with patient(home, **{"search.prefetch": False}) as h:
-        filled(h)
-        remembered(h)
-        with h.session() as session:
-            session.before_model(QUESTION)
-            assert session.messages[-1].sent is None
+        assert told(h) == ""
         assert h.prefetch.look(QUESTION).outcome == "recalled"  # who asks is told
-
-
-def test_only_the_users_own_agent_looks_back(home: Path) -> None:
-    with patient(home) as h:
-        filled(h)
-        remembered(h)
-        for context in ("subagent", "review"):
-            with h.session(context=context) as session:
-                session.before_model(QUESTION)
-                assert session.messages[-1].sent is None
 
 
 def test_what_is_late_is_left_out_and_counted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,21 +178,15 @@ def test_what_is_late_is_left_out_and_counted(home: Path, monkeypatch: pytest.Mo
     with Herma.open(home, flags={"search.prefetch_ms": 20}) as h:
         filled(h)
         remembered(h)
+        assert h.prefetch.look(QUESTION, within=-1).outcome == "late"
         monkeypatch.setattr(h.prefetch, "look", lambda *_, **__: go_on.wait(30))
         with h.session() as session:
-            session.before_model(QUESTION)
-            assert session.messages[-1].sent is None
-            session.before_model(QUESTION)  # the first look still runs: it is not piled upon
-            assert h.prefetch.counts["late"] == 2
+            for late in (1, 2):  # the first look still runs: it is not piled upon
+                session.before_model(QUESTION)
+                assert session.messages[-1].sent is None
+                assert h.prefetch.counts["late"] == late
             assert not session.warnings
             go_on.set()
-
-
-def test_a_look_that_was_too_long_says_so(home: Path) -> None:
-    with Herma.open(home) as h:
-        filled(h)
-        remembered(h)
-        assert h.prefetch.look(QUESTION, within=-1).outcome == "late"
 
 
 def test_an_empty_home_and_a_text_without_words(home: Path) -> None:
@@ -231,7 +198,9 @@ def test_an_empty_home_and_a_text_without_words(home: Path) -> None:
         assert h.prefetch.look("...").outcome == "no words"
 
 
-def test_exact_facts_come_first(home: Path) -> None:
+def test_exact_facts_come_first_and_those_of_the_prompt_are_not_repeated(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with patient(home) as h, h.session() as session:
         h.memory.apply("user", Add("Time zone: Europe/Lisbon"))  # after the session began: its prompt lacks it
         session.before_model("What is my time zone?")
@@ -240,35 +209,35 @@ def test_exact_facts_come_first(home: Path) -> None:
         note = {"action": "add", "target": "memory", "content": "The user's time zone = Europe/Lisbon."}
         session.call_tool("memory", note)
         assert not h.memory.pending()  # it is the user's own memory, not text from outside
-
-
-def test_facts_of_the_prompt_are_not_repeated(home: Path) -> None:
-    with patient(home) as h:
+    monkeypatch.setenv("HERMA_STORE_TENANT", "other")
+    with patient(home / "other") as h:
         h.memory.apply("user", Add("Time zone: Europe/Lisbon"))
-        with h.session() as session:
-            session.before_model("What is my time zone?")
-            assert session.messages[-1].sent is None
+        assert told(h, "What is my time zone?") == ""
         assert h.prefetch.look("What is my time zone?").fact is not None
 
 
-def test_by_meaning_once_it_is_warm(home: Path) -> None:
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_by_meaning_once_it_is_warm(home: Path, by_itself: bool) -> None:
     with Herma.open(home, flags={"search.prefetch_ms": 10_000}, embedder=HashEmbedder()) as h:
         filled(h)
         remembered(h)
         h.index.wait()
         assert h.prefetch.look(QUESTION).mode == "words"  # who asks once needs no model
-        h.prefetch.warm()
+        if by_itself:
+            assert h.prefetch.look(f"{QUESTION} 2").mode == "words"
+            assert h.prefetch._warming is not None
+            h.prefetch._warming.done.wait(20)
+        else:
+            h.prefetch.warm()
         found = h.prefetch.look(QUESTION)
         assert found.mode == "hybrid"
         assert found.weighed[0].evidence.near is not None
 
 
-def test_a_small_window_gets_less(home: Path) -> None:
+def test_a_small_window_gets_less(h: Herma, home: Path) -> None:
+    h.close()
     with patient(home, **{"context.window": 2_000}) as h:
-        filled(h)
-        remembered(h)
-        with h.session() as session:
-            session.before_model(QUESTION)
+        told(h)
         found = h.prefetch.last
         assert found is not None
         assert len(found.text) < 300
@@ -294,35 +263,17 @@ def test_a_slow_embedder_is_left_alone_for_a_while(home: Path) -> None:
         go_on.set()
 
 
-def test_it_warms_up_by_itself(home: Path) -> None:
-    with Herma.open(home, flags={"search.prefetch_ms": 10_000}, embedder=HashEmbedder()) as h:
-        filled(h)
-        h.index.wait()
-        modes = [h.prefetch.look(f"{QUESTION} {number}").mode for number in range(2)]
-        assert modes == ["words", "words"]
-        assert h.prefetch._warming is not None
-        h.prefetch._warming.join(20)
-        assert h.prefetch.look(QUESTION).mode == "hybrid"
-
-
 def test_a_question_that_was_asked_before_comes_with_its_answer(home: Path) -> None:
     with patient(home) as h:
         filled(h)
         for _ in range(3):
             remembered(h, [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "It is Argon2id."}])
-        with h.session() as session:
-            session.before_model(QUESTION)
-            told = sent(session.messages)
-            assert "Argon2id" in told
-            assert told.count("It is Argon2id.") == 1  # three conversations say the same: one is enough
+        assert told(h).count("It is Argon2id.") == 1  # three conversations say the same: one is enough
 
 
-def test_a_branch_is_not_told_what_it_begins_with(home: Path) -> None:
-    with patient(home) as h:
-        filled(h)
-        id_ = remembered(h)
-        with h.branch(id_) as session:
-            session.before_model(QUESTION)
-            assert HEADING not in sent(session.messages)
-        assert h.prefetch.last is not None
-        assert {one.why_not for one in h.prefetch.last.weighed} >= {"the model has it before it"}
+def test_a_branch_is_not_told_what_it_begins_with(h: Herma) -> None:
+    with h.branch(h.told) as session:  # type: ignore[attr-defined]
+        session.before_model(QUESTION)
+        assert HEADING not in sent(session.messages)
+    assert h.prefetch.last is not None
+    assert {one.why_not for one in h.prefetch.last.weighed} >= {"the model sees it already"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.homes import talk
 
 from herma import Herma
 from herma.errors import ConfigError
@@ -29,13 +30,11 @@ def test_money_is_added_up_by_model_and_unknown_where_one_is(home: Path) -> None
     with Herma.open(home) as h:
         for model in ("cheap-1", "dear-1"):
             with h.session(model=model) as session:
-                session.before_model("hello")
-                session.after_model("hello")
+                talk(session, "hello", reply="hello")
         cheap, dear = (h.cost(session=one.session).total.cost for one in reversed(h.cost().sessions))
         assert cheap is not None
         assert dear == pytest.approx(100 * cheap, rel=0.3)
         assert h.cost().total.cost == pytest.approx(cheap + (dear or 0))
         with h.session(model="unknown") as session:
-            session.before_model("hello")
-            session.after_model("hello")
+            talk(session, "hello", reply="hello")
         assert h.cost().total.cost is None

@@ -6,14 +6,14 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from herma import Herma, HermaWarning, MemoryProvider, Message
-from herma.providers.guard import TroubleLog
+from herma import Herma, HermaWarning, Message
+from herma.providers.manager import last_recall
+from herma.worker import TroubleLog
 
 PLUGIN = """
 from herma import MemoryProvider
@@ -143,7 +143,7 @@ def test_everything_a_session_is_told_reaches_it(home: Path) -> None:
     (home / ".git").mkdir()
     (home / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     with Herma.open(home) as h:
-        parent = h.session(title="Before")
+        parent = h.session(title="Before", user="ann")
         parent.before_model("x")
         parent.after_model("y")
         session = h.session(
@@ -164,7 +164,8 @@ def test_everything_a_session_is_told_reaches_it(home: Path) -> None:
         )
         told = next(entry for entry in shelf(h) if entry[1] == session.id)[2]
         assert told == {
-            "platform": "Write short messages.",
+            "platform": "telegram",
+            "platform_hint": "Write short messages.",
             "source": "telegram",
             "hermes_home": str(home),
             "agent_context": "cron",
@@ -296,6 +297,15 @@ def test_one_that_is_not_there(home: Path) -> None:
         session.after_model("ok")
 
 
+def test_a_second_one_is_refused(home: Path) -> None:
+    install(home)
+    (home / "config.yaml").write_text("memory:\n  provider: notes, mem0\n")
+    with Herma.open(home) as h, h.session() as session:
+        assert any("names notes and mem0" in warning for warning in session.warnings)
+        assert "Notes are kept." in session.system_prompt
+        assert h.providers.active == "notes"
+
+
 def test_one_that_begins_late_takes_part_then(home: Path) -> None:
     install(
         home,
@@ -318,8 +328,9 @@ def test_one_that_begins_late_takes_part_then(home: Path) -> None:
         session.close()
 
 
-def test_a_session_that_did_not_wait_for_it_lets_it_go(home: Path) -> None:
-    install(home, text=plugin("def initialize(self, session_id, **kwargs): GATE.wait(30)"), timeout=0.05, drain=0.05)
+def test_a_session_that_did_not_wait_for_it_lets_it_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.providers.manager.DRAIN", 0.1)
+    install(home, text=plugin("def initialize(self, session_id, **kwargs): GATE.wait(30)"), timeout=0.05)
     with Herma.open(home) as h:
         h.session().close()
         threads = [thread for thread in threading.enumerate() if thread.name == "herma: notes"]
@@ -344,11 +355,25 @@ def test_one_that_hangs_at_recall_costs_one_deadline(home: Path) -> None:
         assert [entry for entry in shelf(h) if entry[0] in ("one", "two")] == [("one",)]
         health = h.providers.status(ask=False).health
         assert (health.state, health.timeouts, health.skipped) == ("busy", 1, 1)
+        last = last_recall(home, "notes")
+        assert last is not None
+        assert (last.outcome, last.turn) == ("unanswered", 1)
         gate(h).set()
 
 
-def test_one_that_hangs_in_the_background_delays_the_end_by_its_deadline(home: Path) -> None:
-    install(home, text=plugin("def sync_turn(self, u, a, **kwargs): GATE.wait(30)"), drain=0.1)
+def test_a_provider_may_say_how_its_recall_went(home: Path) -> None:
+    install(home, text=plugin("def recall_status(self): return __import__('types').SimpleNamespace(outcome='cached')"))
+    with Herma.open(home) as h, h.session() as session:
+        session.before_model("one")
+        session.after_model("ok")
+        assert "cached" in repr(h.providers.status(ask=False).last)
+
+
+def test_one_that_hangs_in_the_background_delays_the_end_by_its_deadline(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("herma.providers.manager.DRAIN", 0.1)
+    install(home, text=plugin("def sync_turn(self, u, a, **kwargs): GATE.wait(30)"))
     with Herma.open(home) as h:
         session = h.session()
         for text in ("one", "two", "three"):
@@ -359,12 +384,12 @@ def test_one_that_hangs_in_the_background_delays_the_end_by_its_deadline(home: P
         gate(h).set()
 
 
-def test_one_that_fails_again_and_again_is_left_out_for_a_while(home: Path) -> None:
+def test_one_that_fails_again_and_again_is_left_out_for_a_while(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(
         home,
         text=plugin("def prefetch(self, query, *, session_id=''):\n    note(query)\n    raise OSError"),
-        failures=2,
     )
+    monkeypatch.setattr("herma.worker.FAILURES", 2)
     with Herma.open(home) as h, h.session() as session:
         with pytest.warns(HermaWarning):
             session.before_model("one")
@@ -376,17 +401,39 @@ def test_one_that_fails_again_and_again_is_left_out_for_a_while(home: Path) -> N
         assert h.providers.status(ask=False).health.state == "paused"
 
 
-def test_one_that_cannot_begin_is_not_tried_at_every_session(home: Path) -> None:
-    install(
-        home,
-        text=plugin("def initialize(self, session_id, **kwargs):\n    note('tried')\n    raise OSError"),
-        failures=2,
-    )
+@pytest.mark.parametrize("ends", ["raise OSError", "GATE.wait(30)"])
+def test_one_that_cannot_begin_is_not_tried_at_every_session(
+    home: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    body = f"def initialize(self, session_id, **kwargs):\n    note('tried')\n    {ends}"
+    install(home, text=plugin(body), timeout=0.1)
+    monkeypatch.setattr("herma.worker.FAILURES", 2)
+    monkeypatch.setattr("herma.providers.manager.DRAIN", 0.1)
     with Herma.open(home) as h:
         for _ in range(5):
             h.session().close()
-        assert names(h) == ["tried", "tried"]
         assert any("left out for a while" in warning for warning in h.session().warnings)
+        gate(h).set()
+        assert [name for name in names(h) if name == "tried"] == ["tried", "tried"]
+
+
+def test_a_provider_that_changes_what_it_is_given_changes_no_session(home: Path) -> None:
+    body = """def sync_turn(self, u, a, *, messages=None, **kwargs):
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = "changed"
+        note("sync_turn", message.clear())"""
+    install(home, text=plugin(body))
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    with Herma.open(home) as h, h.session() as session:
+        session.before_model("one")
+        session.after_model([{"role": "assistant", "content": None, "tool_calls": [call]}])
+        session.after_model([{"role": "tool", "tool_call_id": "c1", "content": "herons"}])
+        session.before_model()
+        session.after_model("ok")
+        assert names(h).count("sync_turn") == 4
+        assert "changed" not in repr(session.messages) + repr(session.before_model("two"))
+        session.after_model("ok")
 
 
 def test_older_providers_are_given_what_they_take(home: Path) -> None:
@@ -432,21 +479,13 @@ def test_sessions_of_several_people_do_not_share_it(home: Path) -> None:
         bob.close()
 
 
-def test_closing_herma_lets_it_go(home: Path) -> None:
-    install(home)
-    with Herma.open(home) as h:
-        h.session()
-        seen = shelf(h)
-    assert seen[-1] == ("shutdown",)
-
-
 def test_nothing_is_loaded_that_is_not_asked_for(home: Path) -> None:
     install(home, text="raise SystemError('loaded')  # MemoryProvider")
     (home / "config.yaml").write_text("")
     with Herma.open(home) as h, h.session() as session:
         assert session.warnings == ()
-        assert [one.name for one in h.providers.list()] == ["notes"]
-        assert h.providers.list()[0].description == "Keeps notes on a shelf."
+        (notes,) = [one for one in h.providers.list() if one.kind == "plugin"]
+        assert (notes.name, notes.description) == ("notes", "Keeps notes on a shelf.")
         assert h.providers.status().name == ""
     install(home)
     with Herma.open(home) as h:
@@ -491,7 +530,7 @@ def test_one_from_a_package(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     (package / "herons_memory.py").write_text(REGISTERED)
     (package / "herons-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: herons\nVersion: 1.0\n")
     (package / "herons-1.0.dist-info" / "entry_points.txt").write_text(
-        "[herma.providers]\nherons = herons_memory:Notes\n"
+        "[herma.memory_providers]\nherons = herons_memory:Notes\n"
     )
     monkeypatch.syspath_prepend(str(package))
     (home / "config.yaml").write_text("memory:\n  provider: herons\n")
@@ -520,12 +559,6 @@ def test_many_threads_hand_over_in_order(home: Path) -> None:
         for n in range(4):
             assert [text for text in said if text.startswith(f"t{n}")] == [f"t{n} {number}" for number in range(5)]
         assert h.providers.status(ask=False).sessions == 0
-
-
-def test_the_base_class_wants_four_things() -> None:
-    missing: Callable[[], MemoryProvider] = MemoryProvider
-    with pytest.raises(TypeError, match="abstract"):
-        missing()
 
 
 def test_a_program_that_just_ends_hands_over_what_was_said(home: Path) -> None:
@@ -564,16 +597,6 @@ def handle_tool_call(self, tool_name, args): return {'odd': object()}"""
         for why in ("the scanner objects", "not JSON", "30,0", "two tools called d", "no name that models accept"):
             assert any(why in warning for warning in session.warnings), why
         assert "odd" in json.loads(session.call_tool("d", {}))
-
-
-def test_one_whose_beginning_hangs_is_not_waited_for_at_every_session(home: Path) -> None:
-    body = "def initialize(self, session_id, **kwargs):\n    note('tried')\n    GATE.wait(30)"
-    install(home, text=plugin(body), timeout=0.1, drain=0.05, failures=2)
-    with Herma.open(home) as h:
-        for _ in range(5):
-            h.session().close()
-        gate(h).set()
-        assert [name for name in names(h) if name == "tried"] == ["tried", "tried"]
 
 
 def test_what_its_block_says_is_not_the_models_own(home: Path) -> None:

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.homes import of_files, talk
 
 from herma import Herma, HermaWarning
 from herma.errors import ConfigError, StoreError
@@ -59,6 +60,7 @@ def test_nothing_is_deleted_by_default(home: Path) -> None:
         assert h.transcripts.get(session) is not None
 
 
+@of_files
 def test_what_is_gone_for_good_is_in_no_byte_of_the_file(home: Path) -> None:
     clock = FixedClock()
     with Herma.open(home, clock=clock) as h:
@@ -72,7 +74,7 @@ def test_what_is_gone_for_good_is_in_no_byte_of_the_file(home: Path) -> None:
             }
             log.append(gone, [{"role": "user", "content": "a hushed question"}, said])
         large = log.append(gone, [{"role": "tool", "content": random.Random(1).randbytes(90_000).hex()}])
-        (packed,) = h._ground.database.rows("SELECT data FROM payloads WHERE size = 180000")[0]
+        (packed,) = h.db.rows("SELECT data FROM payloads WHERE size = 180000")[0]
         assert b"hushed words" in stored(home)
         log.delete(gone)
         clock.advance(8 * DAY)
@@ -102,8 +104,7 @@ def test_a_session_that_is_asked_for_is_not_deleted_in_the_same_breath(home: Pat
         old = begin(h, "cli")
         clock.advance(40 * DAY)
         with h.session(resume=old) as session:
-            session.before_model("Where were we?")
-            session.after_model("Here.")
+            talk(session, "Where were we?", reply="Here.")
         with h.session():
             assert h.transcripts.get(old) is not None, "it is in use again"
 

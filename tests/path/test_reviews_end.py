@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests import homes
+from tests.homes import talk
+
 from herma import Add, Author, Herma, Origin, Who
 from herma.review.rows import Review
-from herma.session import Session
-from herma.testing import Answer, Asked, FixedClock, ScriptedModel
+from herma.testing import Answer, FixedClock, ScriptedModel
 from herma.types import Scope
 
 LONG = 30.0
+TEA = "The user drinks green tea."
 AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 
 
-@contextmanager
-def opened(home: Path, server: ScriptedModel, clock: FixedClock | None = None, **flags: Any) -> Iterator[Herma]:
+def opened(home: Path, server: ScriptedModel, **flags: Any) -> Herma:
     given: dict[str, Any] = {
-        "memory.nudge_interval": 0,
-        "review.skill_interval": 0,
-        "review.min_turns": 2,
-        "review.drain": 20,
-        "embedding.model": "none",
-        "model.url": server.url,
-        "model.name": "scripted",
-        "model.retries": 0,
+        "memory__nudge_interval": 0,
+        "review__skill_interval": 0,
+        "review__min_turns": 2,
+        "review__drain": 20,
     }
-    given |= {name.replace("__", "."): value for name, value in flags.items()}
-    with Herma.open(home, flags=given, clock=clock or FixedClock()) as h:
-        yield h
+    return homes.opened(home, server, **given | flags)
 
 
-def say(session: Session, *texts: str, reply: str = "Fine.") -> None:
-    for text in texts:
-        session.before_model(text)
-        session.after_model(reply)
+@contextmanager
+def ended(home: Path, script: Any, *texts: str, **flags: Any) -> Iterator[tuple[Herma, str, ScriptedModel]]:
+    """A session in which the user said `texts`, closed; the model answers reviews. → also its id"""
+    with ScriptedModel(script) as server, opened(home, server, **flags) as h:
+        with h.session() as s:
+            talk(s, *texts)
+        yield h, s.id, server
 
 
 def looked(h: Herma) -> list[Review]:
@@ -56,13 +57,13 @@ def change(action: str, content: str = "", old: str = "", target: str = "user", 
 
 def test_operations_become_one_change_of_each_document(home: Path) -> None:
     answer = proposing(
-        change("add", "The user drinks green tea."),
+        change("add", TEA),
         change("add", "The user has two cats called Ink and Paper."),
         change("add", "Tests run with make check.", target="memory"),
     )
     with ScriptedModel([f"Here it is:\n```json\n{answer}\n```"]) as server, opened(home, server) as h:
         with h.session() as s:
-            say(s, "I drink green tea", "my two cats are Ink and Paper", "tests run with make check")
+            talk(s, "I drink green tea", "my two cats are Ink and Paper", "tests run with make check")
         (review,) = looked(h)
         assert (review.kind, review.state, review.why, len(review.written)) == ("end", "done", "closed", 3)
         assert len(h.memory.history("user")) == len(h.memory.history("memory")) == 1
@@ -87,13 +88,13 @@ def test_a_removal_needs_a_reason_and_little_may_go_at_once(home: Path) -> None:
     with ScriptedModel([answer]) as server, opened(home, server) as h:
         h.memory.apply("user", [Add(entry) for entry in entries], author=AGENT)
         with h.session() as s:
-            say(s, "I sold the boat", "really")
+            talk(s, "I sold the boat", "really")
         (review,) = looked(h)
         assert review.refusals == {"no reason": 1, "loss": 1}
         assert h.memory.entries("user") == [entries[0], entries[2], entries[3]]
         newest = h.memory.history("user")[0]
         assert (newest.author.who, newest.reason) == (Who.REVIEW, "the user sold the boat and said so")
-        assert "one pass may change 25 %" in next(one.said for one in review.actions if one.why == "loss")
+        assert "one review may change 25 %" in next(one.said for one in review.actions if one.why == "loss")
 
 
 def test_the_episode_is_said_better_and_a_skill_is_proposed(home: Path) -> None:
@@ -107,7 +108,7 @@ def test_the_episode_is_said_better_and_a_skill_is_proposed(home: Path) -> None:
     skill = {"name": "release-the-shop", "description": "Release the shop. Use for releases.", "body": "1. Fetch tags."}
     with ScriptedModel([proposing(episode=episode, skill=skill)]) as server, opened(home, server) as h:
         with h.session() as s:
-            say(s, "release the shop", "the tag was missing")
+            talk(s, "release the shop", "the tag was missing")
         (review,) = looked(h)
         assert [(one.what, one.result) for one in review.actions] == [
             ("episode", "applied"),
@@ -127,40 +128,34 @@ def test_the_episode_is_said_better_and_a_skill_is_proposed(home: Path) -> None:
         assert h.skills.get("release-the-shop").body.strip() == "1. Fetch tags."
 
 
-def test_an_answer_that_cannot_be_read_is_asked_for_once_more(home: Path) -> None:
-    script: list[Any] = ["I learnt a lot.", proposing(change("add", "The user drinks green tea."))]
-    with ScriptedModel(script) as server, opened(home, server) as h:
-        with h.session() as s:
-            say(s, "I drink green tea", "yes")
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_answer_that_cannot_be_read_is_asked_for_once_more(home: Path, cut: bool) -> None:
+    whole = proposing(change("add", TEA), change("add", "The user is called Ada."))
+    with ended(home, [whole[:-40] if cut else "I learnt a lot.", whole], "I drink green tea", "I am Ada") as (
+        h,
+        _,
+        server,
+    ):
         assert looked(h)[0].state == "done"
-        assert h.memory.entries("user") == ["The user drinks green tea."]
-        assert "cannot be read" in server.requests[1].last
-
-
-def test_an_answer_that_was_cut_off_is_none(home: Path) -> None:
-    whole = proposing(change("add", "The user drinks green tea."), change("add", "The user is called Ada."))
-    with ScriptedModel([whole[:-40], whole]) as server, opened(home, server) as h:
-        with h.session() as s:
-            say(s, "I drink green tea", "I am Ada")
-        assert looked(h)[0].state == "done"
+        assert h.memory.entries("user") == [TEA, "The user is called Ada."]
         assert len(server.requests) == 2
-        assert h.memory.entries("user") == ["The user drinks green tea.", "The user is called Ada."]
+        assert "cannot be read" in server.requests[1].last
 
 
 def test_what_a_weak_model_makes_up_or_repeats_is_not_kept(home: Path) -> None:
     answer = proposing(
         change("add", "the new entry, for add and replace", target="memory"),
         change("add", "The user's name is Alice."),
-        change("add", "The user drinks green tea."),
+        change("add", TEA),
         episode={"task": "what the user wanted, in one sentence", "outcome": "successful", "result": "Tea it is."},
         skill={"name": "small-letters-and-dashes", "description": "what it does, and when to use it", "body": "Steps."},
     )
     with ScriptedModel([answer]) as server, opened(home, server) as h:
         with h.session() as s:
-            say(s, "I drink green tea", "yes")
+            talk(s, "I drink green tea", "yes")
         (review,) = looked(h)
         assert review.refusals == {"echo": 2, "unfounded": 1}
-        assert h.memory.entries("user") == ["The user drinks green tea."]
+        assert h.memory.entries("user") == [TEA]
         assert h.memory.entries("memory") == []
         assert h.skills.pending() == []
         (episode,) = h.episodes.list()
@@ -168,9 +163,7 @@ def test_what_a_weak_model_makes_up_or_repeats_is_not_kept(home: Path) -> None:
 
 
 def test_short_sessions_are_not_asked_about(home: Path) -> None:
-    with ScriptedModel() as server, opened(home, server) as h:
-        with h.session() as s:
-            say(s, "what time is it?")
+    with ended(home, (), "what time is it?") as (h, _, server):
         assert looked(h) == []
     assert server.requests == []
 
@@ -178,29 +171,24 @@ def test_short_sessions_are_not_asked_about(home: Path) -> None:
 def test_closing_does_not_wait_for_a_slow_model_and_the_next_one_makes_up_for_it(home: Path) -> None:
     with ScriptedModel([Answer("late", wait=LONG)]) as server:
         with opened(home, server, review__drain=0.05) as h, h.session() as s:
-            say(s, "I drink green tea", "yes")
+            talk(s, "I drink green tea", "yes")
         with opened(home, server) as h:
             assert h.reviews.status().owed == 1
-            server.then(proposing(change("add", "The user drinks green tea.")))
+            server.then(proposing(change("add", TEA)))
             with h.session() as other:
-                say(other, "hi")
+                talk(other, "hi")
                 assert looked(h)[0].state == "done"
             assert looked(h)[0].session_id == s.id
-            assert h.memory.entries("user") == ["The user drinks green tea."]
+            assert h.memory.entries("user") == [TEA]
             assert h.reviews.status().owed == 0
 
 
 def test_what_fails_is_tried_three_times_and_no_more(home: Path) -> None:
-    def script(asked: Asked) -> Answer:
-        return Answer.failing(400, "no")
-
-    with ScriptedModel(script) as server, opened(home, server, review__min_turns=2) as h:
-        with h.session() as s:
-            say(s, "I drink green tea", "yes")
+    with ended(home, lambda _: Answer.failing(400, "no"), "I drink green tea", "yes") as (h, _, server):
         looked(h)
         for _ in range(4):
             with h.session() as other:
-                say(other, "hi")
+                talk(other, "hi")
                 looked(h)
         assert [(one.state, one.tries) for one in h.reviews.log()] == [("failed", 3)]
         assert len(server.requests) == 3
@@ -209,18 +197,17 @@ def test_what_fails_is_tried_three_times_and_no_more(home: Path) -> None:
 # ── endless chats ──
 
 
-def test_a_pause_another_day_and_silence_divide_an_endless_chat(home: Path) -> None:
-    clock = FixedClock()
+def test_a_pause_another_day_and_silence_divide_an_endless_chat(home: Path, clock: FixedClock) -> None:
     script = [
         proposing(change("add", f"The user has {thing}.")) for thing in ("a boat in the harbour", "a house on a hill")
     ]
-    with ScriptedModel(list(script)) as server, opened(home, server, clock) as h:
+    with ScriptedModel(list(script)) as server, opened(home, server, clock=clock) as h:
         s = h.session()
-        say(s, "I have a boat in the harbour", "it is blue")
+        talk(s, "I have a boat in the harbour", "it is blue")
         assert looked(h) == []
         clock.advance(61 * 60)
         first = s.messages[-1].id
-        say(s, "back again")
+        talk(s, "back again")
         (review,) = looked(h)
         assert (review.kind, review.why, review.last_message) == ("boundary", "idle", first)
         sent = server.requests[0].messages
@@ -228,28 +215,27 @@ def test_a_pause_another_day_and_silence_divide_an_endless_chat(home: Path) -> N
         assert not any("back again" in str(one["content"]) for one in sent)
         assert h.memory.entries("user") == ["The user has a boat in the harbour."]
         clock.advance(60)
-        say(s, "I have a house on a hill")
+        talk(s, "I have a house on a hill")
         clock.advance(86_400)
-        say(s, "good morning")
+        talk(s, "good morning")
         assert looked(h)[0].why == "idle"
         assert "begins with “back again”" in server.requests[1].last
         s.close()
         assert len(looked(h)) == 2  # too little was said since
 
 
-def test_a_restart_does_not_repeat_a_boundary(home: Path) -> None:
-    clock = FixedClock()
+def test_a_restart_does_not_repeat_a_boundary(home: Path, clock: FixedClock) -> None:
     with ScriptedModel([proposing()]) as server:
-        with opened(home, server, clock, review__at_end=False) as h:
+        with opened(home, server, clock=clock, review__at_end=False) as h:
             s = h.session()
-            say(s, "I have a boat in the harbour", "it is blue")
+            talk(s, "I have a boat in the harbour", "it is blue")
             clock.advance(2 * 86_400)
-            say(s, "back again")
+            talk(s, "back again")
             assert len(looked(h)) == 1
             s.close()
-        with opened(home, server, clock, review__at_end=False) as h, h.session(resume=s.id) as s:
+        with opened(home, server, clock=clock, review__at_end=False) as h, h.session(resume=s.id) as s:
             clock.advance(2 * 86_400)
-            say(s, "and again")
+            talk(s, "and again")
             assert len(looked(h)) == 1  # one turn is too little to learn from
 
 
@@ -263,42 +249,38 @@ def test_another_topic_divides_too(home: Path) -> None:
         for what in ("lexer", "parser", "emitter")
     ]
     with ScriptedModel([proposing()]) as server, opened(home, server, review__idle_minutes=0) as h, h.session() as s:
-        say(s, *garden, *code[:2])
+        talk(s, *garden, *code[:2])
         assert looked(h) == []
         last = s.messages[11].id
-        say(s, code[2])
+        talk(s, code[2])
         (review,) = looked(h)
         assert (review.why, review.last_message) == ("topic", last)
 
 
 def test_silence_alone_is_enough(home: Path) -> None:
     with (
-        ScriptedModel([proposing(change("add", "The user drinks green tea."))]) as server,
+        ScriptedModel([proposing(change("add", TEA))]) as server,
         opened(home, server, review__idle_minutes=0.001) as h,
         h.session() as s,
     ):
-        say(s, "I drink green tea")
-        s.before_model("yes")
-        s.after_model("Fine.")
+        talk(s, "I drink green tea", "yes")
         for _ in range(600):
             if h.reviews.log():
                 break
             h.reviews.wait(0.05)
-            import time
-
             time.sleep(0.01)
         (review,) = looked(h)
         assert (review.kind, review.why) == ("boundary", "idle")
 
 
 def test_before_a_conversation_is_summed_up_it_is_looked_back_at(home: Path) -> None:
-    with ScriptedModel([proposing(change("add", "The user drinks green tea."))]) as server, opened(home, server) as h:
+    with ScriptedModel([proposing(change("add", TEA))]) as server, opened(home, server) as h:
         with h.session() as s:
-            say(s, "I drink green tea", "yes")
+            talk(s, "I drink green tea", "yes")
             s.continue_with(s.messages[-2:])
             (review,) = looked(h)
             assert (review.kind, review.why) == ("boundary", "compression")
-        assert h.memory.entries("user") == ["The user drinks green tea."]
+        assert h.memory.entries("user") == [TEA]
 
 
 # ── others ──
@@ -319,51 +301,71 @@ def test_a_project_keeps_its_own_notes_and_the_homes_entry_is_changed_where_it_i
         old = "Python 3.11 with uv is used on this machine and nothing else."
         h.memory.apply("memory", Add(old), author=AGENT)
         with h.session(project="shop") as s:
-            say(s, "tests run with make check", "I upgraded to Python 3.12")
+            talk(s, "tests run with make check", "I upgraded to Python 3.12")
         looked(h)
         assert h.memory.entries("memory", scope=Scope(project="shop")) == ["The shop's tests run with make check."]
         assert h.memory.entries("memory") == [old.replace("3.11", "3.12")]
 
 
 def test_it_can_be_asked_for(home: Path) -> None:
-    with (
-        ScriptedModel([proposing(change("add", "The user drinks green tea."))]) as server,
-        opened(home, server, review__at_end=False) as h,
-    ):
-        with h.session() as s:
-            say(s, "I drink green tea", "yes")
-        assert h.reviews.run(s.id).state == "done"
-        assert h.memory.entries("user") == ["The user drinks green tea."]
+    script = [proposing(change("add", TEA))]
+    with ended(home, script, "I drink green tea", "yes", review__at_end=False) as (h, session, _):
+        assert h.reviews.run(session).state == "done"
+        assert h.memory.entries("user") == [TEA]
 
 
-def test_deleting_a_session_deletes_what_was_noted_about_it(home: Path) -> None:
-    clock = FixedClock()
-    with (
-        ScriptedModel([proposing(change("add", "The tests pass now, all done."))]) as server,
-        opened(home, server, clock, retention__grace_days=1) as h,
-    ):
-        with h.session() as s:
-            say(s, "I drink green tea", "yes")
+def test_deleting_a_session_deletes_what_was_noted_about_it(home: Path, clock: FixedClock) -> None:
+    script = [proposing(change("add", "The tests pass now, all done."))]
+    flags: dict[str, Any] = {"clock": clock, "retention__grace_days": 1}
+    with ended(home, script, "I drink green tea", "yes", **flags) as (h, session, _):
         assert looked(h)[0].refusals == {"status": 1}
-        h.transcripts.delete([s.id])
+        h.transcripts.delete([session])
         clock.advance(2 * 86_400)
         h.transcripts.purge_expired()
         assert h.reviews.log() == []
 
 
-def test_the_log_of_what_came_to_nothing_is_kept_for_a_while(home: Path) -> None:
-    clock = FixedClock()
+def test_the_log_of_what_came_to_nothing_is_kept_for_a_while(home: Path, clock: FixedClock) -> None:
     answer = proposing()
     with (
         ScriptedModel(lambda _: Answer(answer)) as server,
-        opened(home, server, clock, review__keep_days=30, spend__daily_tokens=10**9) as h,
+        opened(home, server, clock=clock, spend__daily_tokens=10**9) as h,
         h.session() as s,
     ):
         for _ in range(100):
-            clock.advance(86_400)
-            say(s, "I drink green tea", "yes")
+            clock.advance(3 * 86_400)  # reviews that wrote nothing are kept for 90 days
+            talk(s, "I drink green tea", "yes")
             assert h.reviews.wait(LONG)
         said = h.reviews.log(1000)
         assert {review.kind for review in said} == {"boundary"}
         assert 25 <= len(said) <= 100 - 15  # the hundredth is one of those that look
         assert said[0].last_message == max(review.last_message for review in said)
+
+
+def test_a_review_that_is_stopped_is_due_again_however_often(home: Path) -> None:
+    with ScriptedModel(lambda _: Answer("late", wait=600)) as server:
+        with opened(home, server) as h:
+            with h.session() as s:
+                talk(s, "I drink green tea", "my two cats are Ink and Paper")
+            _until_asked(server, 1)
+            h.reviews.put_off("")
+        for asked in range(2, 7):
+            with opened(home, server) as h:
+                assert h.reviews.status().owed == 1
+                s = h.session()
+                talk(s, "Hello")  # now there is time for what is due
+                _until_asked(server, asked)
+                h.reviews.put_off(s.id)
+                assert [one.tries for one in h.reviews.log()] == []
+    with ScriptedModel([proposing()]) as server, opened(home, server) as h:
+        with h.session() as s:
+            talk(s, "Hello")
+            (review,) = looked(h)
+        assert (review.state, review.tries, h.reviews.status().owed) == ("done", 1, 0)
+
+
+def _until_asked(server: ScriptedModel, times: int) -> None:
+    until = time.monotonic() + LONG
+    while len(server.requests) < times and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(server.requests) == times

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from herma.testing import Answer, Asked, ScriptedModel, tool_call
-from herma.testing.scripted_model_fixture import MakeModel, scripted_model
+from herma.testing.contracts import MakeModel, scripted_model
 from herma.types import Usage
 
 __all__ = ["scripted_model"]  # the fixture is used from here as a user's conftest would

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from tests.homes import herma
 
 from herma import Herma, Scope
-from herma.cli.main import cli
-from herma.errors import ConfigError, UsageError
-from herma.search.candidates import Gatherer
-from herma.search.search import Pending
+from herma.errors import UsageError
+from herma.search.candidates import Candidates
+from herma.search.search import PendingAnswer
 from herma.testing import HashEmbedder
 
 if TYPE_CHECKING:
@@ -82,46 +80,39 @@ def test_both_are_weighed_and_explained(h: Herma) -> None:
     assert report.embedding_ms > 0
 
 
-def test_words_alone_when_asked_for(h: Herma) -> None:
-    fill(h)
-    report = h.search("tractor", level="message", mode="words")
-    assert (report.mode, len(report.hits), report.embedding_ms) == ("words", 1, 0.0)
-
-
-def test_without_an_embedder_search_is_by_words_and_says_nothing_of_it(home: Path) -> None:
-    with Herma.open(home=home) as h:
+def test_a_search_is_by_words_when_asked_for_when_set_and_without_an_embedder(home: Path) -> None:
+    with Herma.open(home) as h:
         fill(h)
         report = h.search("tractor wrench", level="message")
-    assert report.mode == "words"
-    assert len(report.hits) > 0
-    assert not any(note.startswith("vectors:") for note in report.notes)
+        assert (report.mode, len(report.hits) > 0) == ("words", True)
+        assert not any(note.startswith("vectors:") for note in report.notes)
+    with Herma.open(home, embedder=HashEmbedder(), flags={"search.mode": " Words "}) as h:
+        h.index.wait()
+        report = h.search("photographic darkroom", level="message")
+        assert (report.mode, len(report.hits) > 0, report.embedding_ms) == ("words", True, 0.0)
+        assert h.search("photographic darkroom", mode="hybrid").mode == "hybrid"
+        with pytest.raises(UsageError, match="is not a search mode"):
+            h.search("tractor", mode="magic")  # type: ignore[arg-type]
 
 
-def test_a_failing_embedder_breaks_nothing_and_is_told(home: Path) -> None:
-    with Herma.open(home=home, embedder=Broken()) as h:
+@pytest.mark.parametrize(("kind", "told"), [(Broken, "no such model any more"), (Slow, "did not answer within 0.05 s")])
+def test_an_embedder_that_fails_or_is_slow_breaks_nothing_and_is_told(
+    home: Path, kind: type[HashEmbedder], told: str
+) -> None:
+    embedder = kind()
+    with Herma.open(home, embedder=embedder, flags={"search.model_wait": 0.05}) as h:
         fill(h)
-        report = h.search("tractor wrench", level="message")
-    assert report.mode == "words"
-    assert "tractor" in report.hits[0].snippet
-    assert any("no such model any more" in note for note in report.notes)
-
-
-def test_a_slow_embedder_is_not_waited_for_and_that_is_told(home: Path) -> None:
-    embedder = Slow()
-    with Herma.open(home=home, embedder=embedder, flags={"search.model_wait": 0.05}) as h:
-        fill(h)
-        report = h.search("tractor wrench", level="message")
-        again = h.search("tractor wrench", level="message")
-        embedder.go.set()
-    assert report.mode == "words"
-    assert "tractor" in report.hits[0].snippet
-    assert any("did not answer within 0.05 s" in note for note in report.notes)
-    assert again.mode == "words"
+        reports = [h.search("tractor wrench", level="message") for _ in range(2)]
+        if isinstance(embedder, Slow):
+            embedder.go.set()
+    assert {report.mode for report in reports} == {"words"}
+    assert "tractor" in reports[0].hits[0].snippet
+    assert any(told in note for note in reports[0].notes)
 
 
 def test_what_is_read_while_a_question_is_embedded_changes_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = Slow()
-    read_ahead, asked = Gatherer.read_ahead, 0
+    read_ahead, asked = Candidates.read_ahead, 0
 
     def then_go(*given: Any) -> None:
         nonlocal asked
@@ -129,7 +120,7 @@ def test_what_is_read_while_a_question_is_embedded_changes_nothing(home: Path, m
         asked += 1
         embedder.go.set()
 
-    monkeypatch.setattr(Gatherer, "read_ahead", then_go)
+    monkeypatch.setattr(Candidates, "read_ahead", then_go)
     questions = ("the tractor and the receipts", "the choir -house", '"borrowed wrench" at dusk', "herons")
     with Herma.open(home=home, embedder=embedder, flags={"search.model_wait": 30.0}) as h:
         fill(h)
@@ -139,7 +130,7 @@ def test_what_is_read_while_a_question_is_embedded_changes_nothing(home: Path, m
             embedder.go.clear()
             reports.append(h.search(question, level="message", explain=True))
         assert asked == len(questions)
-        monkeypatch.setattr(Pending, "waiting", False)
+        monkeypatch.setattr(PendingAnswer, "waiting", False)
         for question, before in zip(questions, reports, strict=True):
             after = h.search(question, level="message", explain=True)
             assert before.mode == "hybrid"
@@ -147,27 +138,31 @@ def test_what_is_read_while_a_question_is_embedded_changes_nothing(home: Path, m
     assert asked == len(questions)
 
 
-def test_what_must_occur_must_occur_in_what_is_near_too(h: Herma) -> None:
-    fill(h)
-    required = h.search('photographic darkroom "vinegar"', level="message")
-    assert all("vinegar" in hit.snippet.replace(">>>", "") for hit in required.hits)
-    without = h.search("photographic darkroom -vinegar", level="message")
-    assert all("vinegar" not in hit.snippet for hit in without.hits)
-
-
-def test_what_may_not_be_shown_is_not_shown_for_being_near(h: Herma) -> None:
+def test_being_near_overrules_no_condition_no_user_and_no_archive(h: Herma) -> None:
     fill(h, user="ana")
+    ann = Scope(user="ana")
+    for question, has in (('photographic darkroom "vinegar"', True), ("photographic darkroom -vinegar", False)):
+        hits = h.search(question, level="message", scope=ann).hits
+        assert all(("vinegar" in hit.snippet.replace(">>>", "")) == has for hit in hits)
+    h.transcripts.archive(h.transcripts.list()[0].id)
+    assert h.search("photographic darkrooms", level="message", scope=ann).hits == ()
+    assert h.search("photographic darkrooms", level="message", scope=ann, include_archived=True).hits
     own = fill(h, ["The photograph hangs in the hall."], user="bo")
-    report = h.search("photographic darkrooms", level="message", scope=Scope(user="bo"))
-    assert {hit.message_id for hit in report.hits} <= set(own)
+    report = h.search("photographic darkrooms", level="message", scope=Scope(user="bo"), include_archived=True)
+    assert {hit.message_id for hit in report.hits} == set(own)
 
 
-def test_archived_conversations_stay_away(h: Herma) -> None:
-    fill(h)
-    session = h.transcripts.list()[0].id
-    h.transcripts.archive(session)
-    assert h.search("photographic darkrooms", level="message").hits == ()
-    assert h.search("photographic darkrooms", level="message", include_archived=True).hits
+def test_a_title_is_shown_where_no_message_has_its_words(h: Herma) -> None:
+    session = h.transcripts.start("cli", title="Photographic archive")
+    near = h.transcripts.append(session, [{"role": "user", "content": "The photogravure is archaic, a photogram."}])
+    fill(h, MESSAGES[1:])
+    assert h.search("photographic archive", level="message").hits[0].message_id == near[0]
+    (first, *_) = h.search("photographic archive").hits
+    assert (first.session_id, first.role) == (session, "session_title")
+    assert first.snippet == ">>>Photographic<<< >>>archive<<<"
+    with_the_word = h.transcripts.append(session, [{"role": "user", "content": "The archive is full."}])
+    h.index.wait()
+    assert h.search("photographic archive").hits[0].message_id == with_the_word[0]
 
 
 def test_one_hit_for_each_conversation(h: Herma) -> None:
@@ -175,25 +170,6 @@ def test_one_hit_for_each_conversation(h: Herma) -> None:
     fill(h, ["A photograph of the darkroom fell off the wall."])
     report = h.search("photographic darkrooms")
     assert len({hit.conversation for hit in report.hits}) == len(report.hits) == 2
-
-
-def test_a_mode_that_is_none_is_said(h: Herma) -> None:
-    with pytest.raises(UsageError, match="is no way to search"):
-        h.search("tractor", mode="magic")  # type: ignore[arg-type]
-
-
-def test_a_setting_that_is_no_mode_is_said(home: Path) -> None:
-    with pytest.raises(ConfigError, match=r"search\.mode cannot be 'magic'.* one of hybrid, words, vectors"):
-        Herma.open(home=home, flags={"search.mode": "magic"})
-    with Herma.open(home=home, flags={"search.mode": " Words "}) as h:
-        assert h.settings.search.mode == "words"
-
-
-def test_the_setting_decides_where_nothing_is_said(home: Path) -> None:
-    with Herma.open(home=home, embedder=HashEmbedder(), flags={"search.mode": "words"}) as h:
-        fill(h)
-        assert h.search("photographic darkroom").mode == "words"
-        assert h.search("photographic darkroom", mode="hybrid").mode == "hybrid"
 
 
 class Backwards:
@@ -216,30 +192,24 @@ def test_a_programs_own_reranker_has_the_last_word(h: Herma) -> None:
 BANKS = ["My bank is Sparkasse in Bremen.", "The bank has long queues.", "My bank is now Revolut."]
 
 
-def test_the_later_claim_comes_first_and_the_earlier_is_marked(h: Herma) -> None:
+def test_the_later_claim_comes_first_and_the_earlier_is_marked(h: Herma, home: Path) -> None:
     earlier, _, later = fill(h, BANKS)
     hits = {hit.message_id: hit for hit in h.search("which bank is my bank", level="message").hits}
     order = list(hits)
     assert order.index(later) < order.index(earlier)
     assert (hits[earlier].outdated_by, hits[later].outdated_by) == (later, None)
     assert any("possibly outdated" in why for why in hits[earlier].why)
+    words = ["search", "my", "bank", "--level", "message", "--mode", "words"]
+    assert "possibly outdated" in herma(home, *words).out
+    found = herma(home, *words, "--json").json
+    assert any(hit["outdated_by"] for hit in found["hits"])
+    assert found["mode"] == "words"
 
 
 def test_who_asks_for_the_past_gets_the_past_first_and_marked(h: Herma) -> None:
-    earlier, _, later = fill(h, ["My bank is Sparkasse in Bremen, my bank.", BANKS[1], BANKS[2]])
+    earlier, _, later = fill(h, ["My bank is Sparkasse in Bremen, my bank.", *BANKS[1:]])
     hits = h.search("my bank Sparkasse originally", level="message").hits
-    assert hits[0].message_id == earlier
-    assert hits[0].outdated_by == later
-
-
-def test_the_command_line_shows_the_mark(home: Path) -> None:
-    with Herma.open(home=home) as h:
-        fill(h, BANKS)
-    words = ["--home", str(home), "search", "my", "bank", "--level", "message", "--mode", "words"]
-    assert "possibly outdated" in CliRunner().invoke(cli, words).stdout
-    found = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
-    assert any(hit["outdated_by"] for hit in found["hits"])
-    assert found["mode"] == "words"
+    assert (hits[0].message_id, hits[0].outdated_by) == (earlier, later)
 
 
 def test_a_model_for_english_is_not_asked_about_chinese(home: Path) -> None:

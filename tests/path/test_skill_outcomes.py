@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.homes import talk
 
-from herma import Herma, Scope
-from herma.episodes.outcome import Verdict, verdicts
-from herma.episodes.types import Episode, Outcome
-from herma.skills.types import Skill, SkillWritten
+from herma import Herma
+from herma.skills.rows import Skill, SkillWritten
 
 BAKE = Skill("bake", "How to bake bread properly.", "1. Heat the oven.\n2. Bake.")
 CALL = {"id": "c1", "type": "function", "function": {"name": "skill_view", "arguments": '{"name": "bake"}'}}
@@ -23,34 +19,31 @@ THANKS = "thanks, it works perfectly now"
 def baked(h: Herma, said: str = THANKS) -> str:
     """A conversation in which the skill was read, and what the user said last. → its id."""
     with h.session() as s:
-        s.before_model("bake the bread for Sunday")
-        s.after_model([{"role": "assistant", "content": "", "tool_calls": [CALL]}])
+        talk(s, "bake the bread for Sunday", reply=[{"role": "assistant", "content": "", "tool_calls": [CALL]}])
         answer = s.call_tool("skill_view", {"name": "bake"})
         s.after_model(
             [{"role": "tool", "tool_call_id": "c1", "content": answer}, {"role": "assistant", "content": DONE}]
         )
-        s.before_model(said)
-        s.after_model([{"role": "assistant", "content": "Enjoy."}])
+        talk(s, said, reply=[{"role": "assistant", "content": "Enjoy."}])
     return s.id
 
 
-def test_how_a_session_ended_is_how_the_skills_did_that_were_read_in_it(home: Path) -> None:
-    with Herma.open(home) as h:
-        assert isinstance(h.skills.create(BAKE), SkillWritten)
-        first = baked(h)
-        made = h.episodes.get(first)
-        assert made is not None
-        assert (made.outcome, made.skills_applied) == ("successful", ("bake",))
-        usage = h.skills.usage()["bake"]
-        assert (usage.uses, usage.successes, usage.failures) == (1, 1, 0), "reading it was the use"
-        h.episodes.rebuild(everything=True)
-        assert h.skills.usage()["bake"].successes == 1, "a conversation counts once"
-        h.episodes.improve(first, lambda known: replace(known, outcome="failed", why="it burnt"))
-        usage = h.skills.usage()["bake"]
-        assert (usage.successes, usage.failures) == (0, 1), "what is known better takes the place of what was thought"
-        assert isinstance(h.skills.delete("bake"), SkillWritten)
-        better = h.episodes.improve(first, lambda known: replace(known, outcome="successful"))
-        assert better is not None, "a skill that is gone is passed over"
+def test_how_a_session_ended_is_how_the_skills_did_that_were_read_in_it(h: Herma) -> None:
+    assert isinstance(h.skills.create(BAKE), SkillWritten)
+    first = baked(h)
+    made = h.episodes.get(first)
+    assert made is not None
+    assert (made.outcome, made.skills_applied) == ("successful", ("bake",))
+    usage = h.skills.usage()["bake"]
+    assert (usage.uses, usage.successes, usage.failures) == (1, 1, 0), "reading it was the use"
+    h.episodes.rebuild(everything=True)
+    assert h.skills.usage()["bake"].successes == 1, "a conversation counts once"
+    h.episodes.improve(first, lambda known: replace(known, outcome="failed", why="it burnt"))
+    usage = h.skills.usage()["bake"]
+    assert (usage.successes, usage.failures) == (0, 1), "what is known better takes the place of what was thought"
+    assert isinstance(h.skills.delete("bake"), SkillWritten)
+    better = h.episodes.improve(first, lambda known: replace(known, outcome="successful"))
+    assert better is not None, "a skill that is gone is passed over"
 
 
 def test_the_outcome_is_counted_though_the_program_ends_at_once(home: Path) -> None:
@@ -60,24 +53,3 @@ def test_the_outcome_is_counted_though_the_program_ends_at_once(home: Path) -> N
     with Herma.open(home) as h:
         assert h.skills.usage()["bake"].successes == 1
         assert not h.episodes.trouble
-
-
-OUTCOMES = st.sampled_from(get_args(Outcome))
-NAMES = st.lists(st.sampled_from(["a", "b", "c"]), unique=True).map(tuple)
-
-
-@given(st.lists(st.tuples(OUTCOMES, NAMES), min_size=1, max_size=6))
-def test_verdicts_add_up_to_what_the_last_state_says(states: list[tuple[Outcome, tuple[str, ...]]]) -> None:
-    sums: dict[str, Verdict] = {}
-    before = None
-    for outcome, names in states:
-        now = Episode("c", "s", Scope(), "t", outcome, 0.0, 1.0, skills_applied=names)
-        for name, change in verdicts(before, now).items():
-            old = sums.get(name, Verdict())
-            sums[name] = Verdict(old.successes + change.successes, old.failures + change.failures)
-        assert not verdicts(now, now)
-        before = now
-    outcome, names = states[-1]
-    last = Verdict(int(outcome in ("successful", "resolved")), int(outcome == "failed"))
-    expected = dict.fromkeys(names, last) if any(last) else {}
-    assert {name: each for name, each in sums.items() if any(each)} == expected

@@ -33,27 +33,26 @@ def user(text: str, **more: Any) -> dict[str, Any]:
 def test_a_session_from_beginning_to_end(log: Transcripts, clock: FixedClock) -> None:
     session = log.start("cli", title=" Fix the login ", system_prompt="You are.", scope=Scope(project="/w"), model="m")
     ids = log.append(session, [user("it fails", name="ann"), {"role": "assistant", "content": "Fixed."}])
-    log.record_usage(session, Usage(input=5, cost_usd=0.25))
+    for _ in range(2):
+        log.record_usage(session, Usage(1, 2, 3, 4, 5, 0.25))
     clock.advance(60)
     assert log.end(session, "done")
     assert not log.end(session, "again")
     info = log.get(session)
     assert info is not None
     assert (info.title, info.scope.project, info.model, info.reason) == ("Fix the login", "/w", "m", "new")
-    assert (info.message_count, info.usage.input, info.end_reason, info.ended) == (2, 5, "done", clock.now)
+    assert (info.message_count, info.usage, info.end_reason, info.ended) == (
+        2,
+        Usage(2, 4, 6, 8, 10, 0.5),
+        "done",
+        clock.now,
+    )
     assert (info.preview, info.last_active, info.conversation) == ("it fails", clock.now - 60, session)
     assert [message.id for message in log.messages(session)] == ids
     assert log.messages(session)[0].extra == {"name": "ann"}
     assert log.system_prompt(session) == "You are."
     log.reopen(session)
     assert log.end(session, "later")
-
-
-def test_bad_messages_write_nothing(log: Transcripts) -> None:
-    session = log.start("cli")
-    with pytest.raises(UsageError, match="Message 1"):
-        log.append(session, [user("fine"), {"role": "user", "content": 7}])
-    assert log.messages(session) == []
 
 
 def test_unknown_sessions_are_named(log: Transcripts) -> None:
@@ -76,28 +75,25 @@ def test_unknown_sessions_are_named(log: Transcripts) -> None:
         log.undelete("nope")
 
 
-@pytest.mark.parametrize("bad", ["", " ", "a\nb", " a", "x" * 201, "a\x00"])
-def test_ids_that_cannot_be(log: Transcripts, bad: str) -> None:
-    with pytest.raises(UsageError, match="cannot be the id"):
-        log.start("cli", session_id=bad)
-
-
-def test_an_id_is_used_once(log: Transcripts) -> None:
-    assert log.start("cli", session_id="mine") == "mine"
-    with pytest.raises(UsageError, match="already"):
-        log.start("cli", session_id="mine")
-    log.delete("mine")
-    with pytest.raises(UsageError, match="already"):
-        log.start("cli", session_id="mine", title="Name")
-
-
 def test_wrong_beginnings(log: Transcripts) -> None:
-    with pytest.raises(UsageError, match="source"):
-        log.start(" ")
-    with pytest.raises(UsageError, match="no reason"):
-        log.start("cli", reason="boredom")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="at most 100"):
-        log.start("cli", title="x" * 101)
+    log.start("cli", session_id="mine")
+    log.delete("mine")
+    rows: list[tuple[str, dict[str, Any]]] = [
+        *(("cannot be the id", {"session_id": bad}) for bad in ("", " ", "a\nb", " a", "x" * 201, "a\x00")),
+        *(("already", {"session_id": "mine", "title": title}) for title in (None, "Name")),
+        *(
+            ("source", {"source": " "}),
+            ("reason of start", {"reason": "boredom"}),
+            ("at most 100", {"title": "x" * 101}),
+        ),
+    ]
+    for said, arguments in rows:
+        with pytest.raises(UsageError, match=said):
+            log.start(**{"source": "cli", **arguments})
+    session = log.start("cli")
+    with pytest.raises(UsageError, match="Message 1"):
+        log.append(session, [user("fine"), {"role": "user", "content": 7}])
+    assert log.messages(session) == []
 
 
 def test_a_conversation_goes_on_and_keeps_its_name(log: Transcripts, clock: FixedClock) -> None:
@@ -142,42 +138,31 @@ def test_titles_are_unique_but_may_move(log: Transcripts) -> None:
 
 
 def test_sessions_are_found_by_id_beginning_and_title(log: Transcripts) -> None:
-    for session_id in ("2026_a1", "2026_b", "7"):
+    for session_id in ("2026_a1", "2026_b", "7", "work-2026"):
         log.start("cli", session_id=session_id)
     log.rename("7", "Name")
     assert log.resolve("2026_a") == "2026_a1"
     assert log.resolve("7") == log.resolve("Name") == "7"
     assert log.resolve("x") is log.resolve("") is None
-    with pytest.raises(UsageError, match="Several"):
-        log.resolve("2026")
-
-
-def test_a_whole_title_counts_before_the_beginning_of_an_id(log: Transcripts) -> None:
-    log.start("cli", session_id="work-2026")
     assert log.resolve("work") == "work-2026"
     titled = log.start("cli", title="work")
-    assert log.resolve("work") == titled
     log.start("cli", session_id="work-2027")
-    assert log.resolve("work") == titled
-    with pytest.raises(UsageError, match="Several"):
-        log.resolve("work-")
-
-
-def test_titles_that_look_the_same_are_the_same(log: Transcripts) -> None:
-    composed = log.start("cli", title="Café")
-    taken_apart = log.start("cli", title="Cafe\u0301")
-    assert (log.get(taken_apart) or pytest.fail("gone")).title == "Café #2"
+    assert log.resolve("work") == titled, "a whole title counts before the beginning of an id"
+    for several in ("2026", "work-"):
+        with pytest.raises(UsageError, match="Several"):
+            log.resolve(several)
+    composed, taken_apart = log.start("cli", title="Café"), log.start("cli", title="Cafe\u0301")
+    assert (log.get(taken_apart) or pytest.fail("gone")).title == "Café #2", "titles that look the same are the same"
     log.delete(taken_apart)
     assert log.resolve("  Cafe\u0301 ") == composed
-    assert log.resolve("\u200b") is None
-    assert log.resolve("Café" + "x" * 200) is None
+    assert log.resolve("\u200b") is log.resolve("Café" + "x" * 200) is None
 
 
 def test_rewinding_hides_and_restores(log: Transcripts) -> None:
     session = log.start("cli")
     ids = log.append(session, [user("one"), {"role": "assistant", "content": "1"}, user("two"), user("three")])
     for wrong in (ids[1], 999):
-        with pytest.raises(UsageError, match="no visible message of the user"):
+        with pytest.raises(UsageError, match="not a visible user message"):
             log.rewind(session, wrong)
     assert log.rewind(session, ids[2]) == 2
     assert [message.id for message in log.messages(session)] == ids[:2]
@@ -195,28 +180,29 @@ def test_rewinding_hides_and_restores(log: Transcripts) -> None:
 
 def test_compacted_messages_leave_the_context_only(log: Transcripts) -> None:
     session = log.start("cli")
-    ids = log.append(session, [user(str(n)) for n in range(5)])
-    assert log.compact(session, ids[1], ids[3]) == 3
-    assert [message.id for message in log.messages(session)] == [ids[0], ids[4]]
+    ids = log.append(session, [user("", name="picture"), user("the first words"), *(user(str(n)) for n in range(3))])
+    assert log.compact(session, ids[0], ids[3]) == 4
+    assert [message.id for message in log.messages(session)] == ids[4:]
     assert [message.id for message in log.around(ids[2], 1)] == ids[1:4]
-    assert [[one.id for one in end] for end in log.bookends(session, 1)] == [[ids[0]], [ids[4]]]
-    assert log.restore_compacted(session) == 3
+    assert [[one.id for one in end] for end in log.bookends(session, 1)] == [[ids[1]], [ids[4]]]
 
+    def preview() -> str:
+        return (log.get(session) or pytest.fail("gone")).preview
 
-def test_what_is_compacted_still_tells_how_a_session_began(log: Transcripts) -> None:
-    session = log.start("cli")
-    first, *_, last = log.append(session, [user("", name="picture"), user("the first words"), user("the last")])
-    log.compact(session, first, last - 1)
-    assert (log.get(session) or pytest.fail("gone")).preview == "the first words"
-    log.rewind(session, last)
-    assert (log.get(session) or pytest.fail("gone")).preview == "the first words"
-    log.restore_compacted(session)
-    log.rewind(session, first + 1)
-    assert (log.get(session) or pytest.fail("gone")).preview == ""
+    assert preview() == "the first words", "compacted messages still tell how a session began"
+    log.rewind(session, ids[4])
+    assert preview() == "the first words"
+    assert log.restore_compacted(session) == 4
+    log.rewind(session, ids[1])
+    assert preview() == ""
 
 
 def test_archiving_takes_the_whole_conversation(log: Transcripts) -> None:
-    first = log.start("cli")
+    first = log.start("import")
+    log.append(first, [user("a", timestamp=1000.0), user("b", timestamp=2000.0)])
+    info = log.get(first)
+    assert info is not None
+    assert (info.started, info.last_active) == (1000.0, 2000.0), "the times of the messages"
     second = log.start("cli", parent=first)
     assert log.archive(first) == 2
     assert log.list() == []
@@ -328,13 +314,6 @@ def test_pruning_spares_who_waits_for_something_delegated(log: Transcripts, cloc
     assert {one.id for one in log.prune(dry_run=True).sessions} == {done, left}
 
 
-def test_bulk_writing_takes_the_times_of_the_messages(log: Transcripts) -> None:
-    session = log.start("import")
-    log.append(session, [user("a", timestamp=1000.0), user("b", timestamp=2000.0)])
-    assert (info := log.get(session)) is not None
-    assert (info.started, info.last_active) == (1000.0, 2000.0)
-
-
 def test_everything_is_there_after_reopening(home: Path) -> None:
     with Herma.open(home) as h:
         session = h.transcripts.start("cli")
@@ -353,15 +332,10 @@ def test_a_state_database_beside_ours_is_left_alone(home: Path) -> None:
     assert (state.read_bytes(), state.stat().st_mtime_ns) == before
 
 
-def test_a_closed_herma_says_so(home: Path) -> None:
-    with Herma.open(home) as h:
-        pass
-    for call in (
-        h.transcripts.list,
-        h.transcripts.stats,
-        lambda: h.transcripts.start("cli"),
-        lambda: h.transcripts.get("a"),
-    ):
+def test_a_closed_herma_says_so(h: Herma) -> None:
+    t = h.transcripts
+    h.close()
+    for call in (lambda: t.list(limit=1), lambda: t.stats().messages, lambda: t.start("cli"), lambda: t.get("a")):
         with pytest.raises(UsageError, match="closed"):
             call()
 

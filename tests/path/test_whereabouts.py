@@ -7,15 +7,16 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from tests.homes import herma, talk
 
 from herma import Herma, Message
-from herma.cli.main import cli
+from herma.errors import UsageError
 from herma.prompt.assemble import branch_of
-from herma.transcript.transfer import Importer, everything, header, message_line, messages_of, session_line, told
-from herma.types import SessionFilter
+from herma.transcript.transfer import Importer, conversations, everything, json_lines
+from herma.types import SessionFilter, SessionInfo
 
 
 def head(folder: Path, text: str) -> None:
@@ -64,141 +65,152 @@ def test_worktrees_and_folders_without_git(tmp_path: Path) -> None:
     assert branch_of(tree) == ""
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders")
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", [".git/HEAD", ".git", "AGENTS.md", ".herma.md"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_session_starts_beside_files_that_cannot_be_read(home: Path, tmp_path: Path, name: str, kind: str) -> None:
+    project = tmp_path / "project"
+    odd = project / name
+    odd.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(odd)
+    elif kind == "device":
+        odd.symlink_to("/dev/zero")
+    else:
+        odd.mkdir()
+    with Herma.open(home) as h, h.session(folder=project) as session:
+        talk(session, "hello", reply="ok")
+    with Herma.open(home) as h:
+        info = h.transcripts.list()[0]
+        assert (info.folder, info.branch) == (str(project), "")
+
+
 # ── kept ──
 
 
-def test_a_session_keeps_where_it_took_place(home: Path, tmp_path: Path) -> None:
+def where(info: SessionInfo | None) -> tuple[str, str, str, str]:
+    assert info is not None
+    return info.folder, info.branch, info.provider, info.chat_type
+
+
+def test_a_session_keeps_where_it_took_place(h: Herma, tmp_path: Path) -> None:
     head(tmp_path, "ref: refs/heads/main\n")
-    with Herma.open(home) as h:
-        with h.session(folder=tmp_path, provider="openrouter", chat_type="group") as session:
-            session.before_model("one")
-            session.after_model("ok")
-        kept = h.transcripts.get(session.id)
-        assert kept is not None
-        assert (kept.folder, kept.branch, kept.provider, kept.chat_type) == (
-            str(tmp_path),
-            "main",
-            "openrouter",
-            "group",
-        )
-        head(tmp_path, "ref: refs/heads/next\n")
-        resumed = h.session(resume=session.id)
-        assert resumed.view().folder == str(tmp_path), "what a resume does not say is as it was"
-        resumed.continue_with([Message("user", "In short.")])
-        child = h.transcripts.get(resumed.id)
-        assert child is not None
-        assert (child.folder, child.branch, child.provider, child.chat_type) == (
-            str(tmp_path),
-            "main",
-            "openrouter",
-            "group",
-        )
-        branched = h.branch(session.id)
-        assert branched.info.provider == "openrouter"
-        with h.session(project="not a folder") as plain:
-            plain.before_model("x")
-            plain.after_model("y")
-        nowhere = h.transcripts.get(plain.id)
-        assert nowhere is not None
-        assert (nowhere.folder, nowhere.branch, nowhere.provider) == ("", "", "")
-        with h.session(project=str(tmp_path)) as project:
-            assert (project.info.folder, project.info.branch) == (str(tmp_path), "next")
+    with h.session(folder=tmp_path, provider="openrouter", chat_type="group") as session:
+        talk(session, "one")
+    assert where(h.transcripts.get(session.id)) == (str(tmp_path), "main", "openrouter", "group")
+    head(tmp_path, "ref: refs/heads/next\n")
+    resumed = h.session(resume=session.id)
+    assert resumed.view().folder == str(tmp_path), "what a resume does not say is as it was"
+    resumed.continue_with([Message("user", "In short.")])
+    assert where(h.transcripts.get(resumed.id)) == (str(tmp_path), "next", "openrouter", "group")
+    assert h.branch(session.id).info.provider == "openrouter"
+    with h.session(project="not a folder") as plain:
+        talk(plain, "x")
+    assert where(h.transcripts.get(plain.id))[:3] == ("", "", "")
+    with h.session(project=str(tmp_path)) as project:
+        assert where(project.info)[:2] == (str(tmp_path), "next")
 
 
 def fill(h: Herma) -> None:
-    for number, (provider, chat_type, folder, branch) in enumerate(
-        [
-            ("openai", "group", "/work/a", "main"),
-            ("openai", "direct", "/work/a/sub", "feature/Login"),
-            ("anthropic", "group", "/work/ab", "feature/search"),
-            ("", "", "", ""),
-        ]
-    ):
-        one = h.transcripts.start(
-            "cli",
-            session_id=f"s{number}",
-            started=1.0,
-            provider=provider,
-            chat_type=chat_type,
-            folder=folder,
-            branch=branch,
-        )
+    rows = (
+        ("openai", "group", "/work/a", "main"),
+        ("openai", "direct", "/work/a/sub", "feature/Login"),
+        ("anthropic", "group", "/work/ab", "feature/search"),
+        ("", "", "", ""),
+    )
+    for number, row in enumerate(rows):
+        place: dict[str, Any] = dict(zip(("provider", "chat_type", "folder", "branch"), row, strict=True))
+        one = h.transcripts.start("cli", session_id=f"s{number}", started=1.0, **place)
         h.transcripts.append(one, [{"role": "user", "content": "hi", "timestamp": 2.0}])
         h.transcripts.end(one)
 
 
-def test_sessions_are_chosen_by_it(home: Path) -> None:
-    with Herma.open(home) as h:
-        fill(h)
-        for which, found in (
-            (SessionFilter(provider="openai"), ["s0", "s1"]),
-            (SessionFilter(chat_type="group"), ["s0", "s2"]),
-            (SessionFilter(folder="/work/a"), ["s0", "s1"]),
-            (SessionFilter(branch="FEATURE/"), ["s1", "s2"]),
-            (SessionFilter(branch="feature", chat_type="group"), ["s2"]),
-            (SessionFilter(provider=""), ["s3"]),
-        ):
-            deletion = h.transcripts.prune(which, dry_run=True)
-            assert [one.id for one in deletion.sessions] == found
-            assert sorted(one.id for one in h.transcripts.list(which)) == found
-        h.transcripts.prune(SessionFilter(provider="openai"))
-        assert sorted(one.id for one in h.transcripts.list(SessionFilter())) == ["s2", "s3"]
-        h.transcripts.undelete(["s0", "s1"])
-        assert len(h.transcripts.list(SessionFilter())) == 4
+def test_a_session_that_goes_on_is_where_it_is_now_and_the_ledger_has_where_each_call_was(
+    h: Herma, tmp_path: Path
+) -> None:
+    places = [tmp_path / name for name in ("first", "second")]
+    for place in places:
+        place.mkdir()
+        head(place, f"ref: refs/heads/{place.name}\n")
+    with h.session(folder=places[0], provider="ollama", model="qwen3") as session:
+        talk(session, "one")
+    with h.session(resume=session.id, folder=places[1], provider="anthropic", model="claude") as session:
+        talk(session, "two")
+    head(places[1], "ref: refs/heads/third\n")
+    with h.session(resume=session.id, model="other") as session:
+        talk(session, "three")
+    now = h.transcripts.get(session.id)
+    assert where(now) == (str(places[1]), "third", "", "")
+    assert [(call.model, call.provider, call.folder, call.branch) for call in h.cost().calls()] == [
+        ("qwen3", "ollama", str(places[0]), "first"),
+        ("claude", "anthropic", str(places[1]), "second"),
+        ("other", "", str(places[1]), "third"),
+    ]
+    filled = h.transcripts.update(session.id, provider="openrouter", chat_type="group")
+    assert (filled.model, filled.provider, filled.chat_type) == ("other", "openrouter", "group")
+    assert h.transcripts.update(session.id) == filled
+    assert h.transcripts.list(SessionFilter(provider="openrouter"))[0].id == session.id
+    for wrong in ({"provider": 5}, {"room": "12"}, {"model": "\ud800"}):
+        with pytest.raises(UsageError):
+            h.transcripts.update(session.id, **wrong)
+    with pytest.raises(UsageError, match="no session"):
+        h.transcripts.update("nosuch", model="m")
+    assert h.transcripts.get(session.id) == filled
 
 
-def test_it_goes_along_when_transcripts_move(home: Path, tmp_path: Path) -> None:
-    with Herma.open(home) as h, Herma.open(tmp_path / "other") as other:
-        fill(h)
-        text = header() + "".join(
-            session_line(one) + "".join(message_line(message) for message in messages_of(h.transcripts, one.session.id))
-            for one in told(h.transcripts, everything(h.transcripts))
-        )
+def test_sessions_are_chosen_by_it(h: Herma) -> None:
+    fill(h)
+    for which, found in (
+        (SessionFilter(provider="openai"), ["s0", "s1"]),
+        (SessionFilter(chat_type="group"), ["s0", "s2"]),
+        (SessionFilter(folder="/work/a"), ["s0", "s1"]),
+        (SessionFilter(branch="FEATURE/"), ["s1", "s2"]),
+        (SessionFilter(branch="feature", chat_type="group"), ["s2"]),
+        (SessionFilter(provider=""), ["s3"]),
+    ):
+        deletion = h.transcripts.prune(which, dry_run=True)
+        assert [one.id for one in deletion.sessions] == found
+        assert sorted(one.id for one in h.transcripts.list(which)) == found
+    h.transcripts.prune(SessionFilter(provider="openai"))
+    assert sorted(one.id for one in h.transcripts.list(SessionFilter())) == ["s2", "s3"]
+    h.transcripts.undelete(["s0", "s1"])
+    assert len(h.transcripts.list(SessionFilter())) == 4
+
+
+def test_it_goes_along_when_transcripts_move(h: Herma, tmp_path: Path) -> None:
+    fill(h)
+    text = "".join(json_lines(conversations(h.transcripts, everything(h.transcripts))))
+    with Herma.open(tmp_path / "other") as other:
         Importer(other.transcripts).run(io.BytesIO(text.encode()), "file")
         for number in range(4):
-            here, there = h.transcripts.get(f"s{number}"), other.transcripts.get(f"s{number}")
-            assert here is not None
-            assert there is not None
-            assert (here.provider, here.chat_type, here.folder, here.branch) == (
-                there.provider,
-                there.chat_type,
-                there.folder,
-                there.branch,
-            )
-        lines = [json.loads(line) for line in text.splitlines()]
-        assert "branch" not in next(line for line in lines if line.get("id") == "s3"), "what is empty is left out"
+            assert where(h.transcripts.get(f"s{number}")) == where(other.transcripts.get(f"s{number}"))
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert "branch" not in next(line for line in lines if line.get("id") == "s3"), "what is empty is left out"
 
 
-def test_commands_show_it_and_go_by_it(home: Path) -> None:
-    def herma(*words: str) -> str:
-        done = CliRunner().invoke(cli, ["--home", str(home), "sessions", *words])
-        assert done.exit_code == 0, done.stderr
-        return done.stdout
+def test_commands_show_it_and_go_by_it(h: Herma, home: Path) -> None:
+    fill(h)
 
-    with Herma.open(home) as h:
-        fill(h)
-    shown = herma("show", "s1")
-    for text in ("by openai", "direct chat", "in /work/a/sub", "branch feature/Login"):
-        assert text in shown
-    value = json.loads(herma("show", "s1", "--json"))["session"]
-    assert (value["provider"], value["chat_type"], value["folder"], value["branch"]) == (
-        "openai",
-        "direct",
-        "/work/a/sub",
-        "feature/Login",
-    )
-    assert json.loads(herma("show", "s3", "--json"))["session"]["branch"] is None
-    for words, found in (
-        (("--provider", "anthropic"), ["s2"]),
-        (("--chat-type", "group"), ["s0", "s2"]),
-        (("--branch", "feature/"), ["s1", "s2"]),
-        (("--folder", "/work/a"), ["s0", "s1"]),
-        (("--folder", "/work/a/"), ["s0", "s1"]),
-        (("--folder", os.path.relpath("/work/a")), ["s0", "s1"]),
+    def shown(session: str) -> dict[str, object]:
+        found: dict[str, object] = herma(home, "sessions", "show", session, "--json").json["session"]
+        return found
+
+    text = herma(home, "sessions", "show", "s1").out
+    for part in ("by openai", "direct chat", "in /work/a/sub", "branch feature/Login"):
+        assert part in text
+    assert shown("s1").items() >= {"provider": "openai", "chat_type": "direct", "branch": "feature/Login"}.items()
+    assert (shown("s1")["folder"], shown("s3")["branch"]) == ("/work/a/sub", None)
+    for option, value, found in (
+        ("--provider", "anthropic", ["s2"]),
+        ("--chat-type", "group", ["s0", "s2"]),
+        ("--branch", "feature/", ["s1", "s2"]),
+        ("--folder", "/work/a", ["s0", "s1"]),
+        ("--folder", "/work/a/", ["s0", "s1"]),
+        ("--folder", os.path.relpath("/work/a"), ["s0", "s1"]),
     ):
-        done = json.loads(herma("prune", *words, "--dry-run", "--json"))
-        assert [one["id"] for one in done["sessions"]] == found
-        assert done["dry_run"]
-    json.loads(herma("prune", "--branch", "feature/", "--yes", "--json"))
-    herma("undelete", "s1")
-    assert json.loads(herma("show", "s1", "--json"))["session"]["branch"] == "feature/Login"
+        done = herma(home, "sessions", "delete", option, value, "--dry-run", "--json").json
+        assert (done["dry_run"], [one["id"] for one in done["sessions"]]) == (True, found)
+    for words in (("delete", "--branch", "feature/", "--yes"), ("undelete", "s1")):
+        assert herma(home, "sessions", *words).code == 0
+    assert shown("s1")["branch"] == "feature/Login"

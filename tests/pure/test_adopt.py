@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.memory.entries import join, parse
-from herma.memory.store import decode, split
+from herma.memory.entries import decode, join, parse, split
 
 WORD = st.sampled_from(["alpha", "beta", "gamma", "Größe", "日本", "x.", "C#", "end!"])
 LINE = st.builds(
@@ -70,28 +69,20 @@ They always were.
     ]
 
 
-def test_a_heading_with_nothing_of_its_own_becomes_an_entry() -> None:
-    assert split("# Notes\n## Tools\n- make\n# Later", 500) == ["Notes", "Tools: make", "Later"]
-
-
-def test_code_stays_in_one_piece() -> None:
-    code = "Build:\n```sh\n# not a heading\n- not a bullet\n```\nafter"
-    assert split(code, 500) == [code]
-
-
-def test_a_name_may_end_in_a_hash() -> None:
-    assert split("# C#\n- typed", 500) == ["C#: typed"]
-
-
-def test_entries_that_are_there_already_stay_as_they_are() -> None:
-    text = "- not\n- split\n§\n# kept"
-    assert split(text, 500) == ["- not\n- split", "# kept"]
-
-
-def test_long_text_is_cut_where_it_hurts_least() -> None:
-    assert split("One two three. Four five six. Seven.", 20) == ["One two three.", "Four five six.", "Seven."]
-    assert split("aaa bbb ccc ddd", 7) == ["aaa bbb", "ccc ddd"]
-    assert split("abcdefgh", 3) == ["abc", "def", "gh"]
+@pytest.mark.parametrize(
+    ("text", "limit", "entries"),
+    [
+        ("# Notes\n## Tools\n- make\n# Later", 500, ["Notes", "Tools: make", "Later"]),
+        ("# C#\n- typed", 500, ["C#: typed"]),
+        ("- not\n- split\n§\n# kept", 500, ["- not\n- split", "# kept"]),  # entries that are there already
+        *((code, 500, [code]) for code in ["Build:\n```sh\n# not a heading\n- not a bullet\n```\nafter"]),
+        ("One two three. Four five six. Seven.", 20, ["One two three.", "Four five six.", "Seven."]),
+        ("aaa bbb ccc ddd", 7, ["aaa bbb", "ccc ddd"]),
+        ("abcdefgh", 3, ["abc", "def", "gh"]),
+    ],
+)
+def test_text_is_cut_where_it_hurts_least(text: str, limit: int, entries: list[str]) -> None:
+    assert split(text, limit) == entries
 
 
 def test_a_very_long_text_is_split_in_one_pass() -> None:
@@ -122,15 +113,9 @@ KNOWN = ["Das Café öffnet um 8", "Port 8080"]
 
 
 def test_a_damaged_copy_of_a_known_entry_is_taken_from_the_history() -> None:
+    """Only what cannot be read is filled in: an entry that says something else is kept as it is."""
     damaged = "Das Café öffnet um 8".encode().replace(b"\xc3\xa9", b"\xc3").replace(b"\xc3\xb6", b"\xff\xfe")
     assert parse(decode(damaged + b"\n\xc2\xa7\nPort 8080", KNOWN)) == KNOWN
-
-
-def test_what_a_person_changed_is_not_taken_back() -> None:
-    """Only what cannot be read is filled in: an entry that says something else is kept as it is."""
     edited = "Das Café öffnet um 9".encode("latin-1") + b"\n\xa7\nPort 8081"
     assert parse(decode(edited, KNOWN)) == ["Das Café öffnet um 9", "Port 8081"]
-
-
-def test_nothing_but_holes_is_no_copy() -> None:
-    assert decode(b"\xff\xff", ["ab"]) == "ÿÿ"
+    assert decode(b"\xff\xff", ["ab"]) == "ÿÿ", "nothing but holes is no copy"

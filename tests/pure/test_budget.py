@@ -1,8 +1,7 @@
-"""The window is divided as configured, what overflows is named, and nothing important is buried in the middle."""
+"""The window is divided as configured, and what overflows is named."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -10,81 +9,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.errors import ConfigError
-from herma.prompt.budget import (
-    LABELS,
-    PROFILES,
-    SLOTS,
-    Overflow,
-    Piece,
-    Slot,
-    WorkingMemory,
-    draw,
-    place,
-    plan,
-    shares_of,
-)
+from herma.prompt.tokens import LABELS, PROFILES, SLOTS, Overflow, Slot, WorkingMemory, draw, shares_of
 
 
-def test_defaults() -> None:
-    divided = plan(100_000)
-    assert {use.slot: use.room for use in divided.uses} == {
-        "system": 8_000,
-        "memory": 12_000,
-        "conversation": 30_000,
-        "tools": 35_000,
-        "reply": 15_000,
-    }
-    assert divided.used == 0
-    assert divided.free == 100_000
-    assert divided.overflows == ()
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_every_profile_uses_the_whole_window(profile: str) -> None:
-    assert sum(shares_of(profile).values()) == 100
-
-
-def test_single_shares_can_be_changed() -> None:
-    shares = shares_of("coding", {"tools": 40, "reply": 20})
-    assert shares["tools"] == 40
-    assert shares["system"] == PROFILES["coding"]["system"]
-    assert WorkingMemory(10_000, shares).room("reply") == 2_000
+def test_rooms_by_profile() -> None:
+    default = WorkingMemory(100_000).plan()
+    assert [use.room for use in default.uses] == [8_000, 12_000, 30_000, 35_000, 15_000]
+    assert (default.used, default.free, default.overflows) == (0, 100_000, ())
+    assert {sum(shares_of(profile).values()) for profile in PROFILES} == {100}
+    changed = shares_of("coding", {"tools": 40, "reply": 20})
+    assert (changed["tools"], changed["system"]) == (40, PROFILES["coding"]["system"])
+    assert WorkingMemory(10_000, changed).room("reply") == 2_000
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("profile", "changes", "says"),
     [
-        ({"tools": 50}, "add up to 115 per cent"),
-        ({"tools": -1}, "tool results must be between 0 and 100"),
-        ({"tools": 101}, "between 0 and 100"),
-        ({"tools": math.nan}, "between 0 and 100"),
-        ({"toolz": 5}, "'toolz' is not a slot"),
+        ("default", {"tools": 50}, "add up to 115 percent"),
+        ("default", {"tools": -1}, "tool results must be between 0 and 100"),
+        ("default", {"tools": 101}, "between 0 and 100"),
+        ("default", {"tools": math.nan}, "between 0 and 100"),
+        ("default", {"toolz": 5}, "'toolz' is not a slot"),
+        ("gaming", {}, "'gaming' is not a budget profile"),
     ],
 )
-def test_wrong_shares_are_refused_with_a_reason(changes: dict[str, float], says: str) -> None:
+def test_wrong_shares_are_refused_with_a_reason(profile: str, changes: dict[str, float], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        shares_of("default", changes)
+        shares_of(profile, changes)
+    with pytest.raises(ConfigError, match="must be greater than 0"):
+        WorkingMemory(0).plan()
 
 
-def test_wrong_profiles_and_windows_are_refused() -> None:
-    with pytest.raises(ConfigError, match="'gaming' is not a budget profile") as caught:
-        shares_of("gaming")
-    assert "coding" in caught.value.hint
-    with pytest.raises(ConfigError, match="cannot be divided"):
-        plan(0)
-
-
-def test_overflow_has_a_receipt() -> None:
-    divided = plan(1_000, usage={"tools": 500, "system": 10}, where={"tools": "kept as message 12"})
+def test_overflow_says_where_it_went() -> None:
+    divided = WorkingMemory(1_000).plan({"tools": 500, "system": 10}, where={"tools": "kept as message 12"})
     assert divided.overflows == (Overflow("tools", 150, "kept as message 12"),)
-    assert divided["tools"].free == 0
-    assert divided["system"].free == 70
-    assert plan(1_000, usage={"memory": 900}).overflows[0].where.startswith("left in memory")
-
-
-def test_plans_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        plan(10).window = 11  # type: ignore[misc]
+    assert (divided["tools"].free, divided["system"].free) == (0, 70)
+    assert WorkingMemory(1_000).plan({"memory": 900}).overflows[0].where.startswith("left in memory")
 
 
 @given(
@@ -93,7 +53,7 @@ def test_plans_are_frozen() -> None:
     st.integers(0, 200),
 )
 def test_the_numbers_add_up(window: int, usage: dict[Slot, int], width: int) -> None:
-    divided = plan(window, usage=usage, note="guessed")
+    divided = WorkingMemory(window, note="guessed").plan(usage)
     assert sum(use.room for use in divided.uses) <= window
     assert sum(use.used for use in divided.uses) == sum(usage.values()) == divided.used
     assert {gone.slot: gone.tokens for gone in divided.overflows} == {
@@ -103,22 +63,5 @@ def test_the_numbers_add_up(window: int, usage: dict[Slot, int], width: int) -> 
     assert len(drawn[0]) == max(12, width)
     for use in divided.uses:
         assert any(LABELS[use.slot] in line and f"{use.used:,}" in line for line in drawn)
-        assert ((use.slot[0].upper() if use.slot != "tools" else "T") in drawn[0]) == (use.used > 0)
+        assert (use.slot[0].upper() in drawn[0]) == (use.used > 0)
     assert drawn[-1].strip() == "guessed"
-
-
-@given(st.lists(st.integers(0, 9), max_size=30))
-def test_weight_sinks_to_the_middle(weights: list[int]) -> None:
-    order = [piece.weight for piece in place([Piece(str(at), weight) for at, weight in enumerate(weights)])]
-    assert sorted(order) == sorted(weights)
-    edges = [min(at, len(order) - 1 - at) for at in range(len(order))]
-    for at, depth in enumerate(edges):
-        for other, deeper in enumerate(edges):
-            if deeper > depth:
-                assert order[other] <= order[at]
-
-
-def test_equals_keep_their_order_at_the_front() -> None:
-    pieces = [Piece("a", 3), Piece("b", 2), Piece("c", 1), Piece("d", 1)]
-    assert [piece.text for piece in place(pieces)] == ["a", "c", "d", "b"]
-    assert place([]) == []

@@ -13,13 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.errors import ConfigError, HermaWarning, ModelRefused
-from herma.models import anthropic as anthropic_wire
-from herma.models import openai as openai_wire
-from herma.models.client import LONGEST, Fault, Unfinished, Wanted, pause, retry_after, unreachable
+from herma.models.apis import (
+    AnthropicCollector,
+    OpenAICollector,
+    anthropic_request,
+    joined,
+    openai_request,
+    openai_usage,
+    translate,
+)
+from herma.models.client import LONGEST, Fault, ModelRequest, Unfinished, pause, retry_after, unreachable
 from herma.models.endpoints import Endpoint, locate, parse, read_key
 from herma.prompt.assemble import cache_breakpoints
 from herma.testing import Answer, Asked, tool_call
-from herma.testing.scripted_model import anthropic_events, anthropic_whole, openai_chunks, openai_whole
+from herma.testing.doubles import anthropic_events, anthropic_whole, openai_chunks, openai_whole
 from herma.types import Usage
 
 HERE = Endpoint("http://127.0.0.1:1/v1", "m")
@@ -52,8 +59,8 @@ ANSWERS = st.builds(
 def test_a_stream_and_a_whole_say_the_same(answer: Answer) -> None:
     asked = Asked("openai", "", {}, {"messages": [], "stream_options": {"include_usage": True}})
     for chunks, whole, kind in (
-        (openai_chunks, openai_whole, openai_wire.Pieces),
-        (anthropic_events, anthropic_whole, anthropic_wire.Pieces),
+        (openai_chunks, openai_whole, OpenAICollector),
+        (anthropic_events, anthropic_whole, AnthropicCollector),
     ):
         streamed, at_once = kind(), kind()
         said = "".join(streamed.add(json.loads(json.dumps(chunk))) for chunk in chunks(asked, answer))
@@ -64,8 +71,8 @@ def test_a_stream_and_a_whole_say_the_same(answer: Answer) -> None:
         assert [json.loads(call.arguments) for call in first.tool_calls] == [
             json.loads(call.arguments) for call in second.tool_calls
         ]
-        assert (first.text, first.finish, first.message.get("reasoning", "")) == (
-            *(second.text, second.finish),
+        assert (first.text, first.finish_reason, first.message.get("reasoning", "")) == (
+            *(second.text, second.finish_reason),
             second.message.get("reasoning", ""),
         )
         assert first.message.get("reasoning", "") == answer.reasoning
@@ -75,8 +82,8 @@ def test_a_stream_and_a_whole_say_the_same(answer: Answer) -> None:
 def test_a_beginning_is_no_answer(answer: Answer, cut: int) -> None:
     asked = Asked("openai", "", {}, {})
     for chunks, kind, end in (
-        (openai_chunks, openai_wire.Pieces, 1),
-        (anthropic_events, anthropic_wire.Pieces, 1),
+        (openai_chunks, OpenAICollector, 1),
+        (anthropic_events, AnthropicCollector, 1),
     ):
         events = list(chunks(asked, answer))
         pieces = kind()
@@ -109,7 +116,7 @@ EVENTS = st.dictionaries(
 
 @given(st.lists(EVENTS, max_size=3))
 def test_no_event_makes_it_stumble(events: list[dict[str, Any]]) -> None:
-    for kind in (openai_wire.Pieces, anthropic_wire.Pieces):
+    for kind in (OpenAICollector, AnthropicCollector):
         for name in ("message", "content_block_start", "content_block_delta", "message_start", "message_delta"):
             pieces = kind()
             try:
@@ -142,7 +149,7 @@ def test_strange_shapes_are_no_answer_or_are_passed_over(place: str, strange: An
         for kind in ("text", "thinking")
     ]
     for event in events:
-        for kind in (openai_wire.Pieces, anthropic_wire.Pieces):
+        for kind in (OpenAICollector, AnthropicCollector):
             pieces = kind()
             try:
                 assert isinstance(pieces.add(event), str)
@@ -156,7 +163,7 @@ def test_strange_shapes_are_no_answer_or_are_passed_over(place: str, strange: An
 
 
 def test_calls_that_a_server_does_not_count() -> None:
-    pieces = openai_wire.Pieces()
+    pieces = OpenAICollector()
     for call in (
         {"id": "a", "function": {"name": "f", "arguments": "{"}},
         {"function": {"arguments": "}"}},
@@ -170,7 +177,7 @@ def test_calls_that_a_server_does_not_count() -> None:
         *(("a", "f", "{}"), ("b", "g", '{"x": 1}')),
         ("c", "h", ""),
     ]
-    assert made.finish == "tool_calls"
+    assert made.finish_reason == "tool_calls"
     assert made.message["tool_calls"][2]["extra_content"] == {"sign": "s"}
 
 
@@ -180,11 +187,11 @@ def test_reasoning_details_are_put_together() -> None:
         {"type": "t", "index": 0, "text": "b", "signature": "s"},
         {"type": "u"},
     ]
-    assert openai_wire.joined(parts) == [{"type": "t", "index": 0, "text": "ab", "signature": "s"}, {"type": "u"}]
+    assert joined(parts) == [{"type": "t", "index": 0, "text": "ab", "signature": "s"}, {"type": "u"}]
 
 
 def test_usage_of_other_shapes() -> None:
-    read = openai_wire.read_usage
+    read = openai_usage
     assert read({"prompt_tokens": 5, "completion_tokens": 2}) == Usage(5, 2)
     assert read({"prompt_tokens": 5, "prompt_cache_hit_tokens": 3, "cost": 0.5}) == Usage(2, 0, 3, cost_usd=0.5)
     assert read({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}) == Usage(0, 0, 5)
@@ -195,7 +202,7 @@ def test_usage_of_other_shapes() -> None:
 
 
 def sent(messages: list[dict[str, Any]], **options: Any) -> tuple[list[Any], list[Any]]:
-    return anthropic_wire.translate(messages, **options)
+    return translate(messages, **options)
 
 
 def test_a_conversation_in_the_other_protocol() -> None:
@@ -263,9 +270,9 @@ def test_marks_that_a_session_set_are_passed_on() -> None:
     part = {"type": "text", "text": "r", "cache_control": mark}
     result = sent([*messages, {"role": "tool", "tool_call_id": "a", "content": [part]}])[1][0]["content"][1]
     assert result == {"type": "tool_result", "tool_use_id": "a", "cache_control": mark, "content": "r"}
-    own = openai_wire.request(Endpoint("https://api.openai.com/v1", "m"), Wanted(messages), frozenset())
+    own = openai_request(Endpoint("https://api.openai.com/v1", "m"), ModelRequest(messages), frozenset())
     assert own["messages"][0]["content"] == [{"type": "text", "text": "x"}]
-    routed = openai_wire.request(Endpoint("https://openrouter.ai/api/v1", "m"), Wanted(messages), frozenset())
+    routed = openai_request(Endpoint("https://openrouter.ai/api/v1", "m"), ModelRequest(messages), frozenset())
     assert routed["messages"] == messages
 
 
@@ -281,17 +288,17 @@ def test_a_longer_conversation_begins_like_the_shorter(said: list[tuple[str, str
 
 
 def test_requests_to_makers_and_others() -> None:
-    wanted = Wanted([{"role": "user", "content": "x", "reasoning_content": "r", "tokens": 1}], max_tokens=5)
-    own = openai_wire.request(Endpoint("https://api.openai.com/v1", "m"), wanted, frozenset())
+    wanted = ModelRequest([{"role": "user", "content": "x", "reasoning_content": "r", "tokens": 1}], max_tokens=5)
+    own = openai_request(Endpoint("https://api.openai.com/v1", "m"), wanted, frozenset())
     assert (own["max_completion_tokens"], own["messages"]) == (5, [{"role": "user", "content": "x"}])
-    other = openai_wire.request(HERE, wanted, frozenset())
+    other = openai_request(HERE, wanted, frozenset())
     assert (other["max_tokens"], other["messages"][0]["reasoning_content"]) == (5, "r")
-    assert openai_wire.request(HERE, wanted, frozenset({"max_tokens"}))["max_completion_tokens"] == 5
-    assert "stream_options" not in openai_wire.request(HERE, wanted, frozenset({"stream_options"}))
-    routed = openai_wire.request(Endpoint("https://openrouter.ai/api/v1", "m"), wanted, frozenset())
+    assert openai_request(HERE, wanted, frozenset({"max_tokens"}))["max_completion_tokens"] == 5
+    assert "stream_options" not in openai_request(HERE, wanted, frozenset({"stream_options"}))
+    routed = openai_request(Endpoint("https://openrouter.ai/api/v1", "m"), wanted, frozenset())
     assert routed["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral"}
     claude = Endpoint("https://api.anthropic.com", "m", kind="anthropic")
-    assert "temperature" not in anthropic_wire.request(claude, Wanted([], temperature=0.1), frozenset())
+    assert "temperature" not in anthropic_request(claude, ModelRequest([], temperature=0.1), frozenset())
 
 
 def test_strict_is_for_schemas_that_name_everything() -> None:
@@ -302,7 +309,7 @@ def test_strict_is_for_schemas_that_name_everything() -> None:
         "additionalProperties": False,
     }
     for schema, strict in ((closed, True), ({**closed, "required": []}, False), ({"type": "object"}, False)):
-        body = openai_wire.request(HERE, Wanted([], json_schema=schema), frozenset())
+        body = openai_request(HERE, ModelRequest([], json_schema=schema), frozenset())
         assert body["response_format"]["json_schema"]["strict"] is strict
 
 
@@ -337,16 +344,16 @@ def test_addresses(url: str, name: str, found: tuple[str, str, str]) -> None:
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(ConfigError, match="neither an address"):
         locate(url, "m")
+
+
+def test_secrets_in_addresses_are_not_printed() -> None:
     with pytest.raises(ConfigError) as caught:
         locate("https://me:secret@example.org", "m")
     assert "secret@" not in str(caught.value)
+    assert Endpoint("https://example.org/v1?k=secret", "m").host == "example.org"
+    assert (HERE.host, HERE.loopback, HERE.official) == ("127.0.0.1:1", True, False)
     with pytest.raises(ConfigError, match="kind"):
         locate("openai", "m", "other")
-
-
-def test_hosts_are_named_without_secrets() -> None:
-    assert (HERE.host, HERE.loopback, HERE.official) == ("127.0.0.1:1", True, False)
-    assert Endpoint("https://example.org/v1?k=secret", "m").host == "example.org"
 
 
 def test_files_of_variables() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.compression.engine import Compressor, EngineOptions, Tries
-from herma.compression.summary import Condensed, LeftAlone, is_summary, last_request, plain_text
+from herma.compression.engine import Compressor, EngineNeeds
+from herma.compression.summary import Compressed, NotCompressed, last_request
+from herma.config import CompressionSettings
 from herma.prompt.tokens import counter_for
+from herma.testing.contracts import RememberedTries
+from herma.transcript.messages import is_summary, text_of
 from herma.types import Message, Usage
 
 WORDS = [
@@ -22,21 +27,18 @@ WORDS = [
 ]
 
 
-class Rows:
-    def __init__(self) -> None:
-        self.kept: dict[str, Tries] = {}
-
-    def tries(self, conversation: str) -> Tries:
-        return self.kept.get(conversation, Tries())
-
-    def remember(self, conversation: str, tries: Tries) -> None:
-        self.kept[conversation] = tries
-
-
-def compressor(window: int = 2_000, **options: object) -> tuple[Compressor, Rows]:
-    rows = Rows()
-    made = Compressor("c", window, counter_for(None), rows, options=EngineOptions(**options), clock=lambda: 0.0)  # type: ignore[arg-type]
-    return made, rows
+def compressor(window: int = 2_000, **options: Any) -> tuple[Compressor, RememberedTries]:
+    rows = RememberedTries()
+    needs = EngineNeeds(
+        conversation="c",
+        window=window,
+        window_known=True,
+        counter=counter_for(None),
+        rows=rows,
+        clock=lambda: 0.0,
+        options=CompressionSettings(**options),
+    )
+    return Compressor(needs), rows
 
 
 @st.composite
@@ -66,7 +68,7 @@ def test_whatever_comes_out_can_be_sent_and_holds_the_last_request(
     before = list(messages)
     done = engine.compress(messages, current_tokens=sum(map(engine._weight, messages)) + 100, force=force)
     assert messages == before, "the conversation itself is not touched"
-    if isinstance(done, LeftAlone):
+    if isinstance(done, NotCompressed):
         assert done.reason
         return
     kept = done.messages
@@ -80,7 +82,7 @@ def test_whatever_comes_out_can_be_sent_and_holds_the_last_request(
             assert not waiting, "every call has its result"
             waiting = {call["id"] for call in message.tool_calls}
     assert kept[0].role == "user"
-    summaries = [message for message in kept if is_summary(plain_text(message))]
+    summaries = [message for message in kept if is_summary(text_of(message.content))]
     assert len(summaries) == (done.how != "pruned")
     if summaries:
         spoken = [message.role for message in kept if message.role != "tool"]
@@ -102,10 +104,10 @@ def test_again_and_again_there_is_one_summary_and_nothing_named_is_lost() -> Non
         tokens = sum(map(engine._weight, messages)) + 200
         if engine.should_compress(tokens):
             done = engine.compress(messages, current_tokens=tokens)
-            assert isinstance(done, Condensed), done
+            assert isinstance(done, Compressed), done
             messages = list(done.messages)
-            assert sum(is_summary(plain_text(message)) for message in messages) == 1
-    text = "\n".join(plain_text(message) for message in messages)
+            assert sum(is_summary(text_of(message.content)) for message in messages) == 1
+    text = "\n".join(text_of(message.content) for message in messages)
     for part in range(7):
         assert f"src/part_{part}/module.py" in text
         assert f"run_part_{part}" in text
@@ -118,15 +120,10 @@ def test_a_conversation_that_does_not_get_shorter_is_left_alone() -> None:
         messages = [
             Message("user" if at % 2 == 0 else "assistant", f"{at} " + "word " * 60, id=at + 1) for at in range(60)
         ]
-        assert isinstance(engine.compress(messages, current_tokens=6_000), Condensed)
+        assert isinstance(engine.compress(messages, current_tokens=6_000), Compressed)
         engine.update_from_response(Usage(input=1_700))
     assert rows.tries("c").ineffective == 2
     assert not engine.should_compress(1_600)
-    assert isinstance(engine.compress(messages, current_tokens=6_000, force=True), Condensed), "a person may"
+    assert isinstance(engine.compress(messages, current_tokens=6_000, force=True), Compressed), "a person may"
     engine.update_from_response(Usage(input=100, cache_read=300))
     assert engine.should_compress(1_600)
-
-
-def test_switched_off_means_off() -> None:
-    engine, _ = compressor(enabled=False)
-    assert not engine.should_compress(1_000_000)

@@ -95,22 +95,16 @@ def test_keys_that_are_not_known_are_told_with_the_nearest(home: Path) -> None:
     assert (far.key, far.nearest, far.pressing) == ("mcp_servers.a.oauth", None, False)
 
 
-@pytest.mark.parametrize("text", ["mcp_servers:", "mcp_servers: {}", "# mcp_servers\n", ""])
-def test_none_is_none(home: Path, text: str) -> None:
-    found = settings_of(home, text)
-    assert (found.mcp_servers, found.problems) == ((), ())
-
-
 @pytest.mark.parametrize(
-    "text", ["mcp_servers: [a]", "mcp_servers: yes", "mcp_servers:\n  a b: {command: x}", "mcp_servers:\n  a: x"]
+    ("text", "problems"),
+    [
+        *((text, 0) for text in ("mcp_servers:", "mcp_servers: {}", "# mcp_servers\n", "")),
+        *((f"mcp_servers: {odd}", 1) for odd in ("[a]", "yes", "\n  a b: {command: x}", "\n  a: x")),
+    ],
 )
-def test_other_shapes_are_told(home: Path, text: str) -> None:
+def test_none_is_none_and_other_shapes_are_told(home: Path, text: str, problems: int) -> None:
     found = settings_of(home, text)
-    assert found.mcp_servers == ()
-    assert len(found.problems) == 1
-
-
-def test_the_nearest_section_is_named(home: Path) -> None:
+    assert (found.mcp_servers, len(found.problems)) == ((), problems)
     assert settings_of(home, "mcp_server: {}").problems[0].nearest == "mcp_servers"
 
 

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from herma.store.database import file_system, is_unsuited
+from herma.store.files import file_system, is_unsuited
 
 MOUNTS = r"""
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -40,16 +40,9 @@ def test_the_nearest_mount_counts(path: str, kind: str) -> None:
     assert file_system(MOUNTS, PurePosixPath(path)) == kind
 
 
-def test_without_mounts_nothing_is_known() -> None:
-    assert file_system("", PurePosixPath("/x")) == ""
-    assert not is_unsuited("")
-
-
 def test_network_and_host_shares_are_recognised() -> None:
-    names = "nfs nfs4 cifs smb3 9p virtiofs fuse.sshfs vboxsf prl_fs drvfs lustre ceph fuse.rclone fakeowner afs"
-    assert [name for name in names.split(" ") if not is_unsuited(name)] == []
-
-
-def test_local_file_systems_are_not() -> None:
-    names = "ext4 ext3 xfs btrfs zfs tmpfs overlay f2fs apfs ntfs3 fuseblk exfat vfat bcachefs squashfs nfsd smb"
-    assert [name for name in names.split(" ") if is_unsuited(name)] == []
+    assert file_system("", PurePosixPath("/x")) == ""
+    shares = "nfs nfs4 cifs smb3 9p virtiofs fuse.sshfs vboxsf prl_fs drvfs lustre ceph fuse.rclone fakeowner afs"
+    local = "ext4 ext3 xfs btrfs zfs tmpfs overlay f2fs apfs ntfs3 fuseblk exfat vfat bcachefs squashfs nfsd smb"
+    assert [name for name in shares.split() if not is_unsuited(name)] == []
+    assert [name for name in ("", *local.split()) if is_unsuited(name)] == []

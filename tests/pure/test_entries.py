@@ -15,23 +15,13 @@ EDITOR_TEXT = st.text(alphabet=st.sampled_from("§§\n\n\r \t\ufeff\u2028\x85ab#
 ANY_TEXT = EDITOR_TEXT | st.text(max_size=80)
 
 
-@given(ANY_TEXT)
-def test_what_we_write_is_read_as_the_same_entries(text: str) -> None:
+@given(ANY_TEXT, st.data())
+def test_what_we_write_is_read_as_the_same_entries(text: str, data: st.DataObject) -> None:
     entries = parse(text)
     assert parse(join(entries)) == entries
-
-
-@given(ANY_TEXT, st.data())
-def test_dropping_entries_does_not_change_the_others(text: str, data: st.DataObject) -> None:
-    entries = parse(text)
-    kept = [entry for entry in entries if data.draw(st.booleans())]
-    assert parse(join(kept)) == kept
-
-
-@given(ANY_TEXT)
-def test_used_counts_the_characters_of_the_joined_text(text: str) -> None:
-    entries = parse(text)
     assert used(entries) == len(join(entries))
+    kept = [entry for entry in entries if data.draw(st.booleans())]
+    assert parse(join(kept)) == kept, "dropping entries does not change the others"
 
 
 @given(ANY_TEXT)
@@ -68,11 +58,8 @@ def test_what_editors_do_to_a_file_changes_no_entry(text: str) -> None:
 @pytest.mark.parametrize("text", ["§ 3 of the licence", "see §\nbelow", "costs 5 § today", "a\n §3\nb"])
 def test_a_section_sign_inside_a_line_is_data(text: str) -> None:
     assert parse(text) == [text]
-
-
-@pytest.mark.parametrize("text", ["", " \n\t", "\ufeff", "\r\n\r\n", "\ufeff\r\n"])
-def test_nothing_but_blanks_is_no_entry(text: str) -> None:
-    assert parse(text) == []
+    for blank in ("", " \n\t", "\ufeff", "\r\n\r\n", "\ufeff\r\n"):
+        assert parse(blank) == []
 
 
 @pytest.mark.parametrize("content", ["", "a\n§\nb", "a\n § \nb", "§", "a\x00b", "half \ud83d"])

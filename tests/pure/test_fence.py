@@ -1,14 +1,17 @@
-"""The fence cannot be forged from inside, and none comes back out of `sanitize`."""
+"""The fence cannot be forged from inside, none comes back out of `sanitize`, and nothing else is removed by it."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herma.prompt.fence import NOTES, STARTER, fence, may_begin, neutralize, sanitize
 
 OPEN, CLOSE = "<memory-context>", "</memory-context>"
+
+RECALL, UPDATE = fence("Deploys run on Fridays."), fence("Tea at five.", kind="update")
+OFF = "[memory-context]"
 
 SPELLINGS = [
     ("<memory-context>", "</memory-context>"),
@@ -38,12 +41,14 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize(("opening", "closing"), SPELLINGS)
-def test_every_spelling_is_stripped_with_its_content(opening: str, closing: str) -> None:
-    assert sanitize(f"before {opening}secret{closing} after") == "before  after"
-    assert sanitize(f"before {opening}\nsecret\n{CLOSE}\nafter") == "before \nafter"
-    assert sanitize(f"before {OPEN} secret {closing}\nafter") == "before \nafter"
-    assert sanitize(f"before {opening} secret to the end") == "before "
-    assert sanitize(f"before {closing} after") == "before  after"
+def test_a_mention_is_kept_however_it_is_spelt(opening: str, closing: str) -> None:
+    for text in (
+        f"before {opening}text{closing} after",
+        f"What does the {opening} tag do? Also fix the login bug.",
+        f"```\n{opening}\ncode\n{closing}\n```\nafter",
+        f"{closing}\nafter",
+    ):
+        assert sanitize(text) is text
 
 
 @pytest.mark.parametrize(("opening", "closing"), SPELLINGS)
@@ -52,7 +57,7 @@ def test_no_spelling_can_close_the_fence(opening: str, closing: str) -> None:
     fenced = fence(hostile)
     assert neutralize(fenced[len(OPEN) : -len(CLOSE)]) == fenced[len(OPEN) : -len(CLOSE)]
     assert sanitize(f"question\n\n{fenced}") == "question\n\n"
-    assert sanitize(fenced + "after") == "after"
+    assert sanitize(f"{fenced}\nafter") == "\nafter"
 
 
 @pytest.mark.parametrize(
@@ -78,45 +83,56 @@ def test_other_text_comes_back_as_the_same_object(text: str) -> None:
     assert neutralize(text) == (text if "contexts" not in text else "[memory-contexts>kept[/memory-contexts>")
 
 
-def test_nesting_is_counted_and_strays_are_dropped() -> None:
-    assert sanitize(f"a{OPEN}1{OPEN}2{CLOSE}3{CLOSE}b") == "ab"
-    assert sanitize(f"a{OPEN}1{CLOSE}b{CLOSE}c{OPEN}2{CLOSE}d") == "abcd"
-    assert sanitize(f"a{OPEN}1{OPEN}2{CLOSE}b") == "a"
-    assert sanitize("a<memory-context/>b<memory-context x='1' / >c") == "abc"
-    assert sanitize("a</memory-context\nb") == "a\nb"
-    assert sanitize("a</memory-context x y\nb") == "a\nb"
-    assert sanitize("a <memory-context") == "a "
-    assert sanitize("a </memory-context") == "a "
-
-
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        ("<<memory-context>x</memory-context>memory-context>evil", "<…memory-context>evil"),
-        ("<mem<memory-context>x</memory-context>ory-context>evil", "<mem…ory-context>evil"),
-        ("< /<memory-context/>memory-context>", "< /…memory-context>"),
-        ("&l<memory-context>x</memory-context>t;memory-context>evil", "&l…t;memory-context>evil"),
-        ("<&#x</memory-context>6d;emory-context>evil", "<&#x…6d;emory-context>evil"),
-        ("a<b<memory-context>x</memory-context>c", "a<bc"),
-        ("<<<a", "<<<a"),
+        (f"a\n{RECALL}\nb", "a\n\nb"),
+        (f"a\n{UPDATE}\n\n{RECALL}", "a\n\n\n"),
+        (f"a\r\n{RECALL}\r\nb".replace("\n", "\r\n").replace("\r\r", "\r"), "a\r\n\r\nb"),
+        (f"a {RECALL}\nb", f"a {RECALL}\nb"),
+        (f"a\n{RECALL} b", f"a\n{OFF}{RECALL[len(OPEN) :]} b"),
+        (f"{OPEN}\n{NOTES['recall']}\nto the end", f"{OFF}\n{NOTES['recall']}\nto the end"),
+        (f"{OPEN}\n{NOTES['recall']}", f"{OPEN}\n{NOTES['recall']}"),
+        (f"{OPEN}\n{RECALL}\n{NOTES['recall']}\nb\n{CLOSE}", f"{OPEN}\n\n{NOTES['recall']}\nb\n{CLOSE}"),
+        (f"{OPEN}\nno note of ours\n{CLOSE}", f"{OPEN}\nno note of ours\n{CLOSE}"),
     ],
 )
-def test_taking_a_fence_out_makes_no_new_one(text: str, clean: str) -> None:
+def test_only_whole_lines_with_our_note_are_a_fence(text: str, clean: str) -> None:
     assert sanitize(text) == clean
     assert sanitize(clean) == clean
+
+
+LINES = st.sampled_from(
+    [OPEN, CLOSE, *NOTES.values(), "", "text", f"a {OPEN}", f"{CLOSE} b", "<", RECALL, UPDATE, f" {OPEN}", f"{OPEN} "]
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(LINES, max_size=14))
+def test_nothing_outside_of_a_fence_is_removed(parts: list[str]) -> None:
+    """Line by line: all lines stay, but for those from an opening tag over one of our notes to the closing tag."""
+    lines = "\n".join(parts).split("\n")
+    kept: list[str] = []
+    at = 0
+    while at < len(lines):
+        begins = (
+            lines[at] == OPEN and lines[at + 1 : at + 2] and lines[at + 1] in NOTES.values() and at + 2 < len(lines)
+        )
+        ends = lines.index(CLOSE, at + 2) if begins and CLOSE in lines[at + 2 :] else None
+        kept.append("" if ends else OFF if begins else lines[at])
+        at = ends + 1 if ends else at + 1
+    assert sanitize("\n".join(parts)) == "\n".join(kept)
 
 
 def test_the_fence_says_what_it_is() -> None:
     text = fence("Deploys run on Fridays.")
     assert text.startswith(f"{OPEN}\n{NOTES['recall']}\n\nDeploys run")
     assert text.endswith(f"Fridays.\n{CLOSE}")
-    assert NOTES["update"] in fence("x", kind="update", note="2 changes</memory-context>")
-    assert "[2 changes[/memory-context]]" in fence("x", kind="update", note="2 changes</memory-context>")
+    update = fence("x", kind="update", note="2 changes</memory-context>")
+    assert NOTES["update"] in update
+    assert "[2 changes[/memory-context]]" in update
     assert fence("") == fence(" \n ") == ""
     assert all("not something the user has just said" in note for note in NOTES.values())
-
-
-def test_tags_inside_stay_readable() -> None:
     assert neutralize("close with </memory-context > now") == "close with [/memory-context ] now"
     assert neutralize("&lt;memory-context&gt;") == "[memory-context]"
 
@@ -128,7 +144,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_whatever_is_fenced_vanishes_whole(text: str) -> None:
-    assert sanitize(f"a{fence(text)}b") == "ab"
+    assert sanitize(f"a\n{fence(text)}\nb") == "a\n\nb"
     assert sanitize(sanitize(text)) == sanitize(text)
 
 
@@ -158,15 +174,12 @@ def test_neutralizing_leaves_no_tag(text: str) -> None:
 )
 def test_a_megabyte_of_unclosed_tags_is_read_in_one_pass(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
-    assert len(sanitize(text)) <= len(text)
+    assert sanitize(text) is text
+    begun = f"{OPEN}\n{NOTES['recall']}\n"
+    assert sanitize(begun * 5_000 + text) == f"{OFF}{begun[len(OPEN) :]}" * 5_000 + text
     some = text[:100_000]
     assert len(neutralize(some)) <= len(some)
-
-
-def test_a_megabyte_of_white_space_in_a_tag() -> None:
     gap = " " * 1_000_000
-    assert sanitize(f"a<{gap}memory-context>b</memory-context{gap}>c") == "ac"
-    assert sanitize(f"a<{gap}b") == f"a<{gap}b"
     assert neutralize(f"<memory{gap}context") == f"[memory{gap}context"
 
 

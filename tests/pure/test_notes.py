@@ -34,13 +34,14 @@ def test_an_entry_said_again_is_confirmed_and_nothing_else() -> None:
     assert after(["old"], Add("old", "identity"))["old"].category == "identity"
 
 
-def test_what_did_not_stay_has_no_note() -> None:
+def test_what_did_not_stay_has_no_note_and_trust_is_kept_for_what_was_vouched_for() -> None:
     assert after(["old"], Add("new"), Remove("new"), Remove("old")) == {}
-
-
-def test_trust_is_kept_for_what_was_vouched_for() -> None:
     assert after([], Add("new"), vouched=True)["new"].vouched
     assert not after(["old"], Replace("old", "new"))["new"].vouched
+    known = {"port is 8080 here": Entry("port is 8080 here", "environment")}
+    notes = carried_over(["port is 8080 here"], ["port is 8081 here", "port is 8082 here"], known, 9.0)
+    assert [note.category for note in notes] == ["environment", None], "one entry has one heir"
+    assert carried_over([], ["x"], {"x": Entry("x", "lesson")}, 9.0) == []
 
 
 def test_a_hand_edit_keeps_what_was_known_of_the_entry_it_rewords() -> None:
@@ -52,16 +53,6 @@ def test_a_hand_edit_keeps_what_was_known_of_the_entry_it_rewords() -> None:
         Entry(reworded, "environment", ("net",), Origin.USER_SAID, False, 1.0, 9.0, 9.0),
         Entry("Entirely new", created=9.0, changed=9.0, confirmed=9.0),
     ]
-
-
-def test_one_entry_has_one_heir() -> None:
-    known = {"port is 8080 here": Entry("port is 8080 here", "environment")}
-    notes = carried_over(["port is 8080 here"], ["port is 8081 here", "port is 8082 here"], known, 9.0)
-    assert [note.category for note in notes] == ["environment", None]
-
-
-def test_what_is_known_already_stays_as_it_is() -> None:
-    assert carried_over([], ["x"], {"x": Entry("x", "lesson")}, 9.0) == []
 
 
 def test_large_files_are_compared_in_one_pass() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.session import settled, unheard
+from herma.session import missing_turns, settled
 from herma.transcript.messages import is_complete, sendable
 from herma.types import Message
 
@@ -34,20 +35,17 @@ def ids(messages: list[Message]) -> list[int]:
 KINDS = st.lists(st.sampled_from(["u", "r", "c1", "c2", "t1", "t2"]), max_size=14).map(" ".join)
 
 
-def test_only_whole_turns_of_others_are_taken_in() -> None:
-    mine = talk("u r")
-    assert ids(unheard(talk("u r"), mine)) == []
-    assert ids(unheard(talk("u r u"), mine)) == []
-    assert ids(unheard(talk("u r u c1"), mine)) == []
-    assert ids(unheard(talk("u r u c1 t1"), mine)) == []
-    assert ids(unheard(talk("u r u c1 t1 r"), mine)) == [3, 4, 5, 6]
-    assert ids(unheard(talk("u r u r u"), mine)) == [3, 4]
-
-
-def test_what_is_only_known_to_others_may_stand_anywhere() -> None:
-    stored = talk("u u r r")
-    mine = [stored[0], stored[3]]
-    assert ids(unheard(stored, mine)) == [2, 3]
+@pytest.mark.parametrize(
+    ("stored", "mine", "fresh"),
+    [
+        *((more, (1, 2), []) for more in ("u r", "u r u", "u r u c1", "u r u c1 t1")),
+        ("u r u c1 t1 r", (1, 2), [3, 4, 5, 6]),
+        ("u r u r u", (1, 2), [3, 4]),
+        ("u u r r", (1, 4), [2, 3]),  # what is only known to others may stand anywhere
+    ],
+)
+def test_only_whole_turns_of_others_are_taken_in(stored: str, mine: tuple[int, ...], fresh: list[int]) -> None:
+    assert ids(missing_turns(talk(stored), [one for one in talk(stored) if one.id in mine])) == fresh
 
 
 def test_a_turn_of_one_that_was_killed_comes_with_the_next_that_is_whole() -> None:
@@ -56,15 +54,18 @@ def test_a_turn_of_one_that_was_killed_comes_with_the_next_that_is_whole() -> No
     assert settled(talk("u c1 u r t1 r")) == 6
 
 
-def test_a_result_stands_behind_its_call_whoever_spoke_in_between() -> None:
-    assert ids(sendable(talk("u c1 u r t1 r"))) == [1, 2, 5, 3, 4, 6]
-    assert ids(sendable(talk("u c1 u c2 t1 t2 r r"))) == [1, 2, 5, 3, 4, 6, 7, 8]
-
-
-def test_a_call_that_was_never_answered_is_left_out_unless_it_is_the_last_word() -> None:
-    assert ids(sendable(talk("u c1 u r"))) == [1, 3, 4]
-    assert ids(sendable(talk("u c1"))) == [1, 2]
-    assert ids(sendable(talk("u r t1"))) == [1, 2]
+@pytest.mark.parametrize(
+    ("stored", "sent"),
+    [
+        ("u c1 u r t1 r", [1, 2, 5, 3, 4, 6]),
+        ("u c1 u c2 t1 t2 r r", [1, 2, 5, 3, 4, 6, 7, 8]),
+        ("u c1 u r", [1, 3, 4]),
+        ("u c1", [1, 2]),
+        ("u r t1", [1, 2]),
+    ],
+)
+def test_a_result_stands_behind_its_call_and_a_call_without_one_is_left_out(stored: str, sent: list[int]) -> None:
+    assert ids(sendable(talk(stored))) == sent
 
 
 @given(KINDS)
@@ -88,7 +89,7 @@ def test_what_is_sent_has_every_result_behind_its_call(kinds: str) -> None:
 def test_nothing_is_taken_in_twice_and_all_of_it_once_everybody_has_finished(kinds: str, mine: set[int]) -> None:
     stored = talk(kinds)
     own = [message for message in stored if message.id in mine]
-    fresh = unheard(stored, own)
+    fresh = missing_turns(stored, own)
     assert not {message.id for message in fresh} & mine
     assert not fresh or is_complete(fresh[-1:]) or fresh[-1].role == "tool"
-    assert unheard(stored, [*own, *fresh]) == []
+    assert missing_turns(stored, [*own, *fresh]) == []

@@ -5,21 +5,21 @@ from __future__ import annotations
 import threading
 import time
 
-from herma.features import part
+from herma.features import lazy_property
 
 
 class Whole:
     def __init__(self) -> None:
         self.made: list[object] = []
 
-    @part
+    @lazy_property
     def first(self) -> object:
         """What it is."""
         time.sleep(0.01)
         self.made.append(object())
         return self.made[-1]
 
-    @part
+    @lazy_property
     def second(self) -> tuple[object, object]:
         return self.first, self.first
 

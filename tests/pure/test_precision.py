@@ -1,4 +1,4 @@
-"""What is worth keeping: durable, new, not taken out before, nobody else's words. And how much may go at once."""
+"""What is worth keeping: durable, new, not removed before, nobody else's words. And how much may go at once."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.memory.entries import apply, parse, unique
+from herma.memory.entries import apply
+from herma.memory.tidy import likeness
 from herma.review.gate import (
     MOST,
-    Grounds,
+    GroundingIndex,
     Known,
-    Tombstone,
-    buried,
-    check_loss,
+    allowed_together,
     durable,
-    is_echo,
+    excess_loss,
     judge,
-    likeness,
     lost,
-    tombstones,
-    within,
+    removed_entries,
 )
-from herma.review.proposal import Proposal, read_proposal
-from herma.review.review import apart, distance, pause_between, topic_change
-from herma.review.rows import DIVIDES, Divide
+from herma.review.proposal import ReviewProposal, read_proposal
+from herma.review.review import distance, pause_between, topic_change
+from herma.review.rows import SPLIT_REASONS, SplitReason
 from herma.types import Add, Applied, Author, Change, MemoryOp, Message, Remove, Replace, Scope
 
 VOCABULARY = ("tea", "boat", "lamp", "tests", "python", "make", "blue", "house", "garden", "port", "8080")
@@ -146,65 +143,26 @@ SAID = (
     ],
 )
 def test_names_and_numbers_that_nobody_named_are_made_up(text: str, made_up: str) -> None:
-    refusal = judge(text, Known(grounds=Grounds(SAID)))
+    refusal = judge(text, Known(grounds=GroundingIndex(SAID)))
     assert (refusal.entry if refusal else "") == made_up
     assert refusal is None or refusal.reason == "unfounded"
     if made_up:
-        assert judge(text, Known(grounds=Grounds(SAID)), replacing=f"It was {made_up} before.") is None
-        assert judge(text, Known(grounds=Grounds([*SAID, f"well, {made_up.upper()}"]))) is None
+        assert judge(text, Known(grounds=GroundingIndex(SAID)), replacing=f"It was {made_up} before.") is None
+        assert judge(text, Known(grounds=GroundingIndex([*SAID, f"well, {made_up.upper()}"]))) is None
 
 
-@given(SENTENCE)
-def test_what_was_said_rests_on_it(text: str) -> None:
-    assert Grounds([text]).missing(text) == ""
-
-
-def test_a_form_filled_in_with_its_own_words_is_an_echo() -> None:
-    for text in ("the new entry, for add and replace", "What the user wanted, in one sentence."):
-        refusal = judge(text, Known())
-        assert refusal is not None
-        assert refusal.reason == "echo"
-    assert not is_echo("The user wants tests to be run before each commit.")
-
-
-# ── what was taken out ──
+# ── what was removed ──
 
 
 def change(number: int, before: list[str], after: list[str]) -> Change:
     return Change(number, float(number), Scope(), "user", Author(), "x", "\n§\n".join(before), "\n§\n".join(after))
 
 
-def entries_of(text: str) -> list[str]:
-    return unique(parse(text))
-
-
-def test_tombstones_are_read_off_the_history() -> None:
-    changes = [
-        change(1, [], ["a", "b"]),
-        change(2, ["a", "b"], ["b", "c"]),
-        change(3, ["b", "c"], ["c"]),
-        change(4, ["c"], ["c", "a"]),
-    ]
-    assert [stone.text for stone in tombstones(reversed(changes), entries_of)] == ["b"]
-    assert [stone.text for stone in tombstones(changes[:3], entries_of)] == ["b", "a"]
-
-
 @given(st.lists(st.lists(st.sampled_from("abcdef"), unique=True, max_size=5), max_size=8))
-def test_what_stands_is_not_buried_and_what_once_stood_is(states: list[list[str]]) -> None:
+def test_removed_is_what_was_there_once_and_is_not_now(states: list[list[str]]) -> None:
     walk = [change(n + 1, before, after) for n, (before, after) in enumerate(zip([[], *states], states, strict=False))]
-    gone = {stone.text for stone in tombstones(walk, entries_of)}
     now = set(states[-1]) if states else set()
-    assert gone == {entry for state in states for entry in state} - now
-
-
-def test_only_the_user_brings_it_back() -> None:
-    stones = [Tombstone("The user lives in Lisbon.", 100.0, "user")]
-    text = "The user lives in Lisbon"
-    assert buried(text, stones, ()) is not None
-    assert buried(text, stones, [Message("user", "I live in Lisbon", timestamp=50.0)]) is not None
-    assert buried(text, stones, [Message("user", "where do I live?", timestamp=150.0)]) is not None
-    assert buried(text, stones, [Message("user", "I do live in Lisbon, you know", timestamp=150.0)]) is None
-    assert buried("The user lives in Porto", stones, ()) is None
+    assert {entry.text for entry in removed_entries(walk)} == {entry for state in states for entry in state} - now
 
 
 # ── how much may go ──
@@ -212,28 +170,23 @@ def test_only_the_user_brings_it_back() -> None:
 ENTRIES = st.lists(st.text("abc xyz", min_size=5, max_size=40).map(str.strip).filter(bool), unique=True, max_size=8)
 
 
-@given(ENTRIES, st.lists(st.text("pqr", min_size=1, max_size=20), max_size=4))
-def test_adding_is_no_loss(entries: list[str], more: list[str]) -> None:
-    assert lost(entries, [*entries, *more]) == 0
-    assert check_loss(entries, [*more, *entries]) is None
-
-
-@given(ENTRIES, st.data())
-def test_the_loss_is_what_went(entries: list[str], data: st.DataObject) -> None:
+@given(ENTRIES, st.lists(st.text("pqr", min_size=1, max_size=20), max_size=4), st.data())
+def test_the_loss_is_what_went(entries: list[str], more: list[str], data: st.DataObject) -> None:
+    assert lost(entries, [*entries, *more], {}) == 0, "adding is no loss"
+    assert excess_loss(entries, [*more, *entries], {}) == ""
     kept = data.draw(st.lists(st.sampled_from(entries), unique=True)) if entries else []
     gone = sum(map(len, entries)) - sum(map(len, kept))
-    assert lost(entries, kept) == gone
-    assert (check_loss(entries, kept) is not None) == (gone > MOST * sum(map(len, entries)))
+    assert lost(entries, kept, {}) == gone
+    assert bool(excess_loss(entries, kept, {})) == (gone > MOST * sum(map(len, entries)))
 
 
 def test_a_word_corrected_is_a_small_loss() -> None:
     before = "The dev server of the shop runs on port 8080 behind the proxy"
     after = before.replace("8080", "8081")
     assert 0 < lost([before], [after], {before: after}) < 0.1 * len(before)
-    assert lost([before], [after]) == len(before)
+    assert lost([before], [after], {}) == len(before)
 
 
-PART = st.text("abcxyz", min_size=1, max_size=4)
 OPS = st.one_of(
     st.builds(Add, st.text("pqr ", min_size=3, max_size=30).map(str.strip).filter(bool)),
     st.builds(Remove, st.text("abcxyz", min_size=1, max_size=4)),
@@ -245,10 +198,10 @@ OPS = st.one_of(
 
 @given(ENTRIES, st.lists(OPS, max_size=6))
 def test_what_is_allowed_can_be_done_and_loses_little(entries: list[str], ops: list[MemoryOp]) -> None:
-    allowed = within(entries, ops, 2000, "user")
-    assert len(allowed.operations) + len(allowed.refused) == len(ops)
-    if allowed.operations:
-        result = apply(entries, allowed.operations, 2000, "user")
+    allowed, refused = allowed_together(entries, ops, 2000, "user")
+    assert len(allowed) + len(refused) == len(ops)
+    if allowed:
+        result = apply(entries, allowed, 2000, "user")
         assert isinstance(result.outcome, Applied)
         gone = sum(len(entry) for entry in entries if entry not in result.entries and entry not in result.successors)
         assert gone <= MOST * sum(map(len, entries))
@@ -257,43 +210,42 @@ def test_what_is_allowed_can_be_done_and_loses_little(entries: list[str], ops: l
 # ── what a model answers ──
 
 
-@given(st.text(max_size=200))
-def test_no_answer_is_too_odd_to_be_read(text: str) -> None:
-    assert isinstance(read_proposal(text), Proposal | str)
-    assert isinstance(read_proposal('{"memory": [' + text + "]}"), Proposal | str)
-
-
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20)),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["action", "target", "x"]), inner),
 )
 
 
-@given(st.dictionaries(st.sampled_from(["memory", "episode", "skill"]), JSON))
-def test_nor_any_shape(value: dict[str, object]) -> None:
-    assert isinstance(read_proposal(f"Sure! {json.dumps(value)} Anything else?"), Proposal | str)
+@given(st.text(max_size=200), st.dictionaries(st.sampled_from(["memory", "episode", "skill"]), JSON))
+def test_no_answer_is_too_odd_to_be_read(text: str, value: dict[str, object]) -> None:
+    for answer in (text, '{"memory": [' + text + "]}", f"Sure! {json.dumps(value)} Anything else?"):
+        assert isinstance(read_proposal(answer), ReviewProposal | str)
 
 
 def test_an_account_that_is_too_long_is_left_out() -> None:
     read = read_proposal('{"episode": {"task": "x", "result": "' + "y" * 201 + '", "outcome": "great"}}')
-    assert isinstance(read, Proposal)
+    assert isinstance(read, ReviewProposal)
     assert read.episode == {"task": "x"}
 
 
-# ── boundaries ──
+# ── splits ──
 
 
-def test_time_makes_a_boundary() -> None:
-    idle, day = tuple[Divide, ...](("idle",)), tuple[Divide, ...](("day",))
+def test_time_splits_a_chat() -> None:
+    everything, idle, day = SPLIT_REASONS, SPLIT_REASONS[:1], SPLIT_REASONS[1:2]
     noon = time.mktime((2026, 5, 3, 12, 0, 0, 0, 0, -1))
     late = time.mktime((2026, 5, 3, 23, 50, 0, 0, 0, -1))
-    assert pause_between(noon, noon + 59 * 60, 60, DIVIDES) is None
-    assert pause_between(noon, noon + 3600, 60, DIVIDES) == "idle"
-    assert pause_between(noon, noon + 3600, 60, day) is None
-    assert pause_between(late, late + 1200, 60, DIVIDES) == "day"
-    assert pause_between(late, late + 1200, 60, idle) is None
-    assert pause_between(noon, noon + 10**6, 0, idle) is None
-    assert pause_between(noon, noon - 10**6, 60, DIVIDES) is None
+    cases: list[tuple[float, float, float, tuple[SplitReason, ...], SplitReason | None]] = [
+        (noon, 59 * 60, 60, everything, None),
+        (noon, 3600, 60, everything, "idle"),
+        (noon, 3600, 60, day, None),
+        (late, 1200, 60, everything, "day"),
+        (late, 1200, 60, idle, None),
+        (noon, 10**6, 0, idle, None),
+        (noon, -(10**6), 60, everything, None),
+    ]
+    for last, passed, minutes, watched, why in cases:
+        assert pause_between(last, last + passed, minutes, watched) == why
 
 
 GARDEN = "the {} in the garden behind the old house need plenty of water during summer"
@@ -312,7 +264,7 @@ def test_another_topic_is_noticed_once_enough_was_said() -> None:
     after = [CODE.format(what) for what in ("lexer", "parser", "emitter")]
     found = topic_change(chat(*before, *after), 0)
     assert found is not None
-    assert (found.why, found.last_message) == ("topic", 12)
+    assert found[0] == ("topic", 12)
     assert topic_change(chat(*before, *after[:2]), 0) is None
     assert topic_change(chat(*before, *after), 2) is None
     assert topic_change(chat(*before, *before[:3]), 0) is None
@@ -323,9 +275,3 @@ def test_another_topic_is_noticed_once_enough_was_said() -> None:
 def test_distances_are_between_0_and_1(one: list[str], other: list[str]) -> None:
     assert 0.0 <= distance(one, other) <= 1.0 + 1e-9
     assert distance(one, other) == pytest.approx(distance(other, one))
-
-
-def test_directions() -> None:
-    assert apart([1.0, 0.0], [0.0, 2.0]) == pytest.approx(1.0)
-    assert apart([1.0, 1.0], [2.0, 2.0]) == pytest.approx(0.0)
-    assert apart([0.0], [1.0]) == 0.0

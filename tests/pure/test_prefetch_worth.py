@@ -8,21 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.search.expand import EXPAND_MOST as MOST
-from herma.search.expand import read_words, united, usable
+from herma.search.expand import read_words, united
 from herma.search.match import LONGEST, excerpt, units
 from herma.search.prefetch import (
-    BY_BOTH,
     BY_WORDS,
     FEW,
     MANY,
-    Asked,
-    Evidence,
+    QuestionType,
+    RecallEvidence,
     chance,
     few,
     model_for,
-    plainly,
     question_of,
+    question_type,
     rarity,
     stands_out,
     weigh,
@@ -42,24 +40,18 @@ def test_rarer_words_tell_more(said: int, messages: int) -> None:
 @given(SHARES, SHARES, st.integers(1, 30), st.floats(-3, 8) | st.none())
 def test_more_evidence_never_counts_less(low: float, high: float, words: int, near: float | None) -> None:
     low, high = sorted((low, high))
-    weak = Evidence(low, low, low * words + 0.01, 1 - low, words, near)
-    strong = Evidence(high, high, high * words + 0.01, 1 - high, words, near)
+    weak = RecallEvidence(low, low, low * words + 0.01, 1 - low, words, near)
+    strong = RecallEvidence(high, high, high * words + 0.01, 1 - high, words, near)
     assert 0 <= chance(weak) <= chance(strong) <= 1
 
 
-def test_weights_point_the_right_way() -> None:
-    for model in (BY_WORDS, BY_BOTH):
-        assert model.beside > 0
-        assert model.rare > 0
-        assert model.unknown < 0
-        assert 0 < model.least < 1
-    assert BY_BOTH.near > 0
-
-
-def test_nothing_speaks_for_what_has_none_of_the_words() -> None:
-    assert chance(Evidence(words=3, unknown=1.0)) == 0
+def test_nothing_speaks_for_what_has_none_of_the_words_and_the_usual_takes_some_to_know() -> None:
+    assert chance(RecallEvidence(words=3, unknown=1.0)) == 0
     assert weigh(set(), set(), {"argon2": 0}, 100).unknown == 1.0
     assert weigh({"argon2"}, {"argon2"}, {"argon2": 1}, 100).covered == 1.0
+    assert stands_out(0.9, [0.7] * 3) is None
+    assert stands_out(0.9, [0.7] * 40) is None  # no spread: nothing can be said
+    assert round(stands_out(0.9, [0.7, 0.8] * 20) or 0.0, 2) == 3.0
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**7))
@@ -71,9 +63,9 @@ def test_a_home_grows_out_of_being_small(one: int, other: int) -> None:
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 6), st.sampled_from(["", "plain", "own", "run on"]))
 def test_a_plain_question_is_told_sooner_in_a_small_home_only(
-    beside: float, unknown: float, words: int, asked: Asked
+    beside: float, unknown: float, words: int, asked: QuestionType
 ) -> None:
-    small = Evidence(beside, beside, beside * words, unknown, words, None, asked, 1.0)
+    small = RecallEvidence(beside, beside, beside * words, unknown, words, None, asked, 1.0)
     large = replace(small, few=0.0)
     assert model_for(large) == BY_WORDS
     assert model_for(small).least <= BY_WORDS.least
@@ -101,21 +93,8 @@ def test_a_plain_question_is_told_sooner_in_a_small_home_only(
         ("", ""),
     ],
 )
-def test_how_plainly_a_text_asks(text: str, how: Asked) -> None:
-    assert plainly(text) == how
-
-
-@given(st.text(max_size=300))
-def test_any_text_asks_somehow(text: str) -> None:
-    assert plainly(text) in ("", "plain", "own", "run on")
-
-
-def test_what_is_usual_takes_some_to_know() -> None:
-    assert stands_out(0.9, [0.7] * 3) is None
-    assert stands_out(0.9, [0.7] * 40) is None  # no spread: nothing can be said
-    found = stands_out(0.9, [0.7, 0.8] * 20)
-    assert found is not None
-    assert round(found, 2) == 3.0
+def test_how_plainly_a_text_asks(text: str, how: QuestionType) -> None:
+    assert question_type(text) == how
 
 
 def test_a_message_is_no_query() -> None:
@@ -149,24 +128,18 @@ def test_an_excerpt_is_one_short_line(text: str, question: str) -> None:
     assert "\n" not in found
 
 
-def test_proposed_words_are_read_with_care() -> None:
-    assert read_words('{"words": ["sign-in", "SSO", 3]}') == ["sign-in", "SSO"]
-    assert read_words('Here you are: {"words": ["sso"]} done') == ["sso"]
-    assert read_words('["sso"]') == ["sso"]
-    assert read_words("- sso\n- saml") == ["sso", "saml"]
-    assert read_words('{"other": 1}') == []
-    assert read_words("{broken") == []
-    assert read_words("") == []
-
-
-def test_proposed_words_are_plain() -> None:
-    assert usable(["sso", "SSO", "login", '"saml" OR -x', "role:user", "x" * 300, ""], "login bug") == (
-        "sso",
-        "saml x",
-        "role user",
-    )
-    assert len(usable([f"word{n}" for n in range(50)], "x")) == MOST
-    assert usable(read_words("I cannot help you with that, sorry."), "x") == ()  # an answer to another question
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ('{"words": ["sign-in", "SSO", 3]}', ["sign-in", "SSO"]),
+        ('Here you are: {"words": ["sso"]} done', ["sso"]),
+        ('["sso"]', ["sso"]),
+        ("- sso\n- saml", ["sso", "saml"]),
+        *((odd, []) for odd in ('{"other": 1}', "{broken", "")),
+    ],
+)
+def test_proposed_words_are_read_with_care(answer: str, words: list[str]) -> None:
+    assert read_words(answer) == words
 
 
 def hit(number: int, conversation: str) -> Hit:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.search.dates import read_value, spoken_dates
-from herma.search.query import parse
+from herma.search.query import edges, parse
 
 NOW = time.mktime((2026, 11, 18, 15, 30, 0, 0, 0, -1))  # a Wednesday
 
@@ -64,28 +64,32 @@ def test_what_is_no_date(text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "since"),
     [
-        ("2026", "2026-01-01"),
-        ("2026-03", "2026-03-01"),
-        ("2026/3/5", "2026-03-05"),
-        ("yesterday", "2026-11-17"),
-        ("last-week", "2026-11-09"),
-        ("march", "2026-03-01"),
-        ("monday", "2026-11-16"),
+        *(("2026", "2026-01-01"), ("2026-03", "2026-03-01"), ("2026/3/5", "2026-03-05"), ("yesterday", "2026-11-17")),
+        *(("last-week", "2026-11-09"), ("march", "2026-03-01"), ("monday", "2026-11-16"), ("16.11.2026", "2026-11-16")),
+        ("2026-11-16T10:00", "2026-11-16 10:00:00"),
+        ("2026-11-16t10:00:30", "2026-11-16 10:00:30"),
+        ("2026-11-16 10:00:30", "2026-11-16 10:00:30"),
+        ("7d", NOW - 7 * 86_400),
+        ("2026-11-16T10:00:00Z", 1794823200.0),
+        ("2026-11-16T12:00:00.000+02:00", 1794823200.0),
     ],
 )
-def test_values(value: str, since: str) -> None:
+def test_values(value: str, since: str | float) -> None:
     span = read_value(value, NOW)
     assert span is not None
-    assert span.since == day(since)
+    if isinstance(since, str):
+        since = time.mktime(time.strptime(since if ":" in since else f"{since} 00:00:00", "%Y-%m-%d %H:%M:%S"))
+    assert span.since == since
 
 
-def test_relative_values_count_from_now() -> None:
-    span = read_value("7d", NOW)
-    assert span is not None
-    assert span.since == NOW - 7 * 86_400
-
-
-@pytest.mark.parametrize("value", ["", "soon", "2026-13", "2026-00-10", "99999-01-01", "d7", "-7d", "0d0"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "soon", "2026-13", "2026-00-10", "99999-01-01", "d7", "-7d", "0d0"),
+        *("2026-02-31", "2026-13-45", "31.02.2026", "2026-11-16T25:00", "9999-99-99t00:00:00z"),  # there never were
+        *("31/2/2026", "13/13", "0/5", "1/2/3", "3/5/202"),
+    ],
+)
 def test_no_value(value: str) -> None:
     assert read_value(value, NOW) is None
 
@@ -110,35 +114,6 @@ def test_words_of_a_relative_date_are_not_looked_for() -> None:
     assert [str(term) for term in parse("我们昨天聊了房租", NOW).any_of] == ["房租"]
 
 
-@pytest.mark.parametrize(
-    ("value", "moment"),
-    [
-        ("2026-11-16T10:00", "2026-11-16 10:00:00"),
-        ("2026-11-16t10:00:30", "2026-11-16 10:00:30"),
-        ("2026-11-16 10:00:30", "2026-11-16 10:00:30"),
-        ("16.11.2026", "2026-11-16 00:00:00"),
-    ],
-)
-def test_moments_as_programs_write_them(value: str, moment: str) -> None:
-    span = read_value(value, NOW)
-    assert span is not None
-    assert span.since == time.mktime(time.strptime(moment, "%Y-%m-%d %H:%M:%S"))
-
-
-def test_moments_with_an_offset() -> None:
-    utc, east = read_value("2026-11-16T10:00:00Z", NOW), read_value("2026-11-16T12:00:00.000+02:00", NOW)
-    assert utc is not None
-    assert east is not None
-    assert utc.since == east.since == 1794823200.0
-
-
-@pytest.mark.parametrize(
-    "value", ["2026-02-31", "2026-13-45", "31.02.2026", "2026-11-16T25:00", "9999-99-99t00:00:00z"]
-)
-def test_days_that_there_never_were_are_no_dates(value: str) -> None:
-    assert read_value(value, NOW) is None
-
-
 def test_now_and_tomorrow_are_dates_of_filters_only() -> None:
     now, tomorrow = read_value("now", NOW), read_value("tomorrow", NOW)
     assert now is not None
@@ -147,3 +122,57 @@ def test_now_and_tomorrow_are_dates_of_filters_only() -> None:
     assert tomorrow.since is not None
     assert NOW < tomorrow.since < NOW + 86_400
     assert parse("the meeting is tomorrow", NOW).dates == ()
+
+
+@pytest.mark.parametrize(
+    ("ago", "begins"),
+    [
+        ("2 weeks ago", "2026-11-04"),
+        ("two weeks ago", "2026-11-04"),
+        ("a week ago", "2026-11-11"),
+        ("3 days ago", "2026-11-15"),
+        ("3 months ago", "2026-08-18"),
+        ("a year ago", "2025-11-18"),
+        ("vor zwei Wochen", "2026-11-04"),
+        ("hace 2 semanas", "2026-11-04"),
+    ],
+)
+def test_a_filter_begins_exactly_so_long_ago(ago: str, begins: str) -> None:
+    (since,) = parse(f'rent since:"{ago}"', NOW).dates
+    (before,) = parse(f'rent before:"{ago}"', NOW).dates
+    (spoken,) = parse(f"rent since {ago}", NOW).dates
+    assert (since.since, since.before) == (day(begins), None)
+    assert (before.since, before.before) == (None, day(begins))
+    assert spoken.since == day(begins)
+    assert [span.since for span in edges(ago, None, NOW)] == [day(begins)]
+
+
+def test_a_time_around_which_something_was_said_stays_around_it() -> None:
+    (around,) = parse('rent on:"2 weeks ago"', NOW).dates
+    assert (around.since, around.before) == (day("2026-11-01"), day("2026-11-08"))
+
+
+@pytest.mark.parametrize(
+    ("value", "begins", "told"),
+    [
+        ("2026/03/05", "2026-03-05", False),
+        ("05/03/2026", "2026-03-05", True),
+        ("5/3/26", "2026-03-05", True),
+        ("13/5/2026", "2026-05-13", False),
+        ("5/13/2026", "2026-05-13", False),
+        ("3/5", "2026-05-03", True),
+        ("24/12", "2025-12-24", False),
+        ("4/4", "2026-04-04", False),
+    ],
+)
+def test_dates_with_slashes_are_day_and_month_and_the_report_says_so(value: str, begins: str, told: bool) -> None:
+    query = parse(f"rent since:{value}", NOW)
+    assert [span.since for span in query.dates] == [day(begins)]
+    assert [str(term) for term in query.any_of] == ["rent"]
+    assert any("was read as day/month" in note for note in query.notes) is told
+    assert [span.since for span in edges(value, None, NOW)] == [day(begins)]
+
+
+def test_a_fraction_in_a_sentence_is_not_a_date() -> None:
+    assert parse("add 3/5 of a cup", NOW).dates == ()
+    assert [span.since for span in parse("rent on 05/03/2026", NOW).dates] == [day("2026-03-05")]

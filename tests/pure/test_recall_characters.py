@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.search.query import parse
-from herma.search.rank import Candidate, gains, sought
+from herma.search.rank import Candidate, character_boost, characters_of
 
 
 def said(*texts: str, own: float = 1.0) -> list[Candidate]:
@@ -25,37 +25,26 @@ def said(*texts: str, own: float = 1.0) -> list[Candidate]:
     ],
 )
 def test_the_characters_of_a_question(question: str, characters: list[str]) -> None:
-    assert sought(parse(question, 0.0))[: len(characters) or None] == characters
+    assert characters_of(parse(question, 0.0))[: len(characters) or None] == characters
 
 
 def test_what_says_the_same_with_other_endings_comes_first() -> None:
     flowing, falling = said("流体の位置を水頭という", "落下するものを表している")
-    found = gains(["流", "物", "体"], [flowing, falling])
+    found = character_boost(["流", "物", "体"], [flowing, falling])
     assert found[flowing.id] > found[falling.id]
-
-
-def test_the_best_by_words_is_one_again() -> None:
+    rare, *rest = said("水流", "水車", "水道", "水門")
+    found = character_boost(["水", "流"], [rare, *rest])
+    assert all(found[rare.id] > found[one.id] for one in rest)
     first, second = said("流体", "固体")
     first.own, second.own = 4.0, 2.0
-    found = gains(["流", "体"], [first, second])
-    assert first.own / 4.0 + found[first.id] == pytest.approx(1.0)
-    assert -1.0 <= found[second.id] <= 1.0
-
-
-def test_a_rare_character_counts_more_than_one_that_all_have() -> None:
-    rare, *rest = said("水流", "水車", "水道", "水門")
-    found = gains(["水", "流"], [rare, *rest])
-    assert all(found[rare.id] > found[one.id] for one in rest)
-
-
-def test_without_characters_or_matches_nothing_moves() -> None:
-    assert gains([], said("流体")) == {}
-    assert gains(["流", "体"], []) == {}
-    assert gains(["流", "体"], said("流体", own=0.0)) == {}
+    found = character_boost(["流", "体"], [first, second])
+    assert first.own / 4.0 + found[first.id] == pytest.approx(1.0), "the best by words is one again"
+    for characters, texts in (([], said("流体")), (["流", "体"], []), (["流", "体"], said("流体", own=0.0))):
+        assert character_boost(characters, texts) == {}
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=6))
 def test_no_text_breaks_it(question: str, texts: list[str]) -> None:
     candidates = said(*texts)
-    found = gains(sought(parse(question, 0.0)), candidates)
+    found = character_boost(characters_of(parse(question, 0.0)), candidates)
     assert all(-1.0 <= gain <= 1.0 for gain in found.values())

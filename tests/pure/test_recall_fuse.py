@@ -11,13 +11,14 @@ from herma.search.rank import (
     FREE,
     LEAST_SPREAD,
     MEANING,
+    NEARER,
     NEAREST,
     Candidate,
     by_cosine,
     fuse,
+    near_enough,
     shares,
     spread_out,
-    stands_out,
 )
 
 COSINES = st.lists(st.floats(-1, 1, allow_nan=False), max_size=100)
@@ -28,18 +29,9 @@ def candidate(id_: int, score: float = 0.0, group: str = "a", **more: int | None
 
 
 def test_the_nearest_is_worth_one_and_the_last_nothing() -> None:
-    found = shares([(1, 0.9), (2, 0.8), (3, 0.7)])
-    assert found == {1: 1.0, 2: pytest.approx(0.5), 3: 0.0}
-
-
-def test_cosines_close_together_are_not_torn_apart() -> None:
-    found = shares([(1, 0.80), (2, 0.79)])
-    assert found[2] == pytest.approx(1 - 0.01 / LEAST_SPREAD)
-
-
-def test_only_the_nearest_count() -> None:
-    found = shares([(number, 1 - number / 1000) for number in range(200)])
-    assert len(found) == NEAREST
+    assert shares([(1, 0.9), (2, 0.8), (3, 0.7)]) == {1: 1.0, 2: pytest.approx(0.5), 3: 0.0}
+    assert shares([(1, 0.80), (2, 0.79)])[2] == pytest.approx(1 - 0.01 / LEAST_SPREAD), "close together"
+    assert len(shares([(number, 1 - number / 1000) for number in range(200)])) == NEAREST
 
 
 @given(COSINES)
@@ -50,21 +42,17 @@ def test_shares_lie_between_nothing_and_one_in_the_order_of_the_cosines(cosines:
     assert found == sorted(found, reverse=True)
 
 
-def test_a_message_without_the_words_can_come_first() -> None:
+def test_what_words_and_meaning_add() -> None:
     ranked = fuse([candidate(1, 0.3, "a"), candidate(2, 0.0, "b")], {2: 1.0})
-    assert [one.id for one in ranked] == [2, 1]
+    assert [one.id for one in ranked] == [2, 1], "a message without the words can come first"
     assert ranked[0].meaning == pytest.approx(MEANING * 1.15)
-
-
-def test_words_alone_when_nothing_is_near() -> None:
-    ranked = [candidate(1, 0.3), candidate(2, 0.2)]
-    assert fuse(ranked, {}) == ranked
-
-
-def test_standing_beside_what_is_near_is_worth_a_little() -> None:
+    words = [candidate(1, 0.3), candidate(2, 0.2)]
+    assert fuse(words, {}) == words
     one, two, three = candidate(1, 0.5, "a", after=2), candidate(2, 0.5, "b"), candidate(3, 0.5, "c")
     found = {one.id: one.meaning for one in fuse([one, two, three], {2: 1.0})}
-    assert found[2] > found[1] > found[3] == 0.0
+    assert found[2] > found[1] > found[3] == 0.0, "standing beside what is near is worth a little"
+    alone = by_cosine([candidate(1, 9.0), candidate(2, 0.1), candidate(3, 5.0)], {1: 0.7, 2: 0.9})
+    assert [(one.id, one.score) for one in alone] == [(2, 0.9), (1, 0.7)], "by meaning alone words do not count"
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
@@ -72,11 +60,6 @@ def test_less_trust_never_adds(near: float, trust: float) -> None:
     full = fuse([candidate(1, 0.5)], {1: near})[0].score
     less = fuse([candidate(1, 0.5)], {1: near}, trust)[0].score
     assert 0.5 <= less <= full
-
-
-def test_by_meaning_alone_words_do_not_count() -> None:
-    ranked = by_cosine([candidate(1, 9.0), candidate(2, 0.1), candidate(3, 5.0)], {1: 0.7, 2: 0.9})
-    assert [(one.id, one.score) for one in ranked] == [(2, 0.9), (1, 0.7)]
 
 
 def test_one_conversation_does_not_fill_the_list_where_another_is_as_good() -> None:
@@ -97,14 +80,8 @@ def test_spreading_loses_nobody(scored: list[tuple[float, str]], limit: int) -> 
         assert found[0] is ranked[0]
 
 
-def test_what_is_equally_far_does_not_stand_out() -> None:
-    assert not stands_out([])
-    assert not stands_out([0.78, 0.77, 0.76])
-    assert stands_out([0.85, *[0.77] * 7])
-    assert not stands_out([0.85, *[0.77] * 6]), "of few, one is always nearest"
-
-
-def test_where_it_is_known_what_is_unrelated_few_are_enough() -> None:
-    assert not stands_out([0.74, 0.68], 0.8)
-    assert stands_out([0.81, 0.8], 0.8)
-    assert not stands_out([0.82] * NEAREST, 0.8), "where everything is near, nothing is"
+def test_without_words_more_nearness_is_asked_for_and_the_more_the_larger_the_home() -> None:
+    few, many = near_enough(8, alone=True), near_enough(2_000, alone=True)
+    assert few < many
+    assert near_enough(2_000, alone=False) == NEARER < many
+    assert near_enough(2, alone=False) == near_enough(2, alone=True) < NEARER

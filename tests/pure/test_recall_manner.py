@@ -1,4 +1,4 @@
-"""What frames a question, what is said for all times, what asks for the present; dates of East Asia."""
+"""What frames a question, what is said for all times; dates of East Asia."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.search.query import Query, parse
-from herma.search.rank import PREFERENCE, STANDING, asks_for_the_present, lasting
+from herma.search.rank import STANDING, lasting
 from herma.text import unframed
 
 NOW = time.mktime((2026, 5, 8, 12, 0, 0, 0, 0, -1))
@@ -24,17 +24,8 @@ def test_what_frames_a_question_is_not_looked_for() -> None:
     found = parse(asked, NOW)
     assert words(found) == ["boiler"]
     assert "conversations" in found.ignored
-
-
-def test_a_frame_with_nothing_in_it_is_looked_for() -> None:
-    assert words(parse("a summary of our conversations", NOW)) != []
-
-
-def test_what_is_in_the_frame_and_in_the_question_stays() -> None:
-    assert "order" in words(parse("list the order of the order numbers", NOW))
-
-
-def test_a_question_without_a_frame_stays_as_it_is() -> None:
+    assert words(parse("a summary of our conversations", NOW)) != [], "there is nothing else in it"
+    assert "order" in words(parse("list the order of the order numbers", NOW)), "in the frame and in the question"
     assert words(parse("in order to mount the tent", NOW)) == ["order", "mount", "tent"]
 
 
@@ -49,8 +40,6 @@ def test_unframing_never_fails_and_never_adds(text: str) -> None:
         ("always answer in metric units.", STANDING),
         ("from now on, call me kit", STANDING),
         ("以后都用表格回答", STANDING),
-        ("i prefer tea over coffee in the morning", PREFERENCE),
-        ("i’d rather take the train", PREFERENCE),
         ("we always went to the lake", 0.0),
         ("the kettle is blue", 0.0),
         ("always " + "x" * 1000, 0.0),
@@ -58,18 +47,6 @@ def test_unframing_never_fails_and_never_adds(text: str) -> None:
 )
 def test_what_is_said_for_all_times_is_worth_more(said: str, worth: float) -> None:
     assert lasting(said) == worth
-
-
-@pytest.mark.parametrize(
-    "asked", ["where do I currently keep the keys", "目前的地点是什么", "what is the latest deadline"]
-)
-def test_the_present_is_asked_for(asked: str) -> None:
-    assert asks_for_the_present(asked)
-
-
-@pytest.mark.parametrize("asked", ["where did I keep the keys", "known issues", "knowledge of snow"])
-def test_the_present_is_not_asked_for(asked: str) -> None:
-    assert not asks_for_the_present(asked)
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.search.contradictions import (
+    Claim,
     Spoken,
     asks_for_the_past,
     claims,
     latest_first,
     outdated,
+    says_otherwise,
     tells,
     tells_of_a_change,
 )
-from herma.search.contradictions_languages import Claim, says_otherwise
 from herma.search.match import fold
 
 
@@ -43,8 +44,9 @@ def said(*texts: str) -> list[Spoken]:
         ),
         ("我原本的整理地點想先定在三樓，因為比較安心。", "我後來把整理地點改成系館討論室，舊做法先暫停。"),
         ("我的生日聚会地点是公园", "我把生日聚会地点改成餐厅了"),
-        ("私の練習場所は公園です。", "練習場所を公園から体育館に変更しました。"),
-        ("제 사무실은 부산입니다", "사무실을 서울로 옮겼어요"),
+        ("我住在台北。", "我搬到高雄了。"),
+        ("我在华为工作。", "我现在在腾讯工作。"),
+        ("部署目标是fly.io。", "部署目标不再是fly.io，而是hetzner。"),
     ],
 )
 def test_a_later_claim_about_the_same_thing_makes_the_earlier_one_outdated(earlier: str, later: str) -> None:
@@ -87,18 +89,19 @@ def test_of_labelled_pairs_nearly_all_are_told_right(part: str) -> None:
     assert right / (right + missed) >= 0.9
 
 
-def test_the_order_of_two_claims_matters() -> None:
-    """A change that is told of makes nothing outdated that is said after it."""
-    assert outdated(said("My bank is now Revolut.", "My bank is Sparkasse.")) == {}
-
-
-def test_the_earlier_of_two_changes_is_outdated_by_the_later() -> None:
-    found = outdated(said("My bank is A1.", "My bank is now B2.", "My bank is now C3."))
-    assert found == {1: 3, 2: 3}
-
-
-def test_what_holds_again_is_not_outdated() -> None:
-    assert outdated(said("My bank is A1.", "My bank is now B2.", "My bank is A1 again now.")) == {2: 3}
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (
+            ["My bank is now Revolut.", "My bank is Sparkasse."],
+            {},
+        ),  # a change makes nothing outdated that is said later
+        (["My bank is A1.", "My bank is now B2.", "My bank is now C3."], {1: 3, 2: 3}),
+        (["My bank is A1.", "My bank is now B2.", "My bank is A1 again now."], {2: 3}),  # it holds again
+    ],
+)
+def test_the_order_of_claims_matters(texts: list[str], expected: dict[int, int]) -> None:
+    assert outdated(said(*texts)) == expected
 
 
 def test_another_persons_word_does_not_count() -> None:
@@ -124,16 +127,11 @@ def test_the_later_comes_before_what_it_makes_outdated() -> None:
     assert latest_first([1, 3], {1: 2}) == [1, 3]
 
 
-@pytest.mark.parametrize(
-    "asked", ["where did I originally keep it", "一開始的地點是什麼", "how has the deadline changed"]
-)
-def test_the_past_may_be_asked_for(asked: str) -> None:
-    assert asks_for_the_past(asked)
-
-
-def test_the_present_is_not_the_past() -> None:
-    assert not asks_for_the_past("what is my bank")
-    assert not asks_for_the_past("目前的地點是什麼")
+def test_the_past_may_be_asked_for() -> None:
+    for asked in ("where did I originally keep it", "一開始的地點是什麼", "how has the deadline changed"):
+        assert asks_for_the_past(asked), asked
+    for asked in ("what is my bank", "目前的地點是什麼"):
+        assert not asks_for_the_past(asked), asked
 
 
 @given(st.text(max_size=400), st.sampled_from(["user", "assistant"]))
@@ -164,7 +162,7 @@ def test_arranging_loses_nobody(order: list[int], by: dict[int, int]) -> None:
             "``` ",
             "is not a, ",
         ),
-        *("wir haben den a ", "die a ist nicht mehr ", "i ", "we have ", ", which has ", "by the way ", "dr. ", "may "),
+        *("i ", "we have ", ", which has ", "by the way ", "dr. ", "may "),
     ],
 )
 def test_long_texts_come_to_an_end(piece: str) -> None:
@@ -173,12 +171,41 @@ def test_long_texts_come_to_an_end(piece: str) -> None:
 
 
 _WORDS = (
-    *("my", "our", "the", "i", "we", "have", "just", "bank", "deadline", "is", "are", "was", "now", "new", "changed"),
-    *("moved", "pushed back", "went up", "dropped", "rose", "relocated", "live", "in", "from", "to", "until", "Friday"),
-    *("no longer", "not", "any more", "port", "5432", "use", "as", "for", "instead of", "prefer", "over", "joined"),
-    *("mein", "die", "ist", "jetzt", "nicht mehr", "sondern", "wurde", "auf", "verschoben", "ich wohne", "ich arbeite"),
-    *("，", "把地點改成三樓", "現在的地點是", "我們的地點定在", "場所を東京に変更", "私の銀行は楽天です"),
-    *("은행을 카카오로 바꿨다", "내 은행은 카카오입니다", "我住在北京", "."),
+    *[
+        "my",
+        "our",
+        "the",
+        "i",
+        "we",
+        "have",
+        "just",
+        "bank",
+        "deadline",
+        "is",
+        "are",
+        "was",
+        "now",
+        "new",
+        "changed",
+        "moved",
+        "dropped",
+        "rose",
+        "relocated",
+        "live",
+        "in",
+    ],
+    *["from", "to", "until", "Friday", "not", "port", "5432", "use", "as", "for", "prefer", "over", "joined"],
+    *(
+        "，",
+        ".",
+        "把地點改成三樓",
+        "現在的地點是",
+        "我們的地點定在",
+        "我搬到高雄",
+        "我住在北京",
+        "端口不再是80，而是81",
+    ),
+    *("pushed back", "went up", "no longer", "any more", "instead of"),
 )
 
 

@@ -20,14 +20,12 @@ def order(*candidates: Candidate) -> list[int]:
     return [candidate.id for candidate in rank(candidates, LOOKED_FOR)]
 
 
-def test_the_better_match_comes_first() -> None:
+def test_the_better_match_comes_first_and_of_equals_the_newest() -> None:
     assert order(one(1, "apple", 1.0), one(2, "apple pear", 2.0)) == [2, 1]
-
-
-def test_of_equals_the_newest_comes_first() -> None:
-    first = Candidate(1, "a", "apple", 1.0, timestamp=5.0)
-    second = Candidate(2, "b", "apple", 1.0, timestamp=9.0)
-    assert order(first, second) == [2, 1]
+    assert order(Candidate(1, "a", "apple", 1.0, timestamp=5.0), Candidate(2, "b", "apple", 1.0, timestamp=9.0)) == [
+        2,
+        1,
+    ]
 
 
 def test_a_turn_beside_a_match_beats_one_far_from_any() -> None:

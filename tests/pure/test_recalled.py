@@ -5,44 +5,36 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.features import Recalled
+from herma.features import LARGEST, Recalled, fit, recalled_units, without_repeats
 from herma.prompt.fence import fence
-from herma.session import LARGEST, fit, said_in, unsaid
 from herma.types import Message
 
 LINES = st.text(alphabet="ab# -1.\n\t", max_size=60)
 
 
-def test_items_of_a_list_are_looked_at_one_by_one() -> None:
+def test_items_of_a_list_and_paragraphs_are_said_once() -> None:
     said: set[str] = set()
-    assert unsaid("# Facts\n\n- tea\n- milk\n  from the farm", said) == "# Facts\n\n- tea\n- milk\n  from the farm"
-    assert unsaid("# Facts\n\n- tea\n- milk\n  from the farm\n- sugar", said) == "# Facts\n\n- sugar"
-    assert unsaid("# Facts\n\n- sugar", said) == "", "a heading alone says nothing"
-
-
-def test_paragraphs_are_said_once_whatever_their_spacing() -> None:
-    said: set[str] = set()
-    assert unsaid("One and\ntwo.\n\nThree.", said) == "One and\ntwo.\n\nThree."
-    assert unsaid("Three.\n\nOne  and two.\n\nFour.", said) == "Four."
-
-
-@given(LINES)
-def test_the_second_time_nothing_is_left(text: str) -> None:
-    said: set[str] = set()
-    unsaid(text, said)
-    assert unsaid(text, said) == ""
+    assert (
+        without_repeats("# Facts\n\n- tea\n- milk\n  from the farm", said)
+        == "# Facts\n\n- tea\n- milk\n  from the farm"
+    )
+    assert without_repeats("# Facts\n\n- tea\n- milk\n  from the farm\n- sugar", said) == "# Facts\n\n- sugar"
+    assert without_repeats("# Facts\n\n- sugar", said) == "", "a heading alone says nothing"
+    assert without_repeats("One and\ntwo.\n\nThree.", said) == "One and\ntwo.\n\nThree."
+    assert without_repeats("Three.\n\nOne  and two.\n\nFour.", said) == "Four.", "whatever their spacing"
 
 
 @given(LINES, LINES)
-def test_nothing_new_is_lost(first: str, second: str) -> None:
+def test_nothing_new_is_lost_and_the_second_time_nothing_is_left(first: str, second: str) -> None:
     """What the second says alone, it also says after the first, unless the first said so."""
     before: set[str] = set()
-    unsaid(first, before)
+    without_repeats(first, before)
     both, alone = set(before), set[str]()
-    left = unsaid(second, both)
-    unsaid(second, alone)
+    left = without_repeats(second, both)
+    without_repeats(second, alone)
     assert both == before | alone
     assert bool(left) == bool(alone - before)
+    assert without_repeats(second, both) == ""
 
 
 @given(st.lists(LINES, max_size=4))
@@ -53,7 +45,7 @@ def test_what_was_sent_is_known_again(texts: list[str]) -> None:
         kept, _ = fit([Recalled("x", text)], said)
         body = "\n\n".join(one.text for one in kept)
         messages.append(Message("user", "hi", sent=f"hi\n\n{fence(body)}" if body else None))
-    again = said_in(messages)
+    again = recalled_units(messages)
     for text in texts:
         assert fit([Recalled("x", text)], set(again))[0] == []
 

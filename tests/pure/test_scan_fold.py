@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.safety import scan as folding
-from herma.safety.scan import fold, scan
+from herma.safety.fold import _origins, fold
+from herma.safety.scan import scan
 
 TEXT = st.text(max_size=200) | st.text(alphabet="aAéß§ \t\n\r-*İﬁ½ｉ𝐢іο\u200b\u200d\u0301", max_size=80)
 
@@ -14,16 +14,20 @@ TEXT = st.text(max_size=200) | st.text(alphabet="aAéß§ \t\n\r-*İﬁ½ｉ𝐢
 @given(TEXT, st.booleans())
 def test_every_folded_character_comes_from_somewhere(text: str, lookalikes: bool) -> None:
     folded = fold(text, lookalikes=lookalikes)
-    origins = folding._origins(text, lookalikes)
+    origins = _origins(text, lookalikes)
     if folded.text:
         assert len(origins) == len(folded.text)
     assert origins == sorted(origins)
 
 
 @given(TEXT)
-def test_folding_leaves_no_capitals_and_no_runs_of_space(text: str) -> None:
+def test_findings_lie_inside_the_text_and_in_order(text: str) -> None:
+    findings = scan(text)
+    assert findings == scan(text)
+    assert all(0 <= finding.span[0] <= finding.span[1] <= len(text) for finding in findings)
+    assert [finding.span[0] for finding in findings] == sorted(finding.span[0] for finding in findings)
     plain = fold(text).text
-    assert plain == plain.translate(str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"))
+    assert not {"ABCDEFGHIJKLMNOPQRSTUVWXYZ".find(letter) for letter in plain} - {-1}
     assert "  " not in plain
     assert "\t" not in plain
 
@@ -35,18 +39,6 @@ def test_a_span_points_at_the_attack(before: str, after: str) -> None:
     found = [finding.span for finding in scan(text) if finding.rule == "ignore_instructions"]
     start = text.index(attack)
     assert any(first <= start and start + len(attack) <= last for first, last in found)
-
-
-@given(TEXT)
-def test_findings_lie_inside_the_text_and_in_order(text: str) -> None:
-    findings = scan(text)
-    assert all(0 <= finding.span[0] <= finding.span[1] <= len(text) for finding in findings)
-    assert [finding.span[0] for finding in findings] == sorted(finding.span[0] for finding in findings)
-
-
-@given(TEXT)
-def test_scanning_twice_says_the_same(text: str) -> None:
-    assert scan(text) == scan(text)
 
 
 def test_a_wrapped_sentence_is_one_and_two_notes_are_two() -> None:

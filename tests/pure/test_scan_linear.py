@@ -7,37 +7,23 @@ import re._constants as constants  # type: ignore[import-not-found,unused-ignore
 import re._parser as parser  # type: ignore[import-not-found,unused-ignore]
 from typing import Any
 
-import pytest
+from herma.safety import fold, scan, secrets
 
-from herma.safety import scan as characters
-from herma.safety import scan as disguise
-from herma.safety import scan as fold
-from herma.safety import scan as lookalikes
-from herma.safety import scan as matching
-from herma.safety import scan as phrase
-from herma.safety import scan as veiled
-from herma.safety import secrets
-from herma.safety.rules import RULES
+RULES = scan._rules()
 
 
 def rule_expressions() -> list[tuple[str, str]]:
-    found = []
-    for rule in RULES:
-        found += [(rule.id, phrase.expression(line)) for line in phrase.lines(rule.phrases)]
-        found += [(rule.id, expression) for pattern in rule.patterns for expression in pattern.expressions]
-    found += [("credential", expression) for _, expression, _ in secrets._FORMATS]
-    found += [("credential", expression) for expression in (secrets._ASSIGNED, secrets._BEARER, secrets._ADDRESS)]
+    found = [(one.rule.id, RULES.expression(one.source) if one.is_phrase else one.source) for one in RULES.candidates]
+    found += [("credential", rule[1]) for formats in secrets._formats().values() for _, rule in formats]
+    found += [("credential", one) for one in (secrets._ASSIGNED, secrets._BEARER, secrets._ADDRESS, secrets._BASIC)]
     return found
 
 
 def helper_expressions() -> list[tuple[str, str]]:
-    modules = (characters, disguise, fold, lookalikes, matching, phrase, veiled)
-    return [
-        (f"{module.__name__}.{name}", value.pattern)
-        for module in modules
-        for name, value in vars(module).items()
-        if isinstance(value, re.Pattern)
-    ]
+    found = [(name, expression) for name, expression in RULES.pieces.items()]
+    for module in (fold, scan, secrets):
+        found += [(name, value.pattern) for name, value in vars(module).items() if isinstance(value, re.Pattern)]
+    return found
 
 
 def repeats(tree: Any, depth: int = 0) -> list[tuple[int, int, int]]:
@@ -63,13 +49,6 @@ def repeats(tree: Any, depth: int = 0) -> list[tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "expression"), rule_expressions())
-def test_every_repetition_of_a_rule_is_bounded(name: str, expression: str) -> None:
-    for depth, _, most in repeats(parser.parse(expression)):
-        assert most != constants.MAXREPEAT, f"{name}: unbounded repetition"
-        assert depth < 3, f"{name}: repetitions nested too deep"
-
-
 def gaps_in_a_row(tree: Any) -> int:
     """The most wide repetitions that one way through the expression meets, one after the other."""
     most = 0
@@ -83,21 +62,20 @@ def gaps_in_a_row(tree: Any) -> int:
     return most
 
 
-@pytest.mark.parametrize(("name", "expression"), rule_expressions())
-def test_wide_gaps_of_a_rule_are_few(name: str, expression: str) -> None:
-    """Each wide gap multiplies the work at one place: it stays a constant, and with four of them not a large one."""
-    assert gaps_in_a_row(parser.parse(expression)) <= 4, name
-
-
-@pytest.mark.parametrize(("name", "expression"), helper_expressions())
-def test_an_unbounded_repetition_stands_alone(name: str, expression: str) -> None:
-    """Taking text apart needs `[a-z]+`; that is linear as long as it is not inside another repetition."""
-    for depth, _, most in repeats(parser.parse(expression)):
-        assert most != constants.MAXREPEAT or depth == 0, f"{name}: unbounded repetition inside another"
-
-
-def test_a_pattern_does_not_reach_across_lines() -> None:
-    """The rules are tried line by line."""
+def test_the_time_of_a_rule_is_bounded() -> None:
+    """Each wide gap multiplies the work at one place: with at most four of them it stays a small constant."""
     for name, expression in rule_expressions():
-        if name != "credential":
+        tree = parser.parse(expression)
+        for depth, _, most in repeats(tree):
+            assert most != constants.MAXREPEAT, f"{name}: unbounded repetition in {expression}"
+            assert depth < 3, f"{name}: repetitions nested too deep in {expression}"
+        assert gaps_in_a_row(tree) <= 4, f"{name}: too many gaps in {expression}"
+        if name != "credential":  # the rules are tried line by line
             assert not re.search(expression, "ignore all previous\ninstructions"), name
+
+
+def test_an_unbounded_repetition_stands_alone() -> None:
+    """Taking text apart needs `[a-z]+`; that is linear as long as it is not inside another repetition."""
+    for name, expression in helper_expressions():
+        for depth, _, most in repeats(parser.parse(expression)):
+            assert most != constants.MAXREPEAT or depth == 0, f"{name}: unbounded repetition inside another"

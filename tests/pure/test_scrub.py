@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herma.prompt.fence import StreamScrubber, fence, sanitize
+from herma.prompt.fence import NOTES, StreamScrubber, fence, sanitize
 
+OPEN, CLOSE = "<memory-context>", "</memory-context>"
+RECALL = fence("the password is swordfish")
 FRAGMENTS = [
-    "<", ">", "/", " ", "\n", "\r\n", "\t", "-", "_", "memory", "context", "memory-context", "Memory-Context", "mem",
-    "ory",    "con", "text", "<memory-context>", "</memory-context>", "<memory-context", "</memory-context",
-    "< / memory-context >", "<memory-context/>",
-    "&lt;", "&lt", "&", "&amp;", "&#60;", "&#6", "0", ";", "%3c", "%", "3", "c", "\\u003c", "\\",
-    "u0", "03c", "x3e", "\u200b", "＜", "＞", "м", "ё", "a", "=", '"', "secret", "&gt;", "&nbsp;", "&#", "x", "3C",
+    "<", ">", "/", " ", "\n", "\n", "\r\n", "\r", "mem", "ory-context", OPEN, CLOSE, f"{OPEN}\n", f"\n{CLOSE}",
+    "[", "[Recalled from", *NOTES.values(), *(f"{OPEN}\n{note}\n" for note in NOTES.values()), RECALL, f"\n{RECALL}\n",
+    f"\r\n{OPEN}\r\n{NOTES['update']}\r\n", "secret", "text",
 ]  # fmt: skip
-TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=40).map("".join)
+TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join)
 
 
 def scrub(pieces: list[str]) -> str:
@@ -38,28 +38,22 @@ def test_the_cut_does_not_matter(text: str, points: list[int]) -> None:
     assert scrub(list(text)) == clean
 
 
-@given(TEXTS)
-def test_what_is_clean_stays_as_it_is(text: str) -> None:
-    """Scrubbing only ever takes away, except for a mark where a new tag would have come about; and never twice."""
-    clean = sanitize(text)
-    rest = iter(text)
-    assert all(char in rest for char in clean if char != "…")
-    assert sanitize(clean) == clean
-
-
 @given(st.text(alphabet="abc <>/&%;\n", max_size=60))
 def test_text_without_the_name_passes(text: str) -> None:
     assert scrub(list(text)) == text
+    piece = "twenty characters ok"
+    assert StreamScrubber().feed(piece) is piece
 
 
 @pytest.mark.parametrize(
     ("reply", "shown"),
     [
-        ("text <memory-context>\nsecret\n</memory-context> more", "text  more"),
-        ("text <memory-context>secret</memory-context>more", "text more"),
-        ("<memory-context> secret", ""),
-        ("x\n< memory-context >secret< /memory-context >y", "x\ny"),
-        (f"Sure. {fence('the password is swordfish')} Done.", "Sure.  Done."),
+        (f"{RECALL}\nDone.", "\nDone."),
+        (f"Sure.\n{RECALL}\nDone.", "Sure.\n\nDone."),
+        (RECALL, ""),
+        (f"{OPEN}\n{NOTES['recall']}\nnever closed", f"[memory-context]\n{NOTES['recall']}\nnever closed"),
+        (f"What does the {OPEN} tag do?", f"What does the {OPEN} tag do?"),
+        (f"```\n{OPEN}\nx = 1\n{CLOSE}\n```\nThat is it.", f"```\n{OPEN}\nx = 1\n{CLOSE}\n```\nThat is it."),
         ("I use <memory for it", "I use <memory for it"),
     ],
 )
@@ -72,17 +66,17 @@ def test_replies(reply: str, shown: str) -> None:
     ("piece", "at_once"),
     [
         ("plain text", "plain text"),
-        ("a < b", "a < b"),
-        ("a <", "a "),
-        ("a <b", "a <b"),
-        ("x </memory", "x "),
-        ("x </mess", "x </mess"),
-        ("R&D", "R&D"),
-        ("R&", "R"),
-        ("100%", "100"),
-        ("100% of", "100% of"),
-        ("if a<memory_limit:", "if a<memory_limit:"),
-        ("<div> & <p>", "<div> & <p>"),
+        ("a <", "a <"),
+        ("x </memory", "x </memory"),
+        (f"the {OPEN} tag", f"the {OPEN} tag"),
+        ("<div>", "<div>"),
+        ("<", ""),
+        ("so:\n<mem", "so:\n"),
+        (f"so:\n{OPEN}", "so:\n"),
+        (f"so:\n{OPEN} is", f"so:\n{OPEN} is"),
+        (f"so:\n{OPEN}\n", "so:\n"),
+        (f"so:\n{OPEN}\nx = 1\n", f"so:\n{OPEN}\nx = 1\n"),
+        (f"so:\n{OPEN}\n[Recalled from my", f"so:\n{OPEN}\n[Recalled from my"),
     ],
 )
 def test_only_what_could_become_a_tag_is_held_back(piece: str, at_once: str) -> None:
@@ -93,18 +87,14 @@ def test_only_what_could_become_a_tag_is_held_back(piece: str, at_once: str) -> 
 
 def test_a_scrubber_is_as_new_after_the_flush() -> None:
     scrubber = StreamScrubber()
-    assert scrubber.feed("a <memory-context> b") == "a "
-    assert scrubber.flush() == ""
-    assert scrubber.feed("c </mem") + scrubber.flush() == "c </mem"
+    assert scrubber.feed(f"a\n{OPEN}\n{NOTES['recall']}\nb") == "a\n"
+    assert scrubber.flush() == f"[memory-context]\n{NOTES['recall']}\nb"
+    assert scrubber.feed("</mem") + scrubber.flush() == "</mem"
     assert scrubber.feed("d") == "d"
 
 
-def test_a_piece_without_any_tag_is_handed_on_as_it_is() -> None:
-    piece = "twenty characters ok"
-    assert StreamScrubber().feed(piece) is piece
-
-
 def test_long_streams_of_hostile_pieces() -> None:
-    for unit in ("<memory-context ", "<", "< ", "<memory", "&amp;", " ", "</memory-context "):
-        pieces = ["<", *[unit] * 20_000]
-        assert scrub(pieces) == sanitize("".join(pieces))
+    for unit in (f"{OPEN}\n", "<", "\n<", f"\n{CLOSE}", f"{OPEN}\n{NOTES['recall']}\n", " ", f"\n{RECALL}", "\r"):
+        for first in ("<", f"{OPEN}\n{NOTES['update']}\n"):
+            pieces = [first, *[unit] * 20_000]
+            assert scrub(pieces) == sanitize("".join(pieces))

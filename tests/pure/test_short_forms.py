@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.review.gate import Grounds, Known, ShortForms, is_foreign, judge, numbers, stands_for
+from herma.review.gate import Abbreviations, GroundingIndex, Known, is_foreign, judge, numbers, stands_for
 from herma.types import Message
 
 FAITHFUL = [
@@ -61,7 +61,7 @@ MADE_UP = [
 
 
 def verdict(said: str, text: str) -> str:
-    refusal = judge(text, Known(said=(Message("user", said),), grounds=Grounds([said], [said])))
+    refusal = judge(text, Known(said=(Message("user", said),), grounds=GroundingIndex([said], [said])))
     return refusal.reason if refusal else ""
 
 
@@ -89,7 +89,7 @@ def test_initials_stand_for_a_name(words: list[str]) -> None:
 @given(st.text(max_size=200), st.text(min_size=1, max_size=20))
 def test_any_text_is_heard(said: str, name: str) -> None:
     words = name.split() or ["x"]
-    answers = [(heard.names(words), heard.counts(name)) for heard in (ShortForms([said]), ShortForms([said]))]
+    answers = [(heard.names(words), heard.counts(name)) for heard in (Abbreviations([said]), Abbreviations([said]))]
     assert answers[0] == answers[1]
     assert is_foreign(said.casefold().split()) in (True, False)
 

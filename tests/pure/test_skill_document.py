@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from herma.skills.document import (
     MOST_BYTES,
     MOST_TEXT,
-    _quick,
     category_problem,
     compose,
     content_problem,
@@ -25,7 +22,7 @@ from herma.skills.document import (
     read_skill,
     split,
 )
-from herma.skills.types import Parameter, Skill, UnreadableSkill
+from herma.skills.rows import Parameter, Skill, UnreadableSkill
 
 PLAIN = "---\nname: tidy\ndescription: Tidy a folder up.\n---\n\n# Tidy\n\n1. Look.\n"
 FULL = """\
@@ -107,7 +104,7 @@ def test_marks_and_line_ends_of_other_editors_change_nothing(change: object) -> 
         ("---\nname: tidy\n---\n# Tidy a folder\n", "no description"),
         ("---\nname: tidy\ndescription: Tidy.\n---\n", "body is empty"),
         (f"---\nname: tidy\ndescription: {'x' * 1100}\n---\nBody\n", "1,100 characters"),
-        (f"---\nname: tidy\ndescription: Tidy.\n---\n{'x' * (MOST_TEXT + 1)}\n", "may be written"),
+        (f"---\nname: tidy\ndescription: Tidy.\n---\n{'x' * (MOST_TEXT + 1)}\n", "the limit for writing"),
     ],
 )
 def test_what_is_odd_is_tolerated_and_said(text: str, said: str) -> None:
@@ -143,48 +140,43 @@ def test_a_small_head_that_stands_for_a_huge_one_costs_nothing() -> None:
     assert len(repr(skill)) < 2_000
 
 
-@given(st.text(max_size=300))
-def test_no_text_breaks_the_reader(text: str) -> None:
+def _merged() -> str:
+    layers = "".join(f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 25))
+    return f"a0: &a0 {{x: 1}}\n{layers}"
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (_merged(), "anchors and aliases are not supported"),
+        ("metadata:\n  <<: {x: 1}\n", "merge keys (<<) are not supported"),
+        ("license: !!binary SGVsbG8=\n", "tags are not supported"),
+        ("license: " + "[" * 300 + "]" * 300 + "\n", "nested more than 20 levels deep"),
+        ("tags: [" + "'a', " * 2_000 + "]\n", "more than 1,000 keys and values"),
+    ],
+)
+def test_yaml_beyond_plain_values_is_read_line_by_line(head: str, said: str) -> None:
+    skill = skill_of(f"---\nname: bomb\ndescription: d\n{head}---\nBody\n")
+    assert (skill.name, skill.description, skill.body) == ("bomb", "d", "Body")
+    assert any(said in warning for warning in skill.warnings)
+
+
+def test_numbers_that_python_cannot_print_stay_text_and_a_list_may_end_with_a_comma() -> None:
+    skill = skill_of(f"---\nname: a\ndescription: b\nversion: 0x{'f' * 6_000}\ntags: [one, two, ]\n---\nBody\n")
+    assert skill.release.startswith("0xfff")
+    assert skill.tags == ("one", "two")
+
+
+@given(st.text(max_size=300), st.binary(max_size=300))
+def test_nothing_breaks_the_reader(text: str, data: bytes) -> None:
     for candidate in (text, f"---\n{text}\n---\nBody", f"---\nname: a\ndescription: b\n{text}"):
-        found = parse(candidate, "folder")
-        assert isinstance(found, Skill | str)
-
-
-@given(st.binary(max_size=300))
-def test_no_bytes_break_the_reader(data: bytes) -> None:
+        assert isinstance(parse(candidate, "folder"), Skill | str)
     assert isinstance(read_skill(b"---\nname: a\n" + data, "a"), Skill | UnreadableSkill)
 
 
-_WORD = st.sampled_from(
-    (
-        *("name", "a b", "1.2.0", "12", "'q'", '"q"', "[a, b]", "true", "- x", "yes", "x: y", "#c", "", "0x1", "~"),
-        *("1_000", "1e3", "a #b", "a#b", "[]", "[a, 'b']", "{a: b}", "|", "@x", "*x", "2020-01-01", "é", ".5", "a:b"),
-        *("3d", "1password", "0xaf", "12e03", "3-step plan", "[torch>=2.0, b!]", "2001-12-14t21:59:43Z", "1a"),
-    )
-)
-_KEYS = st.sampled_from(["a: ", "b: ", "c:", "- ", "", "d: |", "e: >-", "f: >"])
-_LINE = st.tuples(st.sampled_from(["", "  ", "    "]), _KEYS, _WORD).map("".join)
-
-
-@settings(max_examples=400)
-@given(st.lists(_LINE, max_size=7))
-def test_the_quick_reader_says_what_yaml_says_or_nothing(lines: list[str]) -> None:
-    head = "\n".join(lines)
-    quick = _quick(head)
-    if quick is None or not quick:
-        return
-    try:
-        assert YAML(typ="safe", pure=True).load(head) == quick
-    except YAMLError as exc:  # pragma: no cover
-        raise AssertionError(head) from exc
-
-
-def test_headings_are_those_outside_code() -> None:
+def test_headings_are_those_outside_code_and_a_body_may_hold_lines_of_dashes() -> None:
     assert headings("# One\n```\n# not\n```\n## Two ##\n#three\n") == ["One", "Two"]
-
-
-def test_a_body_may_hold_lines_of_dashes() -> None:
-    assert split("---\na: 1\n---\nx\n---\ny\n").body == "x\n---\ny\n"
+    assert split("---\na: 1\n---\nx\n---\ny\n") == ("a: 1", "x\n---\ny\n", True)
 
 
 # ── writing ──
@@ -233,16 +225,16 @@ def test_what_is_composed_is_read_as_the_same(skill: Skill) -> None:
     [
         (PLAIN.replace("tidy", "other"), "must say name: tidy"),
         ("# Tidy\n", "begins with front matter"),
-        (PLAIN.replace("description: Tidy a folder up.\n", ""), "must have a description"),
+        (PLAIN.replace("description: Tidy a folder up.\n", ""), "has no description"),
         (PLAIN.replace("Tidy a folder up.", "x" * 1025), "1,025 characters"),
         ("---\nname: tidy\ndescription: d\n---\n \n", "body is empty"),
         (PLAIN.replace("up.", "up: now: then"), "not YAML"),
-        (PLAIN + "x" * MOST_TEXT, "100,000 are the limit"),
+        (PLAIN + "x" * MOST_TEXT, "the limit is 100,000"),
         (PLAIN + "\ud800", "surrogate"),
         (PLAIN.replace("up.\n", "up.\nmetadata: {herma: {version: -1}}\n"), "integer version '-1'"),
         (PLAIN.replace("up.\n", "up.\nmetadata: {herma: {version: 1.5}}\n"), "integer version '1.5'"),
-        (b"bytes", "is text"),
-        (None, "is text"),
+        (b"bytes", "must be text"),
+        (None, "must be text"),
         (PLAIN.replace("\n---\n\n", "\n\n"), "begins with front matter"),
     ],
 )

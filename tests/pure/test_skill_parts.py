@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.skills.document import NoPlace, Patched, SeveralPlaces, patch
-from herma.skills.find import Weights, alike, offer, score, success_rate, this_platform
-from herma.skills.template import Filled, MissingParameters, fill, placeholders
-from herma.skills.types import SKILL_STATES, Parameter, Skill, SkillUsage
+from herma.errors import UsageError
+from herma.skills.document import Filled, Patched, fill, patch
+from herma.skills.find import alike, offer, score, success_rate, this_platform
+from herma.skills.rows import SKILL_STATES, Parameter, Skill, SkillUsage
 
 HOST = Parameter("host", "Where", required=True)
 PORT = Parameter("port", "Which", default="22")
 USER = Parameter("user")
 
 
-def filled(template: str, *parameters: Parameter, **values: object) -> Filled:
-    result = fill(template, parameters, values)
-    assert isinstance(result, Filled)
-    return result
+HOSTILE = (
+    *("; rm -rf /", "$(touch /tmp/x)", "`id`", "a' ; id ; '", 'a" ; id ; "', "a\nid", "${IFS}x", "\\", "\\'; id", "*"),
+    *("~root", "a b", "", "x' # ", "!! && id", "{value} {other}", "{x.__class__}", r"\1 \g<0>", "$'\\x41'", "日本 語"),
+)
+CODE = ("shell", "python", "json", "sql")
+
+
+def filled(template: str, *parameters: Parameter, language: str = "", **values: object) -> Filled:
+    return fill(Skill("x", "x", template=template, parameters=parameters, language=language), values)
 
 
 def test_parameters_are_put_in_and_code_is_left_alone() -> None:
@@ -28,27 +35,77 @@ def test_parameters_are_put_in_and_code_is_left_alone() -> None:
     assert result.text == 'ssh {user}@box -p 22 "${host} {{host}} {x: 1} {undeclared} {host.real} {0} {}"'
     assert result.unknown == ("nonsense",)
     assert result.left_open == ("user",)
+    extra = Parameter("more", default="-v --fast {host}")
+    assert filled("ls {more}", extra).text == "ls -v --fast {host}", "a default is the author's own code"
+    for values in ({"port": 1}, {"host": None}):
+        with pytest.raises(UsageError, match="needs a value for host"):
+            filled("{host}", HOST, PORT, **values)
 
 
-def test_a_required_parameter_that_is_missing_is_named() -> None:
-    assert fill("{host}", (HOST, PORT), {"port": 1}) == MissingParameters(("host",))
-    assert fill("{host}", (HOST, PORT), {"host": None}) == MissingParameters(("host",))
+@pytest.mark.parametrize("language", CODE)
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_value_that_would_need_quoting_is_refused_in_code_and_taken_in_prose(value: str, language: str) -> None:
+    with pytest.raises(UsageError, match="cannot be put in safely"):
+        filled("cp {value} x", language=language, value=value)
+    assert filled("Dear {value},", language="text", value=value).text == f"Dear {value},"
 
 
-def test_values_are_text_and_nothing_else() -> None:
-    assert filled("{host} {user}", HOST, USER, host="{user} {port}", user="x").text == "'{user} {port}' x"
-    assert filled("{host}", HOST, host="{host.__class__}").text == "'{host.__class__}'"
-    assert filled("{host}", HOST, host=r"\1 \g<0>").text == r"'\1 \g<0>'"
-    extra = Parameter("more", default="-v --fast")
-    assert filled("ls {more}", extra).text == "ls -v --fast", "a default is the author's own code"
-    assert filled("ls {more}", extra, more="-v --fast").text == "ls '-v --fast'"
+@given(st.text(max_size=20))
+def test_a_shell_reads_every_accepted_value_as_one_word(value: str) -> None:
+    for template in ("cp {value} x", "cp '{value}' x", 'cp "{value}" x'):
+        try:
+            text = filled(template, value=value).text
+        except UsageError:
+            assert shlex.quote(value) != value
+        else:
+            assert shlex.split(text) == ["cp", value, "x"]
+
+
+def test_plain_values_are_put_in_as_the_language_writes_them() -> None:
+    assert filled("cp {value} x", value="a-1,b=%2.txt").text == "cp a-1,b=%2.txt x"
+    assert filled("import os\nrange({value})", value=5).text == "import os\nrange(5)"
+    assert filled("import {value}", language="python", value="os.path").text == "import os.path"
+    assert filled("print({value})", value=True).text == "print(True)"
+    assert filled('{"a": {value}}', value=True).text == '{"a": true}'
     assert filled("{free}", free=True).text == "true"
+    for language in ("python", "json"):  # where it stands bare, it would be two values, or an argument of another name
+        for value in ("1,2", "shell=True"):
+            with pytest.raises(UsageError, match="plain characters"):
+                filled("f({value})", language=language, value=value)
+    for language in ("text", *CODE):
+        with pytest.raises(UsageError, match="control characters"):
+            filled("{value}", language=language, value="a\x1b[2Jb\x00")
+
+
+def test_a_value_that_looks_like_an_option_is_noted() -> None:
+    for template in ("scp {value} x", "scp '{value}' x", '"{value}"'):
+        assert "begins with a dash" in filled(template, value="-oProxyCommand=id").notes[0]
+    assert not filled("scp ./{value} x", value="-o").notes
+
+
+@pytest.mark.parametrize(
+    ("template", "declared", "language"),
+    [
+        ("scp {a} b", "", "shell"),
+        ("#!/usr/bin/env python3\nx", "", "python"),
+        ("#!/bin/bash\nx", "", "shell"),
+        ("#!/usr/bin/perl\nx", "", "other"),
+        ("import os\nos.remove({a})", "", "python"),
+        ('{"a": {b}}', "", "json"),
+        ('[ -f "{a}" ] && rm "{a}"', "", "shell"),
+        ("{a} --all", "", "shell"),
+        ("select {a}", "SQL", "other"),
+        ("Dear {a},", "text", "text"),
+        ("x", " Bash ", "shell"),
+    ],
+)
+def test_a_template_says_or_shows_its_language(template: str, declared: str, language: str) -> None:
+    assert filled(template, language=declared).language == language
 
 
 @given(st.text(alphabet="{}$ab_ \n", max_size=60))
 def test_without_values_every_template_survives(template: str) -> None:
     assert filled(template).text == template
-    assert all("{" + name + "}" in template for name in placeholders(template))
 
 
 # ── offers ──
@@ -81,33 +138,41 @@ def test_tools_and_variables_decide_too() -> None:
 # ── patches ──
 
 
-def test_a_passage_is_replaced_where_it_stands() -> None:
-    assert patch("one two three", "two", "2") == Patched("one 2 three", 1)
+@pytest.mark.parametrize(
+    ("text", "old", "new", "expected"),
+    [
+        ("one two three", "two", "2", Patched("one 2 three", 1)),
+        (
+            "f():\n    if x:\n        return 1\n",
+            "if x:\n  return 1",
+            "pass",
+            Patched("f():\n    pass\n", 1, loose=True),
+        ),
+        ("one\r\ntwo\r\nthree\r\n", "two\n", "2\n2b\n", Patched("one\r\n2\r\n2b\r\nthree\r\n", 1)),
+        ("a:\n    b  c\nd\n", "  b c\n", "  x\n", Patched("a:\n    x\nd\n", 1, loose=True)),
+        ("one\r\ntwo\n", "two", "2\n3", Patched("one\r\n2\n3\n", 1)),  # line ends of both kinds: as given
+        ("ab", "a b", "x", Patched(None, 0, loose=True, previews=("ab",))),
+        ("text", "  ", "y", Patched(None, 0, previews=("text",))),
+        ("a\na", "a", "b", Patched(None, 2, previews=("line 1: …a a…", "line 2: …a a…"))),
+        ("a  b\na\tb", "a b", "x", Patched(None, 2, loose=True, previews=("line 1: …a b a b…", "line 2: …a b a b…"))),
+    ],
+)
+def test_a_passage_is_replaced_where_it_stands(text: str, old: str, new: str, expected: Patched) -> None:
+    found = patch(text, old, new)
+    assert (found.text, found.places, found.previews) == (expected.text, expected.places, expected.previews)
+    assert not found.text or found.loose == expected.loose
+
+
+def test_all_places_can_be_replaced_and_a_missing_passage_gets_the_most_similar_part() -> None:
     assert patch("a a", "a", "b", replace_all=True) == Patched("b b", 2)
-    several = patch("a\na", "a", "b")
-    assert isinstance(several, SeveralPlaces)
-    assert several.count == 2
-    assert several.previews[1].startswith("line 2")
-
-
-def test_blanks_are_forgiven_but_words_are_not() -> None:
-    text = "def f():\n    if x:\n        return 1\n"
-    assert patch(text, "if x:\n  return 1", "pass") == Patched("def f():\n    pass\n", 1, loose=True)
-    assert isinstance(patch("ab", "a b", "x"), NoPlace)
-    assert isinstance(patch("a  b\na\tb", "a b", "x"), SeveralPlaces)
-
-
-def test_what_is_nowhere_gets_the_nearest_part_of_the_text() -> None:
     nothing = patch("x\n" * 2000 + "the line in question\n", "the line in question\nand another", "y")
-    assert isinstance(nothing, NoPlace)
-    assert "the line in question" in nothing.preview
-    assert isinstance(patch("text", "  ", "y"), NoPlace)
+    assert "the line in question" in nothing.previews[0]
 
 
 @given(st.text("ab \n", max_size=40), st.text("ab \n", min_size=1, max_size=4), st.text("xy", min_size=1, max_size=3))
 def test_a_patch_changes_one_place_or_nothing(text: str, old: str, new: str) -> None:
     result = patch(text, old, new)
-    if isinstance(result, Patched):
+    if result.text is not None:
         assert result.places == 1
         if not result.loose:
             assert result.text == text.replace(old, new)
@@ -128,12 +193,12 @@ def test_a_new_skill_succeeds_and_its_rate_moves_towards_what_is_counted(success
     assert usage.success_rate <= success_rate(usage) <= 1.0
     assert success_rate(usage) > 0.0, "no failure is the last word"
     assert success_rate(usage) - usage.success_rate <= 1 / (successes + failures + 1)
-    assert success_rate(usage, Weights(virtual_successes=0)) == usage.success_rate
+    assert success_rate(usage, 0.0) == usage.success_rate
     assert success_rate(SkillUsage("x", successes=successes, failures=failures + 1)) < success_rate(usage)
 
 
 def test_the_score_has_the_documented_defaults() -> None:
-    assert score(0.5) == 0.5
+    assert score(0.5, SkillUsage("x")) == 0.5
     assert score(0.5, SkillUsage("x", uses=10)) == pytest.approx(0.6)
     assert score(0.5, SkillUsage("x", uses=500)) == pytest.approx(0.7)
     assert score(0.5, SkillUsage("x", successes=1, failures=1)) == pytest.approx(0.5 * 2 / 3)
@@ -156,27 +221,7 @@ def test_more_similar_more_successful_and_more_used_is_never_worse(
 
 
 def test_a_skill_that_says_nearly_the_same_is_found() -> None:
-    known = [
-        skill("docker-deploy", "Deploy a service with docker compose to a remote server over ssh."),
-        skill("write-tests", "Write unit tests for a Python module, with fixtures and parameters."),
-    ]
-    again = skill("deploy-docker", "Deploy a service to a remote server over ssh with docker compose.")
-    assert [each.skill.name for each in alike(again, known)] == ["docker-deploy"]
-    assert alike(skill("bake-bread", "Bake a loaf of bread at home."), known) == []
     long = " ".join(f"word{n}" for n in range(60))
-    assert alike(skill("a", "One thing here.", long), [skill("b", "Quite another matter.", long)])[0].why.startswith(
-        "its body"
-    )
-
-
-def test_a_patch_ends_lines_as_the_text_does_and_doubles_no_blanks() -> None:
-    text = "one\r\ntwo\r\nthree\r\n"
-    found = patch(text, "two\n", "2\n2b\n")
-    assert isinstance(found, Patched)
-    assert (found.text, found.loose) == ("one\r\n2\r\n2b\r\nthree\r\n", False)
-    found = patch("a:\n    b  c\nd\n", "  b c\n", "  x\n")
-    assert isinstance(found, Patched)
-    assert (found.text, found.loose) == ("a:\n    x\nd\n", True)
-    found = patch("one\r\ntwo\n", "two", "2\n3")  # of both kinds: left as given
-    assert isinstance(found, Patched)
-    assert found.text == "one\r\n2\n3\n"
+    ((_, why, _),) = alike(skill("a", "One thing here.", long), [skill("b", "Quite another matter.", long)])
+    assert why.startswith("its body")
+    assert alike(skill("bake-bread", "Bake a loaf of bread at home."), [skill("b", "Deploy a service.")]) == []

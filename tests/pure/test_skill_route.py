@@ -10,30 +10,28 @@ from hypothesis import strategies as st
 
 from herma.skills.find import (
     WORDS_ONLY,
-    Evidence,
     Meanings,
+    SkillEvidence,
     WordIndex,
     by_path,
+    cosine_scale,
     opening,
     reasons,
-    related,
     similarity,
     sureness,
     texts_for_meaning,
     with_meaning,
 )
 from herma.skills.library import prompt_index
-from herma.skills.types import Skill, SkillUsage
-from herma.text import STOP_WORDS, Terms, stem
+from herma.skills.rows import Skill, SkillUsage
 
-TERMS = Terms(stem, STOP_WORDS)
 SHELF = [
     Skill("bake-bread", "Bake a loaf of sourdough bread.", "# Kneading\n\nbody", path="bake-bread"),
     Skill("ship-it", "Release a version of the library.", path="ship-it", triggers=("cut a release", "ship it")),
     Skill("sail-boat", "Sail a small boat in heavy weather.", path="sail-boat", tags=("sea",)),
     Skill("翻訳", "日本語の文章を英語に翻訳する。", path="translate"),
 ]
-INDEX = WordIndex(SHELF, TERMS)
+INDEX = WordIndex(SHELF)
 
 
 def best(task: str) -> str:
@@ -68,7 +66,7 @@ def test_a_trigger_that_is_said_weighs_more_than_shared_words() -> None:
 
 
 def test_a_trigger_of_one_telling_word_needs_its_little_words_too() -> None:
-    index = WordIndex([Skill("copy-up", "Copy a file.", path="x", triggers=("put it on the server",))], TERMS)
+    index = WordIndex([Skill("copy-up", "Copy a file.", path="x", triggers=("put it on the server",))])
     near, far = index.evidence("put this on the server")[0], index.evidence("is the server down")[0]
     assert far.trigger < 0.25 < near.trigger
     assert far.said == ""
@@ -93,30 +91,30 @@ def test_no_task_breaks_it_and_every_number_is_in_range(task: str) -> None:
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(-1, 1), st.floats(-1, 1))
 def test_nearer_in_meaning_is_never_worse(words: float, trigger: float, low: float, high: float) -> None:
     low, high = sorted((low, high))
-    evidence = Evidence(words, trigger)
+    evidence = SkillEvidence(words, trigger)
 
     def near(cosine: float) -> float:
-        return similarity(with_meaning(evidence, Meanings({"x": cosine}, model="e5-small:abc"), "x"))
+        return similarity(with_meaning(evidence, Meanings({"x": cosine}, cosine_scale("e5-small:abc", ())), "x"))
 
     assert 0.0 <= near(low) <= near(high) <= 1.0
 
 
 def test_what_is_not_embedded_is_judged_by_its_words() -> None:
-    evidence = Evidence(0.4, 0.0)
-    known = Meanings({"other": 0.8}, model="e5-small:abc")
-    assert similarity(with_meaning(evidence, known, "x")) == evidence.wording
-    few = Meanings({"x": 0.3, "y": 0.1}, model="another")
-    assert similarity(with_meaning(evidence, few, "x")) == evidence.wording, "two cosines say nothing about a model"
+    evidence = SkillEvidence(0.4, 0.0)
+    for known in (
+        Meanings({"other": 0.8}, cosine_scale("e5-small:abc", ())),
+        Meanings({"x": 0.3, "y": 0.1}, cosine_scale("another", (0.3, 0.1))),  # two cosines say nothing about a model
+    ):
+        assert similarity(with_meaning(evidence, known, "x")) == evidence.wording
 
 
 def test_cosines_of_any_model_are_read_against_their_spread() -> None:
     for shift, width in ((0.0, 1.0), (0.7, 0.2)):
         cosines = {str(n): shift + width * (0.01 * (n % 7)) for n in range(40)} | {"near": shift + width * 0.6}
-        meanings = Meanings(cosines, model="some model")
-        assert (with_meaning(Evidence(), meanings, "near").meaning or 0.0) > 0.5
-        assert (with_meaning(Evidence(), meanings, "3").meaning or 0.0) < 0.1
-        assert meanings.nearest(1) == ["near"]
-    assert Meanings(dict.fromkeys(map(str, range(30)), 0.5), model="flat").scale is None
+        meanings = Meanings(cosines, cosine_scale("some model", cosines.values()))
+        assert (with_meaning(SkillEvidence(), meanings, "near").meaning or 0.0) > 0.5
+        assert (with_meaning(SkillEvidence(), meanings, "3").meaning or 0.0) < 0.1
+    assert cosine_scale("flat", [0.5] * 30) is None
 
 
 def test_a_skill_with_triggers_is_held_to_them() -> None:
@@ -133,19 +131,13 @@ def test_a_word_of_the_same_meaning_counts_less_than_the_word() -> None:
     assert like.shared == ("publish (ship)",)
 
 
-def test_every_word_of_the_same_meaning_is_one_of_a_pair() -> None:
-    known = related(TERMS)
-    assert all(term in known[other] for term, others in known.items() for other in others)
-    assert not any(term in others for term, others in known.items())
-
-
 def test_a_name_that_is_said_word_for_word_is_a_trigger_where_there_is_none() -> None:
     shelf = [Skill("look-before-asking", "Search first.", path="a"), Skill("draft", "Draft a reply.", path="b")]
-    index = WordIndex(shelf, TERMS)
+    index = WordIndex(shelf)
     assert index.evidence("draft a reply, and look before asking")[0].trigger == 1.0
     assert index.evidence("look at the draft before asking")[0].trigger == 0.0
     assert 1 not in index.evidence("look before asking"), "one word alone is no name that somebody says by chance"
-    other = WordIndex([Skill("look-before-asking", "Search first.", path="a", triggers=("dig",))], TERMS)
+    other = WordIndex([Skill("look-before-asking", "Search first.", path="a", triggers=("dig",))])
     assert other.evidence("look before asking")[0].trigger == 0.0
 
 

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.app import tail_terms
-from herma.memory.archive import best_of, helps, says_something, weigh
+from herma.memory.archive import archive_terms, best_of, helps, says_something, weigh
 
 ENTRY = "The staging database listens on port 5433 and is reset every night."
 
 
 def recalls(question: str, entry: str = ENTRY, cosine: float | None = None) -> bool:
-    asked, said = tail_terms(question), tail_terms(entry)
+    asked, said = archive_terms(question), archive_terms(entry)
     return helps(weigh(asked, said, cosine), asked, dict.fromkeys(said, 1), 1)
 
 
@@ -28,41 +27,33 @@ def recalls(question: str, entry: str = ENTRY, cosine: float | None = None) -> b
 )
 def test_what_is_asked_for_is_recalled(question: str) -> None:
     assert recalls(question)
+    assert recalls("测试数据库的端口是多少？", "测试数据库的端口是 5433。")
 
 
 @pytest.mark.parametrize(
     "question",
     [
-        "hi",
-        "thanks, that works great!",
-        "hello, how are you today?",
-        "ok, let's go on",
-        "",
-        "👍",
+        *("hi", "thanks, that works great!", "hello, how are you today?", "ok, let's go on", "", "👍", "你好"),
         "write a poem about the sea at night",
         "rename the function and add a docstring to it, then run the linter over the whole module",
     ],
 )
 def test_small_talk_and_other_matters_recall_nothing(question: str) -> None:
     assert not recalls(question)
-
-
-def test_scripts_without_spaces_are_compared_by_pairs() -> None:
-    assert recalls("测试数据库的端口是多少？", "测试数据库的端口是 5433。")
-    assert not recalls("你好", "测试数据库的端口是 5433。")
+    assert not recalls(question, "测试数据库的端口是 5433。")
 
 
 def test_meaning_decides_where_words_do_not() -> None:
     assert recalls("where do our trial records live?", cosine=0.88)
     assert not recalls("where do our trial records live?", cosine=0.76)
-    asked, said = tail_terms("where do our trial records live?"), tail_terms(ENTRY)
+    asked, said = archive_terms("where do our trial records live?"), archive_terms(ENTRY)
     assert helps(weigh(asked, said, 0.78, margin=0.04), asked, {}, 1), "it stands out"
     assert not helps(weigh(asked, said, 0.78, margin=0.01), asked, {}, 1)
     assert not recalls("thanks!", cosine=0.95), "there is nothing in it to look for"
 
 
 def test_cosines_of_an_unknown_model_only_rank() -> None:
-    asked, said = tail_terms("where do our trial records live?"), tail_terms(ENTRY)
+    asked, said = archive_terms("where do our trial records live?"), archive_terms(ENTRY)
     unknown = weigh(asked, said, 0.95, calibrated=False)
     assert not helps(unknown, asked, {}, 1)
     assert unknown.score > weigh(asked, said, 0.2, calibrated=False).score > 0
@@ -75,8 +66,8 @@ def test_the_nearly_best_are_kept() -> None:
 
 @given(st.text(max_size=200), st.text(max_size=200), st.none() | st.floats(-1, 1))
 def test_a_score_is_between_nothing_and_all(question: str, entry: str, cosine: float | None) -> None:
-    asked = tail_terms(question)
-    found = weigh(asked, tail_terms(entry), cosine)
+    asked = archive_terms(question)
+    found = weigh(asked, archive_terms(entry), cosine)
     assert 0.0 <= found.score <= 1.0
     if not says_something(asked):
         assert not helps(found, asked, {}, 0)

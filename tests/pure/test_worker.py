@@ -1,108 +1,150 @@
-"""Background work in process: order, deadlines, cancelling, failures, the end."""
+"""Background work: order, bounds, deadlines, cancelling, failures, the end; and questions with a deadline."""
 
 from __future__ import annotations
 
 import threading
 
-from herma.worker import Worker
+import pytest
+
+from herma.errors import StoreError
+from herma.worker import BackgroundCall, Job, Lane, Worker, WorkerHealth
 
 LONG = 10.0
 
 
-def test_what_matters_more_goes_first_else_what_came_first() -> None:
-    worker, done, gate = Worker(), list[str](), threading.Event()
-    worker.submit("hold", lambda _: done.clear() if gate.wait(LONG) else None)
+def held(lane: Lane) -> threading.Event:
+    """Keep the lane busy until the event is set."""
+    begun, gate = threading.Event(), threading.Event()
+
+    def hold(_: threading.Event) -> None:
+        begun.set()
+        gate.wait(LONG)
+
+    lane.submit("hold", hold)
+    assert begun.wait(LONG)
+    return gate
+
+
+def submitted(job: Job | None) -> Job:
+    assert job is not None
+    return job
+
+
+def test_jobs_run_by_priority_then_in_order_and_the_thread_ends() -> None:
+    lane, done = Lane("the order"), list[str]()
+    names: set[str] = set()
+    gate = held(lane)
     for name, priority in (("b", 1), ("c", 1), ("a", 0), ("d", 2)):
-        worker.submit(name, lambda _, name=name: done.append(name), priority=priority)  # type: ignore[misc]
+        lane.submit(name, lambda _, name=name: done.append(name), priority=priority)  # type: ignore[misc]
+    lane.submit("names", lambda _: names.update(one.name for one in threading.enumerate()), priority=3)
+    assert lane.waiting == 5
+    assert not lane.wait(0.01), "waiting has an end"
     gate.set()
-    assert worker.wait(LONG)
+    assert lane.wait(LONG)
     assert done == ["a", "b", "c", "d"]
-    assert worker.close(LONG) == []
+    for number in range(50):
+        lane.submit("more", lambda _, number=number: done.append(str(number)))  # type: ignore[misc]
+    assert lane.wait(LONG)
+    assert done[4:] == [str(number) for number in range(50)]
+    assert lane.close(LONG) == []
+    assert "herma: the order" in names
+    assert "herma: the order" not in {one.name for one in threading.enumerate()}
+    assert lane.submit("after the end", lambda _: None) is None
 
 
-def test_a_failure_is_counted_and_shown_and_ends_nothing() -> None:
-    shown: list[tuple[str, str]] = []
-    worker, done = Worker(failed=lambda what, why: shown.append((what, why))), list[int]()
+def test_a_failure_is_counted_and_shown_and_stops_nothing() -> None:
+    shown: list[tuple[str, str, str]] = []
+    worker, done = Worker(lambda *failure: shown.append(failure)), list[int]()
+    lane = worker.lane("review")
 
     def broken(_: threading.Event) -> None:
-        raise ValueError("no such\nthing")
+        raise StoreError("no such\nthing")
 
-    job = worker.submit("broken", broken)
-    worker.submit("next", lambda _: done.append(1))
-    assert worker.wait(LONG)
-    assert (shown, done) == ([("broken", "ValueError: no such thing")], [1])
-    assert job is not None
+    job = submitted(lane.submit("broken", broken))
+    lane.submit("next", lambda _: done.append(1))
+    assert lane.wait(LONG)
+    assert (shown, done) == ([("review", "broken", "StoreError: no such thing")], [1])
     assert job.state == "failed"
-    health = worker.health
-    assert (health.done, health.failed, health.last_failure) == (1, 1, "broken: ValueError: no such thing")
-    worker.close(LONG)
+    assert worker.health() == {"review": WorkerHealth(1, 1, last_failure="broken: StoreError: no such thing")}
+    assert worker.close() == []
 
 
 def test_a_deadline_and_a_cancellation_ask_a_job_to_stop() -> None:
-    worker, stopped = Worker(), list[bool]()
-    worker.submit("late", lambda stop: stopped.append(stop.wait(LONG)), deadline=0.01)
-    assert worker.wait(LONG)
+    lane, stopped = Lane("x"), list[bool]()
+    lane.submit("late", lambda stop: stopped.append(stop.wait(LONG)), deadline=0.01)
+    assert lane.wait(LONG)
     begun = threading.Event()
 
     def work(stop: threading.Event) -> None:
         begun.set()
         stopped.append(stop.wait(LONG))
 
-    worker.submit("mine", work, owner="me")
+    lane.submit("mine", work, owner="me")
     begun.wait(LONG)
-    waiting = worker.submit("mine too", lambda _: stopped.append(False), owner="me")
-    other = worker.submit("theirs", lambda _: None, owner="you")
-    assert worker.cancel("me") == 2
-    assert worker.wait(LONG)
+    waiting = submitted(lane.submit("mine too", lambda _: stopped.append(False), owner="me"))
+    other = submitted(lane.submit("theirs", lambda _: None, owner="you"))
+    assert lane.cancel("me") == 2
+    assert lane.wait(LONG)
     assert stopped == [True, True]
-    assert waiting is not None
-    assert other is not None
     assert (waiting.state, other.state) == ("dropped", "done")
-    worker.close(LONG)
+    lane.close(LONG)
 
 
-def test_what_is_for_later_is_not_waited_for_and_dropped_at_the_end() -> None:
-    worker, done = Worker(), list[int]()
-    later = worker.submit("later", lambda _: done.append(1), after=LONG * 10)
-    assert worker.wait(LONG)
-    assert worker.close(LONG) == ["later"]
-    assert later is not None
-    assert (later.state, later.over.is_set(), done) == ("dropped", True, [])
-    assert worker.submit("after the end", lambda _: None) is None
-    soon = Worker()
-    at_once = soon.submit("soon", lambda _: done.append(2), after=0.01)
-    assert at_once is not None
+def test_a_job_for_later_is_not_waited_for_may_be_replaced_and_is_dropped_at_the_end() -> None:
+    lane, done = Lane("x"), list[int]()
+    first = submitted(lane.submit("later", lambda _: done.append(1), after=LONG * 10))
+    later = submitted(lane.submit("later", lambda _: done.append(1), after=LONG * 10, replacing=True))
+    assert (first.state, first.over.is_set(), lane.waiting) == ("dropped", True, 1)
+    at_once = submitted(lane.submit("soon", lambda _: done.append(2), after=0.01))
     assert at_once.over.wait(LONG)
-    assert done == [2]
-    soon.close(LONG)
+    assert lane.wait(LONG)
+    assert lane.close(LONG) == ["later"]
+    assert (later.state, later.over.is_set(), done) == ("dropped", True, [2])
 
 
 def test_the_end_drains_then_stops() -> None:
     worker, done = Worker(), list[str]()
-    begun = threading.Event()
+    lane, begun = worker.lane("x"), threading.Event()
 
     def long(stop: threading.Event) -> None:
         begun.set()
         done.append("stopped" if stop.wait(LONG) else "in time")
 
-    worker.submit("long", long)
-    worker.submit("behind it", lambda _: done.append("never"))
+    lane.submit("long", long)
+    lane.submit("behind it", lambda _: done.append("never"))
     begun.wait(LONG)
     assert sorted(worker.close(0.01)) == ["behind it", "long"]
     assert done == ["stopped"]
     assert worker.close(0.01) == []
 
 
-def test_a_thread_only_while_there_is_work() -> None:
-    worker = Worker("herma: only while there is work")
+def test_a_full_lane_drops_the_oldest_and_says_so() -> None:
+    lost: list[str] = []
+    lane = Worker().lane("stuck", most=3, lost=lost.append)
+    gate = held(lane)
+    for name in "abcde":
+        lane.submit(name, lambda _: None)
+    assert lost == ["a", "b"]
+    assert sorted(lane.close(0.01, 0.0)) == ["c", "d", "e", "hold"]
+    gate.set()
 
-    def names() -> set[str]:
-        return {thread.name for thread in threading.enumerate()}
 
-    assert "herma: only while there is work" not in names()
-    seen: list[bool] = []
-    worker.submit("look", lambda _: seen.append("herma: only while there is work" in names()))
-    assert worker.wait(LONG)
-    assert seen == [True]
+def test_lanes_do_not_wait_for_each_other() -> None:
+    worker = Worker()
+    gate = held(worker.lane("slow"))
+    quick = worker.lane("quick")
+    assert submitted(quick.submit("x", lambda _: None)).over.wait(LONG)
+    gate.set()
     worker.close(LONG)
-    assert "herma: only while there is work" not in names()
+
+
+def test_a_call_answers_raises_or_is_left_behind() -> None:
+    assert BackgroundCall("x", lambda: 7).start().answer(LONG) == 7
+    with pytest.raises(ZeroDivisionError):
+        BackgroundCall("x", lambda: 1 // 0).start().answer(LONG)
+    gate = threading.Event()
+    slow = BackgroundCall("slow", lambda: gate.wait(LONG)).start()
+    with pytest.raises(TimeoutError, match=r"^slow did not answer within 0.01 s\.$"):
+        slow.answer(0.01)
+    gate.set()
+    assert slow.answer(LONG)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from tests.surface.ran import Ran
+from tests.homes import Ran
 
 from herma import Add, Author, Herma, Origin, Who
 from herma.cli.main import cli

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
@@ -34,14 +35,18 @@ class Terminal:
         *,
         size: tuple[int, int] = (30, 100),
         plain: bool = False,
+        shell: bool = False,
     ) -> None:
-        """`plain`: the program reads lines as the terminal gives them, and not key by key."""
+        """`plain`: the program reads lines as the terminal gives them, and not key by key. `shell`: it is typed at the
+        prompt of a shell, which is there again afterwards.
+        """
         self._plain = plain
         self._screen, own = pty.openpty()
         self.resize(*size)
-        environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
+        environment = {**os.environ, "TERM": "xterm-256color", "PS1": "SHELL:", **(env or {})}
+        command = [sys.executable, "-W", "error", "-m", "herma.cli.main", *arguments]
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "herma.cli.main", *arguments],
+            ["/bin/sh", "-i"] if shell else command,
             stdin=own,
             stdout=own,
             stderr=own,
@@ -53,6 +58,9 @@ class Terminal:
         self.raw = b""
         self._seen = 0
         self._closed = False
+        if shell:
+            self.wait_for("SHELL:")
+            self.press(f"{shlex.join(command)}\n")
 
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -106,6 +114,13 @@ class Terminal:
         """Take in what was drawn, so that the program can draw on."""
         while self._read(seconds):
             seconds = 0
+
+    @property
+    def as_found(self) -> bool:
+        """Whether the terminal reads lines, draws keys and hears Ctrl-C, as it did before the program."""
+        found = termios.tcgetattr(self._screen)
+        wanted = termios.ECHO | termios.ICANON | termios.ISIG
+        return found[3] & (wanted | termios.NOFLSH) == wanted and bool(found[0] & termios.ICRNL)
 
     def leave(self) -> int:
         """Wait until the program has ended. → its exit code."""

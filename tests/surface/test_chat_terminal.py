@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.homes import talk
 
 from herma import Add, Herma
 from herma.testing import Answer, Asked, ScriptedModel
@@ -56,6 +57,18 @@ def chat(home: Path, model: ScriptedModel, tmp_path: Path) -> Iterator[Callable[
         yield start
 
 
+def ask(t: Terminal, said: str, *expected: str, sign: str = ">") -> None:
+    """Say something, wait for what is shown, and for the next prompt."""
+    t.say(said)
+    for text in (*expected, sign):
+        t.wait_for(text)
+
+
+def leave(t: Terminal) -> None:
+    t.press(CTRL_D)
+    assert t.leave() == 0
+
+
 def messages(home: Path) -> list[list[tuple[str, str]]]:
     """Every conversation as it is stored, the latest first: who said what."""
     with Herma.open(home) as h:
@@ -77,12 +90,8 @@ def test_a_turn_a_tool_and_leaving(chat: Callable[..., Terminal], home: Path, mo
         t.wait_for("Hello there.")
         t.wait_for("x = 1")
         t.wait_for("of 32k tokens")
-        t.say("I drink tea.")
-        t.wait_for("→ memory add")
-        t.wait_for("Noted.")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "I drink tea.", "→ memory add", "Noted.")
+        leave(t)
     assert "**" not in t.text
     assert "\x1b[3" not in t.raw.decode()  # no colours: NO_COLOR
     (conversation,) = messages(home)
@@ -102,9 +111,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
         t.wait_for("Stopped.")
         assert model.requests[0].hung_up.wait(10)
         t.wait_for(">")
-        t.say("Are you there?")
-        t.wait_for("Fine.")
-        t.wait_for(">")
+        ask(t, "Are you there?", "Fine.")
         t.press(CTRL_C)
         t.wait_for("again")
         t.wait_for(">")
@@ -119,22 +126,14 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
 def test_taking_back_and_editing(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
     model.then("First.", "Second.", "Third.")
     with chat() as t:
-        t.say("one")
-        t.wait_for("First.")
-        t.wait_for(">")
-        t.say("twwo")
-        t.wait_for("Second.")
-        t.wait_for(">")
+        ask(t, "one", "First.")
+        ask(t, "twwo", "Second.")
         t.say("/undo")
-        t.wait_for("Took back 1 turn.")
+        t.wait_for("Removed the last turn.")
         t.wait_for("twwo")
         t.press("\x7f" * 4 + "two")
-        t.say("")
-        t.wait_for("Third.")
-        t.wait_for(">")
-        t.say("/undo 7")
-        t.wait_for("cannot be taken back")
-        t.wait_for(">")
+        ask(t, "", "Third.")
+        ask(t, "/undo 7", "cannot be removed")
         t.say("/quit")
         assert t.leave() == 0
     (conversation,) = messages(home)
@@ -144,17 +143,12 @@ def test_taking_back_and_editing(chat: Callable[..., Terminal], home: Path, mode
 def test_going_on_with_an_earlier_one(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
     model.then("Blue.", "Yes, blue.", "A new one.", "Back again.")
     with chat() as t:
-        t.say("My colour is blue.")
-        t.wait_for("Blue.")
-        t.wait_for(">")
+        ask(t, "My colour is blue.", "Blue.")
         t.press("\x1b[A")  # what was typed before stands there again
         t.wait_for("My colour is blue.")
         t.press(CTRL_C)
-        t.say("/title Colours")
-        t.wait_for("Its title: Colours")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "/title Colours", "Title: Colours")
+        leave(t)
     with chat("--continue") as t:
         assert "Colours" in t.text
         t.press("\x1b[A\x1b[A")  # and in the next run
@@ -164,26 +158,15 @@ def test_going_on_with_an_earlier_one(chat: Callable[..., Terminal], home: Path,
         t.wait_for("Yes, blue.")
         assert "My colour is blue." in str(model.requests[-1].messages)
         t.wait_for(">")
-        t.say("/new")
-        t.wait_for("A new conversation.")
-        t.wait_for(">")
+        ask(t, "/new", "New conversation,")
         t.say("Hello")
         t.wait_for("A new one.")
         assert "colour" not in str(model.requests[-1].messages[1:])
         t.wait_for(">")
-        t.say("/resume")
-        t.wait_for("Colours")
-        t.wait_for("/search")
-        t.wait_for(">")
-        t.say("/resume 2")
-        t.wait_for("Going on with: Colours")
-        t.wait_for(">")
-        t.say("And now?")
-        t.wait_for("Back again.")
-        t.wait_for(">")
-        t.say("/branch 1")
-        t.wait_for("going its own way")
-        t.wait_for(">")
+        ask(t, "/resume", "Colours", "/search")
+        ask(t, "/resume 2", "Continuing: Colours")
+        ask(t, "And now?", "Back again.")
+        ask(t, "/branch 1", "Branched. The original")
         t.say("/exit")
         assert t.leave() == 0
     assert len(messages(home)) == 3
@@ -194,23 +177,16 @@ def test_several_lines_and_pasted_text(chat: Callable[..., Terminal], home: Path
     pasted = "".join(f"line {number}\r" for number in range(20_000))
     with chat() as t:
         t.press(f"first{ALT_ENTER}second\\\rthird")
-        t.say("")
-        t.wait_for("Got it.")
-        t.wait_for(">")
+        ask(t, "", "Got it.")
         t.press(f"{PASTE}a\rb\r{PASTED}")
-        t.say("c")
-        t.wait_for("Both.")
-        t.wait_for(">")
+        ask(t, "c", "Both.")
         t.press(PASTE)
         for at in range(0, len(pasted), 1000):  # a terminal holds no more at once
             t.press(pasted[at : at + 1000])
             t.drain()
         t.press(PASTED)
-        t.say("end")
-        t.wait_for("Huge.")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "end", "Huge.")
+        leave(t)
     (conversation,) = messages(home)
     assert [text for role, text in conversation if role == "user"][:2] == ["first\nsecond\nthird", "a\nb\nc"]
     huge = [text for role, text in conversation if role == "user"][2]
@@ -223,33 +199,18 @@ def test_commands_are_completed_and_mistyped_ones_get_the_nearest(
 ) -> None:
     with chat() as t:
         t.press("/he")
-        t.wait_for("This list.")
+        t.wait_for("Show this list.")
         t.press("\t")
-        t.say("")
-        t.wait_for("Take back the last turn")
-        t.wait_for(">")
-        t.say("/serch x")
-        t.wait_for("Did you mean /search?")
-        t.wait_for(">")
+        ask(t, "", "Remove the last turn")
+        ask(t, "/serch x", "Did you mean /search?")
         t.say("/memory add The user's cat is called Möhre.")
         t.wait_for(">")
-        t.say("/memory")
-        t.wait_for("Möhre")
-        t.wait_for(">")
-        t.say("/search cat")
-        t.wait_for("Read as")
-        t.wait_for(">")
-        t.say("/tools")
-        t.wait_for("session_search")
-        t.wait_for(">")
-        t.say("/cost")
-        t.wait_for("No calls yet")
-        t.wait_for(">")
-        t.say("/compress")
-        t.wait_for("nothing to make shorter")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "/memory", "Möhre")
+        ask(t, "/search cat", "Read as")
+        ask(t, "/tools", "session_search")
+        ask(t, "/cost", "No calls yet")
+        ask(t, "/compress", "nothing to compress")
+        leave(t)
     assert model.requests == []
     assert "Möhre" in (home / "memories" / "MEMORY.md").read_text("utf-8")
     assert messages(home) == []
@@ -258,14 +219,9 @@ def test_commands_are_completed_and_mistyped_ones_get_the_nearest(
 def test_a_model_that_fails_costs_no_message(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
     model.then(Answer.failing(401, "wrong key"), "Now it works.")
     with chat() as t:
-        t.say("Hi!")
-        t.wait_for("Your message is kept")
-        t.wait_for(">")
-        t.say("/retry")
-        t.wait_for("Now it works.")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "Hi!", "Your message is stored")
+        ask(t, "/retry", "Now it works.")
+        leave(t)
     (conversation,) = messages(home)
     assert conversation == [("user", "Hi!"), ("assistant", "Now it works.")]
 
@@ -273,12 +229,8 @@ def test_a_model_that_fails_costs_no_message(chat: Callable[..., Terminal], home
 def test_nothing_that_a_model_says_steers_the_terminal(chat: Callable[..., Terminal], model: ScriptedModel) -> None:
     model.then("\x1b]0;owned\x07 \x1b[2J bell\x07 [link](http://evil.example/x)")
     with chat() as t:
-        t.say("Hi!")
-        t.wait_for("\\x1b[2J")
-        t.wait_for("http://evil.example/x")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "Hi!", "\\x1b[2J", "http://evil.example/x")
+        leave(t)
     assert b"owned\x07" not in t.raw
     assert b"\x1b]8" not in t.raw
 
@@ -294,11 +246,8 @@ def test_the_window_changes_and_bytes_that_are_no_text(
         os.kill(t.process.pid, signal.SIGWINCH)
         t.wait_for("of 32k tokens")
         t.press("caf\udce9 ")
-        t.say("?")
-        t.wait_for("Fine.")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "?", "Fine.")
+        leave(t)
     (conversation,) = messages(home)
     assert conversation[0] == ("user", "Talk.")
     assert conversation[2][1].startswith("caf")
@@ -310,48 +259,34 @@ def test_without_the_library_lines_are_read_plainly(
     (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('gone')")
     model.then("Hello.", "Two lines.")
     with terminal.Terminal(["chat", "--home", str(home)], {"PYTHONPATH": str(tmp_path)}, plain=True) as t:
-        t.wait_for("Lines are read plainly")
+        t.wait_for("No history and no completion")
         t.wait_for("> ")
-        t.say("Hi!")
-        t.wait_for("Hello.")
-        t.wait_for("> ")
+        ask(t, "Hi!", "Hello.", sign="> ")
         t.say("one \\")
         t.wait_for("… ")
-        t.say("two")
-        t.wait_for("Two lines.")
-        t.wait_for("> ")
+        ask(t, "two", "Two lines.", sign="> ")
         t.wait_until_it_reads()
         t.press(CTRL_C)
         t.wait_for("again")
         t.wait_for("> ")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        leave(t)
     (conversation,) = messages(home)
     assert ("user", "one \ntwo") in conversation
 
 
 def test_resume_by_the_sessions_command(home: Path, model: ScriptedModel, chat: Callable[..., Terminal]) -> None:
     with Herma.open(home) as h, h.session(title="Login bug", source="cli") as s:
-        s.before_model("It fails.")
-        s.after_model("Why?\n\nNext steps:\n- look into cookies.py")
+        talk(s, "It fails.", reply="Why?\n\nNext steps:\n- look into cookies.py")
     model.then("I see.")
     with terminal.Terminal(["sessions", "resume", "login", "--home", str(home)]) as t:
         t.wait_for("Login bug")
-        t.wait_for("Where it stood on")  # before anything else is said
+        t.wait_for("Where the work stood on")  # before anything else is said
         t.wait_for("look into cookies.py")
         t.wait_for(">")
-        t.say("Because of the cookie.")
-        t.wait_for("I see.")
-        t.wait_for(">")
-        t.say("/new")
-        t.wait_for("A new conversation.")
-        t.wait_for(">")
-        t.say("/resume login")
-        t.wait_for("Going on with: Login bug")
-        t.wait_for("Where it stood on")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "Because of the cookie.", "I see.")
+        ask(t, "/new", "New conversation,")
+        ask(t, "/resume login", "Continuing: Login bug", "Where the work stood on")
+        leave(t)
     assert len(messages(home)) == 1
 
 
@@ -368,11 +303,8 @@ def test_after_a_crash_the_question_is_still_there(
         t.leave()
     with chat("--continue") as t:
         assert "has no answer yet" in t.text
-        t.say("/retry")
-        t.wait_for("There you are.")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "/retry", "There you are.")
+        leave(t)
     (conversation,) = messages(home)
     assert conversation == [("user", "Hello?"), ("assistant", "There you are.")]
 
@@ -421,15 +353,9 @@ def test_tools_of_servers_and_what_others_write(
         t.wait_for("Stopped.")
         t.wait_for("Saved to MEMORY.md: The station is closed on Mondays.")
         t.wait_for(">")
-        t.say("/tools")
-        t.wait_for("MCP server weather: connected")
-        t.wait_for("MCP server gone: failed")
-        t.wait_for(">")
-        t.say("And?")
-        t.wait_for("Still here.")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        ask(t, "/tools", "MCP server weather: connected", "MCP server gone: failed")
+        ask(t, "And?", "Still here.")
+        leave(t)
 
 
 def test_looking_about_in_a_conversation(chat: Callable[..., Terminal], home: Path) -> None:
@@ -454,17 +380,19 @@ def test_looking_about_in_a_conversation(chat: Callable[..., Terminal], home: Pa
                 ("/skills", "deploy"),
                 ("/skills find deploy the shop", "deploy"),
                 ("/cost", "calls"),
-                ("/compress the shop", "The conversation was"),
-                ("/title", "no title"),
+                ("/compress --preview here 2", "Nothing was changed."),
+                ("/compress --all", "--all is not an option"),
+                ("/compress here 99", "nothing before the turns"),
+                ("/compress here 2 the shop", "ompressed"),
+                ("/title", "No title"),
                 ("/nonsense", "There is no command /nonsense."),
-                ("/undo x", "is no number of turns"),
+                ("/undo x", "is not a number of turns"),
                 ("/resume nothing-like-it", "nothing-like-it"),
             ):
                 t.say(command)
                 t.wait_for(drawn)
                 t.wait_for("of 32k tokens")
-            t.press(CTRL_D)
-            assert t.leave() == 0
+            leave(t)
     assert "Internal error" not in t.text
 
 
@@ -479,8 +407,7 @@ def test_what_is_typed_ahead_is_sent_message_by_message(
         t.press(f"{PASTE}four\nand its second line{PASTED}\r")
         t.wait_for("About four.")
         t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        leave(t)
     (conversation,) = messages(home)
     asked = [text for role, text in conversation if role == "user"]
     assert asked == ["one", "two", "three", "four\nand its second line"]
@@ -495,7 +422,7 @@ def test_what_is_typed_ahead_of_a_failure_is_not_sent_by_itself(
     with chat() as t:
         t.say("one")
         t.press("two\rthree\r")
-        t.wait_for("Your message is kept")
+        t.wait_for("Your message is stored")
         t.wait_for("three")
         t.wait_for_prompt()
         t.press(CTRL_C)  # away with it
@@ -504,35 +431,155 @@ def test_what_is_typed_ahead_of_a_failure_is_not_sent_by_itself(
         t.press("five\rsix\r")
         t.press(CTRL_C)
         t.wait_for("Stopped.")
-        t.wait_for(">")
-        t.say("seven")
-        t.wait_for("Fine.")
-        t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        t.wait_for("six")  # Ctrl-C costs nothing of what was typed
+        ask(t, "!", "Fine.")
+        leave(t)
     (conversation,) = messages(home)
     asked = [text for role, text in conversation if role == "user"]
-    assert "four" in asked[-2]
-    assert asked[-1] == "seven"
-    assert not any(word in text for text in asked for word in ("five", "six"))
+    assert asked[-2:] == ["four", "five\nsix!"]
 
 
-def test_leaving_says_what_it_waits_for_and_need_not_wait(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+def test_without_the_library_ctrl_c_costs_nothing_that_was_typed(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel, tmp_path: Path
 ) -> None:
-    model.then("One.", "Two.", "Three.", Answer("late", wait=60))
-    with chat() as t:
-        for word in ("one", "two", "three"):
-            t.say(word)
-            t.wait_for(f"{word.title()}.")
-            t.wait_for(">")
-        t.press(CTRL_D)
-        t.wait_for("Ctrl-C leaves at once")
+    (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('gone')")
+    model.then(Answer("one two three four. ", piece=4, pause=0.05, endless=True), "Two.", "Three.")
+    with terminal.Terminal(["chat", "--home", str(home)], {"PYTHONPATH": str(tmp_path)}, plain=True) as t:
+        t.wait_for("> ")
+        t.say("one")
+        t.wait_for("two three")
+        t.press("two\rand thr")
         t.press(CTRL_C)
-        assert t.leave() == 130
+        t.wait_for("Stopped.")
+        t.wait_for("(was: two\nand thr)")
+        t.wait_for("An empty line sends it.")
+        t.wait_for("> ")
+        ask(t, "", "Two.", sign="> ")
+        t.say("/quit")
+        assert t.leave() == 0
+        assert t.as_found
+    (conversation,) = messages(home)
+    assert [text for role, text in conversation if role == "user"] == ["one", "two\nand thr"]
+
+
+SLOW = """
+import time
+from herma import MemoryProvider
+
+class Slow(MemoryProvider):
+    name = "slow"
+    def is_available(self): return True
+    def initialize(self, session_id, **kwargs): pass
+    def get_tool_schemas(self): return []
+    def on_session_end(self, messages):
+        while not (PATH).exists(): time.sleep(0.05)
+""".replace("PATH", "__import__('pathlib').Path(__file__).with_name('go-on')")
+
+
+def slow_to_leave(home: Path) -> Path:
+    """An external memory that takes its time at the end, until the file is there that is returned."""
+    folder = home / "plugins" / "slow"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(SLOW)
+    with (home / "config.yaml").open("a") as file:
+        file.write("memory:\n  provider: slow\nproviders:\n  drain: 60\n")
+    return folder / "go-on"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_keys_that_are_typed_while_it_leaves_do_not_reach_the_shell(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel, tmp_path: Path, plain: bool
+) -> None:
+    model.then("Hello.")
+    go_on = slow_to_leave(home)
+    if plain:
+        (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('gone')")
+    sign = "> " if plain else ">"
+    env = {"PYTHONPATH": str(tmp_path)} if plain else {}
+    with terminal.Terminal(["chat", "--home", str(home)], env, shell=True, plain=plain) as t:
+        t.wait_for("herma 0")
+        t.wait_for(sign)
+        ask(t, "Hi!", "Hello.", sign=sign)
+        t.say(f"/quit\rtouch {tmp_path / 'ahead'}")
+        t.wait_for("Closing the memory provider")
+        t.press(f"touch {tmp_path / 'meanwhile'}\r")
+        go_on.touch()
+        t.wait_for("Not sent: touch ")
+        t.wait_for("SHELL:")
+        assert t.as_found
+        t.press("echo back-$((40 + 2))\r")
+        t.wait_for("back-42")
+        t.press("exit\r")
+        assert t.leave() == 0
+    assert not (tmp_path / "ahead").exists()
+    assert not (tmp_path / "meanwhile").exists()
     with Herma.open(home) as h:
         assert h.transcripts.list()[0].ended is not None
-        assert h.reviews.log()[0].state in ("running", "due")  # whoever comes next makes up for it
+
+
+def test_ctrl_c_ends_the_wait_for_others_and_loses_nothing(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then("One.", "Two.", "Three.")
+    slow_to_leave(home)
+    with chat() as t:
+        for word in ("one", "two", "three"):
+            ask(t, f"Please write part {word} of the report about the harbour.", f"{word.title()}.")
+        t.press(CTRL_D)
+        t.wait_for("Press Ctrl-C to leave now")
+        t.press(CTRL_C)
+        assert t.leave() == 130
+        assert t.as_found
+    with Herma.open(home) as h:
+        (info,) = h.transcripts.list()
+        assert info.ended is not None
+        assert h.reviews.status().owed == 1
+        assert [one.conversation for one in h.episodes.list()] == [info.conversation]
+
+
+def test_leaving_waits_for_no_work_in_the_background(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+) -> None:
+    model.then("One.", "Two.", "Three.")
+    for _ in range(4):  # as often as one likes: what is put off has not failed
+        with chat("--continue") if messages(home) else chat() as t:
+            for word in ("one", "two", "three") if not messages(home) else ():
+                ask(t, f"Please write part {word} of the report about the harbour.", f"{word.title()}.")
+            leave(t)
+            assert "Closing the memory" not in t.text
+    assert len(model.requests) == 3, "the model is not asked on the way out"
+    with Herma.open(home) as h:
+        (info,) = h.transcripts.list()
+        assert info.ended is not None
+        assert h.reviews.status().owed == 1
+        assert [one.conversation for one in h.episodes.list()] == [info.conversation]
+        model.then("Again.", "Nothing to keep.", "Nothing to keep.", "Nothing to keep.")
+        with h.session() as session:  # whoever comes next makes up for it
+            talk(session, "Hello again.", reply="Again.")
+            assert h.reviews.wait(60)
+        assert h.reviews.status().owed == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("answering", [True, False])
+def test_a_signal_keeps_the_partial_answer_and_gives_the_terminal_back(
+    chat: Callable[..., Terminal], home: Path, model: ScriptedModel, how: signal.Signals, answering: bool
+) -> None:
+    model.then(Answer("one two three. ", piece=5, pause=0.02, endless=True) if answering else "Fine.")
+    with chat() as t:
+        t.say("Count.")
+        t.wait_for("two" if answering else "Fine.")
+        if not answering:
+            t.wait_for(">")
+        t.process.send_signal(how)
+        assert t.leave() == 128 + how
+        assert t.as_found
+    with Herma.open(home) as h:
+        (info,) = h.transcripts.list()
+        assert info.ended is not None
+        last = h.transcripts.messages(info.id)[-1]
+        assert str(last.content).startswith("one two" if answering else "Fine.")
+        assert (last.finish_reason == "interrupted") is answering
 
 
 def test_the_cap_is_told_between_two_turns_and_once(
@@ -551,36 +598,31 @@ def test_the_cap_is_told_between_two_turns_and_once(
         t.leave()
     with chat() as t:
         for number, word in enumerate(("one", "two", "three"), 1):
-            t.say(word)
-            t.wait_for(f"{word.title()}.")
-            t.wait_for(">")
+            ask(t, word, f"{word.title()}.")
             until = time.monotonic() + terminal.PATIENCE
             while number < 3 and refused() < number and time.monotonic() < until:  # nobody types so fast
                 t.drain(0.05)
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        leave(t)
     assert t.text.count("does not allow") == 1
-    assert "· Today's limit" in t.text  # as a note, and not as a log writes it into the prompt
+    assert "· The daily cap" in t.text  # as a note, and not as a log writes it into the prompt
 
 
 def test_commands_that_are_used_wrongly_say_so(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
     model.then("Fine.")
     with chat() as t:
         for typed, said in (
-            ("/cost everything", "/cost knows no 'everything'"),
+            ("/cost everything", "'everything' is not an option of /cost"),
             ("/help nonsense", "There is no command /nonsense"),
-            ("/branch", "nothing to branch off"),
-            ("/new A talk about tea", "A new conversation"),
-            ("/title", "Its title: A talk about tea"),
+            ("/branch", "nothing to branch"),
+            ("/new A talk about tea", "New conversation"),
+            ("/title", "Title: A talk about tea"),
             ("hello", "Fine."),
             ("/branch 0", "For example: /branch 2"),
             ("/branch 3", "There is 1 turn; a branch needs"),
-            ("/undo 3", "There is 1 turn; 3 cannot be taken back"),
+            ("/undo 3", "There is 1 turn; 3 cannot be removed"),
             ("/memory add Tea is at four.", "Entry added."),
         ):
-            t.say(typed)
-            t.wait_for(said)
-            t.wait_for(">")
+            ask(t, typed, said)
         t.say("/quit")
         assert t.leave() == 0
     assert "Saved to MEMORY.md" not in t.text  # the command has said it
@@ -594,8 +636,7 @@ def test_a_command_that_asks_is_answered_by_a_line(chat: Callable[..., Terminal]
         t.wait_for("[y/N]")
         t.press("y\r")
         t.wait_for(">")
-        t.press(CTRL_D)
-        assert t.leave() == 0
+        leave(t)
     with Herma.open(home) as h:
         assert h.memory.entries("memory") == []
 
@@ -606,25 +647,19 @@ def test_another_program_moves_the_conversation_and_the_chat_goes_on(
     model.then("First.", "Second.", "Third.")
     with chat() as t:
         for said, answer in (("one", "First."), ("two", "Second.")):
-            t.say(said)
-            t.wait_for(answer)
-            t.wait_for(">")
+            ask(t, said, answer)
         with Herma.open(home) as h:
             (info,) = h.transcripts.list()
             other = h.session(resume=info.id)
             other.rewind()
             other.close()
         t.say("three")
-        t.wait_for("Another program has taken back the last turn")
+        t.wait_for("Another program has removed the last turn")
         t.wait_for(f"/resume {info.id}")
         t.wait_for("three")  # what could not be sent is in the prompt again
         t.press("\x7f" * 5)
-        t.say(f"/resume {info.id}")
-        t.wait_for("Going on with")
-        t.wait_for(">")
-        t.say("three")
-        t.wait_for("Third.")
-        t.wait_for(">")
+        ask(t, f"/resume {info.id}", "Continuing")
+        ask(t, "three", "Third.")
         t.say("/quit")
         assert t.leave() == 0
     (conversation,) = messages(home)

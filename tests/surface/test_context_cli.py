@@ -63,7 +63,7 @@ def test_for_programs(typed: Type, stored: str) -> None:
 def test_an_unknown_window_is_said(typed: Type, home: Path) -> None:
     done = typed()
     assert done.exit_code == 0
-    assert "A session that would begin now" in done.stdout
+    assert "A new session" in done.stdout
     assert "no model is set: taken as 32,768 tokens" in done.stdout
     assert not (home / "herma.db").exists()
     (home / "config.yaml").write_text("model:\n  name: homemade-7b\n")
@@ -71,14 +71,14 @@ def test_an_unknown_window_is_said(typed: Type, home: Path) -> None:
 
 
 def test_configuration(typed: Type, stored: str, home: Path) -> None:
-    (home / "config.yaml").write_text("context:\n  window: 1000\n  profile: coding\n  reply_share: 5\n")
+    (home / "config.yaml").write_text("context:\n  window: 1000\n  profile: coding\n  shares: reply=5\n")
     value = json.loads(typed("--json").stdout)
     assert value["window"] == 1000
     assert {name: slot["room"] for name, slot in value["slots"].items()} == {
-        "system": 100,
+        "system": 250,
         "memory": 80,
         "conversation": 220,
-        "tools": 450,
+        "tools": 300,
         "reply": 50,
     }
     assert "as configured" in value["note"]
@@ -87,7 +87,7 @@ def test_configuration(typed: Type, stored: str, home: Path) -> None:
     assert " over" in typed().stdout
 
 
-@pytest.mark.parametrize("text", ["context: {profile: poker}", "context: {memory_share: 90, system_share: 50}"])
+@pytest.mark.parametrize("text", ["context: {profile: poker}", 'context: {shares: "memory=90, system=50"}'])
 def test_shares_that_cannot_be(typed: Type, home: Path, text: str) -> None:
     (home / "config.yaml").write_text(text + "\n")
     done = typed()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.homes import talk
 
 from herma import Add, Herma
 from herma.cli.main import cli
@@ -30,13 +31,11 @@ def spent(home: Path) -> tuple[str, str]:
     with Herma.open(home, clock=clock) as h:
         with h.session(title="Garden") as first:
             for number in range(4):
-                first.before_model(f"question {number}")
-                first.after_model("answer")
+                talk(first, f"question {number}", reply="answer")
                 h.memory.apply("memory", Add(f"fact {number}"))
                 clock.advance(301 if number == 1 else 10)
             first.rewind()
-            first.before_model("again")
-            first.after_model("answer")
+            talk(first, "again", reply="answer")
         clock.advance(86_400)
         with h.session() as second:
             second.before_model("hello \x1b[31mthere")
@@ -56,10 +55,10 @@ def test_for_people(typed: Type, spent: tuple[str, str]) -> None:
     assert done.exit_code == 0, done.stderr
     assert all(session in done.stdout for session in spent)
     assert "idle for 5 min, longer than the cache lives (5 min)" in done.stdout
-    assert "turns were taken back" in done.stdout
+    assert "turns were rewound" in done.stdout
     assert "message 7" in done.stdout
-    assert "In sum: 6 calls" in done.stdout
-    assert "more tokens sent anew" in done.stdout
+    assert "Total: 6 calls" in done.stdout
+    assert "more new tokens sent" in done.stdout
     assert "config set prices.input" in done.stdout
     assert "\x1b" not in done.stdout
 
@@ -154,7 +153,7 @@ def test_background_work_has_a_part_of_its_own(typed: Type, home: Path) -> None:
         assert found["days"][-1] == {"day": found["today"], **found["spent_today"]}
         assert found["stopped"] == []
     (home / "config.yaml").write_text("spend:\n  daily_usd: 0\n", "utf-8")
-    assert "no model is set, so it may spend nothing" in typed().stdout
+    assert "no model is configured" in typed().stdout
 
 
 def test_what_the_cap_stopped_is_said_to_whoever_looks_later(typed: Type, home: Path) -> None:
@@ -171,7 +170,7 @@ def test_what_the_cap_stopped_is_said_to_whoever_looks_later(typed: Type, home: 
                         model.reply([{"role": "user", "content": "hi"}])
         assert server.requests == []
         done = typed()
-        assert done.stdout.count("Today's limit of what background work may spend does not allow tidy") == 1
+        assert done.stdout.count("The daily cap on background work does not allow tidy") == 1
         (stopped,) = json.loads(typed("--json").stdout)["background"]["stopped"]
     assert (stopped["purpose"], stopped["times"]) == ("tidy", 2)
     assert "spend.daily_tokens" in stopped["notice"]

@@ -50,7 +50,7 @@ def harm(home: Path) -> bytes:
 def test_a_healthy_home(used: Path) -> None:
     code, out, err = herma(used, "doctor")
     assert code == 0
-    assert "Healthy." in out
+    assert "Everything works." in out
     assert "400 messages" in out
     assert err == ""
     code, told = answer(used, "doctor", "--full")
@@ -68,7 +68,7 @@ def test_a_damaged_database_from_the_first_look_to_the_last(used: Path) -> None:
     assert code == 1
     assert "PROBLEM" in out
     assert "herma doctor --repair" in out
-    assert "Healthy" not in out
+    assert "Everything works" not in out
     code, out, _ = herma(used, "doctor", "--repair", "--dry-run")
     assert code == 0
     assert "Nothing was changed." in out
@@ -131,7 +131,7 @@ def test_backups_from_the_first_to_the_last(used: Path) -> None:
     with Herma.open(used) as h:
         h.memory.apply("user", Add("later"))
     code, out, _ = herma(used, "backup", "restore", "first", "--dry-run")
-    assert (code, "Would put back" in out) == (0, True)
+    assert (code, "Would restore" in out) == (0, True)
     code, _, err = herma(used, "backup", "restore", "first")
     assert (code, "--yes" in err) == (2, True)
     code, told = answer(used, "backup", "restore", "first", "--yes")
@@ -150,7 +150,7 @@ def test_the_way_back_after_a_restore_can_be_pasted(used: Path, tmp_path: Path) 
     with Herma.open(home) as h:
         h.memory.apply("user", Add("later"))
     _, out, _ = herma(home, "backup", "restore", "first", "--yes")
-    line = out.splitlines()[-1].partition("before: ")[2]
+    line = out.splitlines()[-1].partition("restore: ")[2]
     assert CliRunner().invoke(cli, [*shlex.split(line)[1:], "--yes"]).exit_code == 0
     with Herma.open(home) as h:
         assert h.memory.entries("user") == ["later"]

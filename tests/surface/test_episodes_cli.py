@@ -1,4 +1,4 @@
-"""`herma episodes` and `herma facts`: for people, for programs, and what is wrong."""
+"""`herma episodes` and `herma memory facts`: for people, for programs, and what is wrong."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.homes import talk
 
 from herma import Add, Herma
 from herma.cli.main import cli
@@ -41,8 +42,7 @@ def done(home: Path) -> list[str]:
         ):
             clock.advance(86_400)
             with h.session(source="cli") as s:
-                s.before_model(said)
-                s.after_model(answer)
+                talk(s, said, reply=answer)
             found.append(s.id)
     return found
 
@@ -58,9 +58,9 @@ def used(number: str, command: str, output: str) -> list[dict[str, Any]]:
 def test_nothing_yet(typed: Type) -> None:
     assert "No episodes yet" in typed("episodes", "list").stdout
     assert json.loads(typed("episodes", "list", "--json").stdout) == {"ok": True, "episodes": [], "more": False}
-    assert "Nothing was put away" in typed("episodes", "digests").stdout
-    assert "Nothing like it" in typed("episodes", "search", "x").stdout
-    assert "No facts yet" in typed("facts", "list").stdout
+    assert "No archived episodes" in typed("episodes", "list", "--by-month").stdout
+    assert "No similar episodes" in typed("episodes", "list", "x").stdout
+    assert "No facts yet" in typed("memory", "facts", "list").stdout
 
 
 def test_a_list_for_people_and_for_programs(typed: Type, done: list[str]) -> None:
@@ -91,37 +91,38 @@ def test_one_episode(typed: Type, done: list[str]) -> None:
 
 
 def test_finding(typed: Type, done: list[str]) -> None:
-    out = typed("episodes", "search", "the", "house", "plans").stdout
+    out = typed("episodes", "list", "the", "house", "plans").stdout
     assert "draw the" in out
-    value = json.loads(typed("episodes", "search", "shop tests", "--json").stdout)
+    value = json.loads(typed("episodes", "list", "shop tests", "--json").stdout)
     assert value["episodes"][0]["session"] == done[0]
     assert value["episodes"][0]["similarity"] > 0.5
 
 
-def test_putting_away_and_bringing_back(typed: Type, done: list[str]) -> None:
-    shown = typed("episodes", "forget", "--keep", "2", "--dry-run")
-    assert "1 episode would be put away. Nothing was done." in shown.stdout
+def test_archiving_and_restoring(typed: Type, done: list[str]) -> None:
+    shown = typed("episodes", "archive", "--keep", "2", "--dry-run")
+    assert "1 episode would be archived. Nothing was changed." in shown.stdout
     assert "impossible" in shown.stdout
-    refused = typed("episodes", "forget", "--keep", "2")
+    refused = typed("episodes", "archive", "--keep", "2")
     assert refused.exit_code == 2
     assert "--yes" in refused.stderr
-    gone = typed("episodes", "forget", "--keep", "2", "--yes")
-    assert "Put away: 1 episode" in gone.stdout
-    assert "episodes restore 3" in gone.stdout
-    assert "do the impossible" in typed("episodes", "digests").stdout
-    assert json.loads(typed("episodes", "digests", "--json").stdout)["digests"][0]["episodes"] == [3]
+    gone = typed("episodes", "archive", "--keep", "2", "--yes")
+    assert "Archived 1 episode" in gone.stdout
+    assert "episodes archive --undo 3" in gone.stdout
+    assert "do the impossible" in typed("episodes", "list", "--by-month").stdout
+    assert json.loads(typed("episodes", "list", "--by-month", "--json").stdout)["digests"][0]["episodes"] == [3]
     assert "impossible" in typed("episodes", "list", "--archived").stdout
-    assert "Back again: 3" in typed("episodes", "restore", "3").stdout
-    assert "None of them" in typed("episodes", "restore", "3").stdout
-    assert json.loads(typed("episodes", "forget", "3", "--yes", "--json").stdout)["kept"] == 2
-    assert "Nothing to put away" in typed("episodes", "forget").stdout
+    assert "Would be restored: 3" in typed("episodes", "archive", "--undo", "3", "--dry-run").stdout
+    assert "Restored: 3" in typed("episodes", "archive", "--undo", "3").stdout
+    assert "None of these" in typed("episodes", "archive", "--undo", "3").stdout
+    assert json.loads(typed("episodes", "archive", "3", "--yes", "--json").stdout)["kept"] == 2
+    assert "Nothing to archive" in typed("episodes", "archive").stdout
 
 
 def test_making_them_anew(typed: Type, done: list[str]) -> None:
-    assert "Looked at 0 conversations" in typed("episodes", "rebuild").stdout
-    value = json.loads(typed("episodes", "rebuild", "--all", "--json").stdout)
+    assert "Read 0 conversations" in typed("index", "rebuild", "--episodes").stdout
+    value = json.loads(typed("index", "rebuild", "--episodes", "--all", "--json").stdout)
     assert (value["looked_at"], value["made"], value["empty"]) == (3, 3, 0)
-    assert "1 episode" in typed("episodes", "rebuild", done[0]).stdout
+    assert "1 episode" in typed("index", "rebuild", "--episodes", done[0]).stdout
 
 
 @pytest.mark.parametrize(
@@ -130,18 +131,35 @@ def test_making_them_anew(typed: Type, done: list[str]) -> None:
         ["show", "99"],
         ["show", "nosuch"],
         ["show"],
-        ["restore", "99"],
-        ["forget", "1", "--keep", "3"],
+        ["archive", "--undo", "99"],
+        ["archive", "--undo"],
+        ["archive", "1", "--keep", "3"],
         ["list", "--outcome", "odd"],
-        ["search"],
-        ["rebuild", "nosuch"],
     ],
 )
 def test_what_is_wrong_is_said(typed: Type, done: list[str], words: list[str]) -> None:
+    assert typed("index", "rebuild", "nosuch").exit_code == 2
     result = typed("episodes", *words)
     assert result.exit_code == 2
     assert result.stderr.startswith("herma: ")
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("episodes forget --keep 2 --dry-run", "episodes archive --keep 2 --dry-run"),
+        ("episodes restore 1", "episodes archive --undo 1"),
+        ("episodes digests", "episodes list --by-month"),
+        ("restore the shop", "brief the shop"),
+        ("review log", "learned list"),
+        ("review status", "learned list"),
+    ],
+)
+def test_old_spellings_work_and_say_the_new_one(typed: Type, done: list[str], old: str, new: str) -> None:
+    before, after = typed(*old.split()), typed(*new.split())
+    assert (before.exit_code, before.stdout) == (after.exit_code, after.stdout)
+    assert "is now" in before.stderr
 
 
 # ── facts ──
@@ -158,45 +176,43 @@ def known(home: Path) -> None:
 
 
 def test_facts(typed: Type, known: None) -> None:
-    out = typed("facts", "list").stdout
+    out = typed("memory", "facts", "list").stdout
     assert "Oslo" in out
     assert "Rome" not in out
-    assert typed("facts", "ask", "where do I live?").stdout.startswith("Oslo\n")
-    history = json.loads(typed("facts", "history", "city", "--json").stdout)["facts"]
+    assert typed("memory", "facts", "ask", "where do I live?").stdout.startswith("Oslo\n")
+    history = json.loads(typed("memory", "facts", "list", "city", "--json").stdout)["facts"]
     assert [(one["value"], one["until"] is None) for one in history] == [("Oslo", True), ("Rome", False)]
-    shown = typed("facts", "show", str(history[0]["id"])).stdout
+    shown = typed("memory", "facts", "list", str(history[0]["id"])).stdout
     assert "User moved to Oslo" in shown
-    assert "memory, change 2" in shown
-    assert "Nothing is known" in typed("facts", "history", "shoe size").stdout
+    assert "memory, change m2" in shown
+    assert "No fact about" in typed("memory", "facts", "list", "shoe size").stdout
 
 
 def test_questions_without_a_certain_answer(typed: Type, known: None) -> None:
-    result = typed("facts", "ask", "what is my shoe size?")
+    result = typed("memory", "facts", "ask", "what is my shoe size?")
     assert result.exit_code == 1
     assert "No certain answer" in result.stdout
-    value = typed("facts", "ask", "--json", "tell me a joke")
-    assert json.loads(value.stdout) == {"ok": False, "fact": None}
+    value = typed("memory", "facts", "ask", "--json", "tell me a joke")
+    assert json.loads(value.stdout) == {"ok": True, "fact": None}
 
 
 def test_facts_are_stated_and_forgotten(typed: Type, known: None) -> None:
-    assert "shoe size = 42" in typed("facts", "set", "shoe size", "42").stdout
-    assert typed("facts", "ask", "what is my shoe size?").stdout.startswith("42\n")
-    assert typed("facts", "ask", "shoe", "size?").stdout.startswith("42\n")
-    assert typed("facts", "ask", "size").exit_code == 1
-    assert typed("facts", "ask", " ").exit_code == 2
-    number = str(json.loads(typed("facts", "history", "shoe size", "--json").stdout)["facts"][0]["id"])
-    assert "Would be forgotten" in typed("facts", "forget", number, "--dry-run").stdout
-    assert "unforget" in typed("facts", "forget", number).stdout
-    assert typed("facts", "ask", "what is my shoe size?").exit_code == 1
-    assert "1 fact back again." in typed("facts", "unforget", number).stdout
-    assert json.loads(typed("facts", "rebuild", "--json").stdout)["ok"] is True
-    assert typed("facts", "ask", "what is my shoe size?").exit_code == 0
+    assert "shoe size = 42" in typed("memory", "facts", "set", "shoe size", "42").stdout
+    assert typed("memory", "facts", "ask", "what is my shoe size?").stdout.startswith("42\n")
+    assert typed("memory", "facts", "ask", "shoe", "size?").stdout.startswith("42\n")
+    assert typed("memory", "facts", "ask", "size").exit_code == 1
+    assert typed("memory", "facts", "ask", " ").exit_code == 2
+    number = str(json.loads(typed("memory", "facts", "list", "shoe size", "--json").stdout)["facts"][0]["id"])
+    assert "Would be forgotten" in typed("memory", "facts", "forget", number, "--dry-run").stdout
+    assert "forget --undo" in typed("memory", "facts", "forget", number).stdout
+    assert typed("memory", "facts", "ask", "what is my shoe size?").exit_code == 1
+    assert "Used again: " in typed("facts", "unforget", number).stdout
+    assert json.loads(typed("index", "rebuild", "--facts", "--json").stdout)["ok"] is True
+    assert typed("memory", "facts", "ask", "what is my shoe size?").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "words", [["show", "99"], ["forget", "99"], ["ask"], ["set", "a"], ["show", "x"], ["set", "a", " "]]
-)
+@pytest.mark.parametrize("words", [["list", "99"], ["forget", "99"], ["ask"], ["set", "a"], ["set", "a", " "]])
 def test_wrong_facts(typed: Type, words: list[str]) -> None:
-    result = typed("facts", *words)
+    result = typed("memory", "facts", *words)
     assert result.exit_code == 2
     assert result.stderr.startswith("herma: ")

@@ -1,4 +1,4 @@
-"""`herma index`: looked at, checked, built anew and dropped; nothing of it can cost a message."""
+"""`herma index`: looked at, checked, rebuilt and dropped; nothing of it can cost a message."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from herma import Herma
 from herma.cli.main import cli
+from herma.index.sync import MOST_INDEXED
 
 
 def index(home: Path, *words: str) -> Result:
@@ -38,32 +39,41 @@ def finds(home: Path) -> bool:
 
 def test_from_nothing_to_up_to_date(full: Path) -> None:
     assert "30 messages" in index(full, "status").stdout
-    assert index(full, "rebuild").stdout.startswith("Built anew: 30 messages indexed, up to date")
+    assert index(full, "rebuild").stdout.startswith("Rebuilt: 30 messages indexed, up to date")
     status = as_json(full, "status")
     assert (status["messages"], status["stored_messages"], status["lag"]) == (30, 30, 0)
     assert status["there"] is True
     assert status["size"] > 0
-    assert "The index is what the transcripts say." in index(full, "verify").stdout
-    assert as_json(full, "verify") == {"ok": True, "trouble": None, "rebuilt": False}
+    assert "The index is what the transcripts say." in index(full, "status", "--verify").stdout
+    assert as_json(full, "status", "--verify") == {"ok": True, "trouble": None, "rebuilt": False}
     assert as_json(full, "rebuild")["messages"] == 30
     assert finds(full)
+
+
+def test_messages_that_are_indexed_in_part_are_counted(full: Path) -> None:
+    long = MOST_INDEXED // 2 * "汉"  # more bytes, but not more characters
+    with Herma.open(full) as h:
+        session = h.transcripts.start("cli")
+        h.transcripts.append(session, [{"role": "user", "content": text} for text in (long, 2 * long + "尾")])
+    assert as_json(full, "status")["cut"] == 1
+    assert "1 message longer than 4,000,000 characters" in index(full, "status").stdout
 
 
 def test_an_empty_home_stays_empty(tmp_path: Path) -> None:
     home = tmp_path / "empty"
     assert "no messages yet" in index(home, "status").stdout
-    assert index(home, "drop", "--yes").stdout == "There is no index.\n"
-    for words in ("status", "rebuild", "verify"):
+    assert index(home, "rebuild", "--drop", "--yes").stdout == "There is no index.\n"
+    for words in ("status", "rebuild"):
         assert index(home, words).exit_code == 0, words
 
 
 def test_dropping_is_asked_for_and_costs_nothing(full: Path) -> None:
     index(full, "rebuild")
-    refused = index(full, "drop")
+    refused = index(full, "rebuild", "--drop")
     assert refused.exit_code == 2
     assert "--yes" in refused.stderr
     assert as_json(full, "status")["there"] is True
-    assert as_json(full, "drop", "--yes") == {"ok": True, "dropped": True}
+    assert as_json(full, "rebuild", "--drop", "--yes") == {"ok": True, "dropped": True}
     assert as_json(full, "status")["messages"] == 0
     assert finds(full)
 
@@ -72,7 +82,7 @@ def test_dropping_is_asked_for_and_costs_nothing(full: Path) -> None:
 def test_a_damaged_index_is_found_and_built_anew(full: Path, harm: bytes) -> None:
     index(full, "rebuild")
     (full / "index.db").write_bytes(harm)
-    checked = as_json(full, "verify")
+    checked = as_json(full, "status", "--verify")
     assert checked["rebuilt"] is True
     assert checked["trouble"]
     assert as_json(full, "status")["messages"] == 30
@@ -80,7 +90,7 @@ def test_a_damaged_index_is_found_and_built_anew(full: Path, harm: bytes) -> Non
 
 
 def test_every_command_has_examples_and_refuses_what_it_does_not_know(full: Path) -> None:
-    for name in ("status", "rebuild", "embed", "verify", "drop"):
+    for name in ("status", "rebuild", "embed"):
         assert "Examples:" in index(full, name, "--help").stdout
         refused = index(full, name, "--nonsense", "--json")
         assert refused.exit_code == 2

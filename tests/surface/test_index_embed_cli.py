@@ -73,7 +73,7 @@ def test_another_model_begins_anew(full: Path, endpoint: ScriptedModel) -> None:
     status = as_json(full, "index", "status")["vectors"]
     assert status["messages_left"] == MESSAGES
     assert list(status["other_models"].values()) == [MESSAGES + 1]
-    assert "they go by themselves" in herma(full, "index", "status").stdout
+    assert "of another model; they will be removed" in herma(full, "index", "status").stdout
     assert herma(full, "search", "kingfisher").exit_code == 0
 
 

@@ -36,7 +36,7 @@ def able(asked: Asked) -> Answer:
 
 def test_no_model(typed: Type) -> None:
     done = typed()
-    assert done.exit_code == 0
+    assert done.exit_code == 1
     assert "No model is set" in done.stdout
     assert "herma config set model.url" in done.stdout
     assert json.loads(typed("--json").stdout)["model"] is None
@@ -52,7 +52,7 @@ def test_a_model_that_answers(typed: Type, home: Path) -> None:
             "It answers",
             "It streams: ",
             "It calls tools.",
-            "It keeps to a form",
+            "It returns JSON when asked to",
             "not known",
         ):
             assert said in done.stdout
@@ -69,10 +69,10 @@ def test_a_model_that_can_less(typed: Type, home: Path) -> None:
         configure(home, server.url)
         done = typed()
     for said in (
-        "it was asked for JSON and gave none",
-        "in one piece",
-        "asked to and did not",
-        "does not say how many tokens",
+        "does not return valid JSON when asked to",
+        "does not stream: one piece",
+        "did not call a tool when asked to",
+        "does not report token usage",
     ):
         assert said in done.stdout
 
@@ -82,8 +82,8 @@ def test_a_model_that_does_not_answer(typed: Type, home: Path) -> None:
         configure(home, server.url)
         done = typed()
         found = json.loads(typed("--json").stdout)
-    assert done.exit_code == 6
-    assert "does not accept the key" in done.stdout
+    assert done.exit_code == 3
+    assert "rejected the key" in done.stdout
     assert (found["ok"], found["reachable"], bool(found["hint"])) == (False, False, True)
     assert KEY not in done.stdout + done.stderr + json.dumps(found)
 
@@ -106,19 +106,19 @@ def test_a_wrong_address_is_a_clear_error(typed: Type, home: Path) -> None:
 def test_work_that_rests_is_shown_and_goes_on_when_a_person_says_so(home: Path) -> None:
     typed_: Type = lambda *words: CliRunner().invoke(cli, ["--home", str(home), *words])  # noqa: E731
     configure(home, "http://127.0.0.1:9/v1")
-    assert "Nothing rests." in typed_("models", "resume").stdout
+    assert "Nothing is paused." in typed_("models", "check", "--resume").stdout
     with Herma.open(home) as h:
         for _ in range(3):
             h.models.pauses.judge("tidy", "m", "there is no list of merges in its answer")
     for words in (["cost"], ["doctor"]):
         done = typed_(*words)
-        assert "tidy rests until" in done.stdout.replace("\n", " "), done.stdout
-        assert "herma models resume tidy" in " ".join(done.stdout.split())
+        assert "tidy is paused until" in done.stdout.replace("\n", " "), done.stdout
+        assert "herma models check --resume tidy" in " ".join(done.stdout.split())
     (rests,) = json.loads(typed_("cost", "--json").stdout)["background"]["resting"]
     assert (rests["purpose"], rests["model"]) == ("tidy", "m")
-    assert "review does not rest" in typed_("models", "resume", "review").stdout
-    wrong = typed_("models", "resume", "everything")
+    assert "review is not paused" in typed_("models", "check", "--resume", "review").stdout
+    wrong = typed_("models", "check", "--resume", "everything")
     assert wrong.exit_code == 2
-    assert "no purpose of background work" in wrong.stderr
-    assert json.loads(typed_("models", "resume", "--json").stdout)["resumed"][0]["purpose"] == "tidy"
+    assert "not a purpose of background work" in wrong.stderr
+    assert json.loads(typed_("models", "check", "--resume", "--json").stdout)["resumed"][0]["purpose"] == "tidy"
     assert "rests" not in typed_("cost").stdout

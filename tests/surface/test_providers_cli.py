@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from herma import Herma
 from herma.cli.main import cli
-from herma.providers.guard import LARGEST, Noted, TroubleLog
+from herma.worker import LARGEST_LOG, Trouble, TroubleLog
 
 GOOD = """
 from herma import MemoryProvider
@@ -42,58 +42,193 @@ def install(home: Path, *, available: str = "True", initialize: str = "pass") ->
     (folder / "plugin.yaml").write_text('description: "Keeps notes."\n')
 
 
+def listed(home: Path) -> dict[str, Any]:
+    return {one["name"]: one for one in as_json(home, "providers", "list")["providers"]}
+
+
 def test_from_none_to_one_and_back(home: Path) -> None:
-    assert "There are none." in herma(home, "providers", "list").stdout
-    assert "No external memory is in use" in herma(home, "providers", "status").stdout
-    assert as_json(home, "providers", "status") == {
-        "ok": True,
-        "active": None,
-        "provider": None,
-        "available": None,
-        "why": None,
-        "troubles": [],
-    }
+    assert as_json(home, "providers", "list")["active"] is None
+    assert as_json(home, "providers", "status")["providers"] == []
     install(home)
-    listed = herma(home, "providers", "list").stdout
-    assert "Keeps notes." in listed
-    assert "herma providers use notes" in listed
-    assert "takes part in sessions that begin from now on" in herma(home, "providers", "use", "notes").stdout
+    shown = herma(home, "providers", "list").stdout
+    assert "Keeps notes." in shown
+    assert "herma providers setup" in shown
+    assert "New sessions use notes." in herma(home, "providers", "setup", "notes").stdout
     assert 'provider: "notes"' in (home / "config.yaml").read_text()
-    assert as_json(home, "providers", "list")["providers"][0]["active"]
-    assert "notes is available" in herma(home, "providers", "status").stdout
+    assert listed(home)["notes"]["active"]
+    assert "available    yes" in herma(home, "providers", "status").stdout
     with Herma.open(home) as h, h.session():
         assert h.providers.status(ask=False).sessions == 1
-    done = herma(home, "providers", "off").stdout
-    assert "herma providers use notes" in done, "how to take it back"
-    assert as_json(home, "providers", "off") == {"ok": True, "before": None, "changed": False}
+    done = herma(home, "providers", "use", "none")
+    assert "herma providers setup notes" in done.stdout, "how to take it back"
+    assert "is now `herma providers setup" in done.stderr, "the old spelling"
+    assert as_json(home, "providers", "off")["before"] is None
     with Herma.open(home) as h:
         assert h.providers.active == ""
 
 
 def test_one_that_is_not_there_is_not_chosen(home: Path) -> None:
     install(home)
-    done = herma(home, "providers", "use", "note")
+    done = herma(home, "providers", "setup", "note")
     assert done.exit_code == 2
     assert "There is no memory provider 'note'." in done.stderr
-    assert "There are: notes." in done.stderr
+    assert "notes" in done.stderr
     assert not (home / "config.yaml").exists()
+    done = herma(home, "providers", "setup")
+    assert (done.exit_code, "Herma cannot ask" in done.stderr) == (2, True)
 
 
 def test_one_that_cannot_work_is_chosen_with_a_warning(home: Path) -> None:
     install(home, available="False")
-    done = herma(home, "providers", "use", "notes")
+    done = herma(home, "providers", "setup", "notes")
     assert done.exit_code == 0
     assert "notes is not available now: NOTES_KEY is not set" in done.stderr
-    status = herma(home, "providers", "status").stdout
-    assert "notes is not available: NOTES_KEY is not set" in status
-    assert "herma providers off" in status
-    assert not as_json(home, "providers", "status")["available"]
+    state = herma(home, "providers", "status").stdout
+    assert "no: NOTES_KEY is not set" in state
+    assert "herma providers setup notes" in state
+    assert not as_json(home, "providers", "status")["providers"][0]["available"]
 
 
 def test_what_is_stronger_than_the_file_is_named(home: Path) -> None:
     install(home)
-    done = herma(home, "providers", "use", "notes", env={"HERMA_MEMORY_PROVIDER": "other"})
+    done = herma(home, "providers", "setup", "notes", env={"HERMA_MEMORY_PROVIDER": "other"})
     assert "memory.provider stays other" in done.stderr
+
+
+ASKS = """
+import json, pathlib
+from herma import MemoryProvider
+class Notes(MemoryProvider):
+    name = "notes"
+    def __init__(self): self.said = []
+    def is_available(self): return True
+    def initialize(self, session_id, **kwargs): self.said = []
+    def get_tool_schemas(self): return []
+    def sync_turn(self, user, assistant, *, session_id="", messages=None): self.said.append(user)
+    def prefetch(self, query, *, session_id=""): return "\\n".join(self.said)
+    def get_status_config(self, config): return {"mode": "hybrid"}
+    def get_config_schema(self):
+        return [
+            {"key": "mode", "choices": ["cloud", "local"], "default": "cloud"},
+            {"key": "api_key", "secret": True, "required": True, "env_var": "NOTES_KEY", "when": {"mode": "cloud"},
+             "url": "https://notes.example"},
+            {"key": "token", "secret": True},
+            {"key": "size", "default_from": {"field": "mode", "map": {"local": "small", "cloud": "big"}}},
+            {"key": "folder", "env_var": "NOTES_FOLDER", "default": ""},
+        ]
+"""
+
+
+def asking(home: Path, more: str = "") -> None:
+    install(home)
+    (home / "plugins" / "notes" / "__init__.py").write_text(ASKS + more)
+
+
+def test_answers_go_where_they_belong(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NOTES_KEY", "NOTES_TOKEN", "NOTES_FOLDER"):
+        monkeypatch.setenv(name, "x")  # so that it is taken back after the test
+        monkeypatch.delenv(name)
+    asking(home)
+    for words in ((), ("--set", "api_key=")):
+        done = herma(home, "providers", "setup", "notes", "--defaults", *words)
+        assert (done.exit_code, "needs api_key" in done.stderr) == (2, True)
+        assert "https://notes.example" in done.stderr
+    assert not (home / "config.yaml").exists()
+    (home / ".env").write_text("# keys\nOTHER=1\nexport NOTES_KEY=old # mine\n")
+    given = ("--set", "api_key=a key's", "--set", "token=-", "--set", "folder=/notes")
+    done = CliRunner().invoke(cli, ["--home", str(home), "providers", "setup", "notes", *given], input="t-1\n")
+    assert done.exit_code == 0, done.stderr
+    assert "a key" not in done.output
+    assert (home / ".env").read_text() == (
+        '# keys\nOTHER=1\nNOTES_KEY="a key\'s"\nNOTES_TOKEN=t-1\nNOTES_FOLDER=/notes\n'
+    )
+    assert (home / ".env").stat().st_mode & 0o777 == 0o600
+    assert json.loads((home / "notes.json").read_text()) == {"mode": "cloud", "size": "big", "folder": "/notes"}
+    assert herma(home, "providers", "setup", "notes", "--defaults").exit_code == 0, "a stored key is enough"
+    done = herma(home, "providers", "setup", "notes", "--set", "mode=local", "--defaults")
+    assert done.exit_code == 0, "without the cloud no key is asked for"
+    assert json.loads((home / "notes.json").read_text())["size"] == "small"
+
+
+def test_a_secret_is_the_first_thing_in_a_new_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEM0_API_KEY", "x")  # so that it is taken back after the test
+    monkeypatch.delenv("MEM0_API_KEY")
+    home = tmp_path / "new"
+    done = herma(home, "providers", "setup", "mem0", "--set", "api_key=k", "--defaults")
+    assert (done.exit_code, (home / ".env").read_text()) == (0, "MEM0_API_KEY=k\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("mode=moon", "mode: unknown value 'moon'. Allowed: cloud, local."),
+        ("nothing=1", "notes has no setting 'nothing'"),
+        ("mode", "--set takes KEY=VALUE"),
+        ("token=a\"b'c", "both kinds of quotes"),
+    ],
+)
+def test_wrong_answers_change_nothing(home: Path, given: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTES_KEY", "k")
+    asking(home)
+    done = herma(home, "providers", "setup", "notes", "--set", given)
+    assert (done.exit_code, says in done.stderr) == (2, True), done.stderr
+    assert not (home / "notes.json").exists()
+    assert not (home / "config.yaml").exists()
+
+
+def test_missing_packages_are_named(home: Path) -> None:
+    asking(home)
+    with (home / "plugins" / "notes" / "plugin.yaml").open("a") as file:
+        file.write("pip_dependencies: [no-such-package-at-all>=1, click]\n")
+        file.write("external_dependencies: [{name: no-such-program, install: 'get it'}]\n")
+    done = herma(home, "providers", "setup", "notes", "--set", "mode=local", "--no-install")
+    assert "packages that are not installed: no-such-package-at-all>=1" in done.stderr
+    assert "needs the program no-such-program. To install it: get it" in done.stderr
+
+
+def test_a_round_trip(home: Path) -> None:
+    asking(home)
+    done = as_json(home, "providers", "test", "notes")
+    assert done["recalled"]
+    assert [each["call"] for each in done["calls"]][:3] == ["load", "is_available", "initialize"]
+    assert "The test turn was recalled." in herma(home, "providers", "test", "notes").stdout
+
+
+def test_a_round_trip_that_fails(home: Path) -> None:
+    install(home, initialize="raise OSError('down')")
+    failed = herma(home, "providers", "test", "notes", "--wait", "0")
+    assert (failed.exit_code, "OSError: down" in failed.stdout) == (3, True)
+
+
+def test_compared_with_the_own_search(home: Path) -> None:
+    asking(home)
+    plants = (
+        *("granite quarries beside turquoise lagoons", "walnut orchards behind crumbling abbeys"),
+        *("copper kettles under thatched awnings", "linen weavers opposite marble fountains"),
+    )
+    with Herma.open(home) as h:
+        for number, what in enumerate(plants):
+            with h.session() as session:
+                session.before_model(f"Yesterday somebody visited the {what} near village {number} with seven cousins")
+                session.after_model("Thanks for telling me about that.")
+        h.index.wait()
+    found = as_json(home, "providers", "compare", "notes", "--count", "3")
+    own, notes = found["results"]
+    assert (own["name"], notes["name"], notes["found"], notes["failed"]) == ("herma", "notes", 0.0, 0)
+    assert own["found"] > 0.5
+    assert own["tokens"] > 0
+
+
+def test_the_commands_of_a_plugin_are_there_while_it_is_in_use(home: Path) -> None:
+    asking(home)
+    (home / "plugins" / "notes" / "cli.py").write_text(
+        "def register_cli(parser):\n    parser.add_argument('what')\n    parser.add_argument('--loud')\n"
+        "def notes_command(given):\n    print('notes:', given.what, given.loud)\n"
+    )
+    assert herma(home, "providers", "notes", "peers").exit_code == 2
+    herma(home, "providers", "setup", "notes", "--set", "mode=local")
+    assert herma(home, "providers", "notes", "peers", "--loud", "yes").stdout == "notes: peers yes\n"
+    assert herma(home, "providers", "notes").exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -102,7 +237,7 @@ def test_what_is_stronger_than_the_file_is_named(home: Path) -> None:
 )
 def test_the_doctor_asks_it(home: Path, available: str, state: str, says: str) -> None:
     install(home, available=available)
-    herma(home, "providers", "use", "notes")
+    herma(home, "providers", "setup", "notes")
     with Herma.open(home) as h:
         (check,) = [check for check in h.doctor().checks if check.name == "provider"]
     assert (check.state, says in check.sentence) == (state, True)
@@ -110,37 +245,39 @@ def test_the_doctor_asks_it(home: Path, available: str, state: str, says: str) -
     with Herma.open(home) as h:
         (check,) = [check for check in h.doctor().checks if check.name == "provider"]
         assert check.state == "problem"
-        assert check.next == "herma providers list"
+        assert check.next == "herma providers status"
 
 
 def test_what_went_wrong_in_another_program_is_shown(home: Path) -> None:
     install(home, initialize="raise OSError('the shelf fell')")
-    herma(home, "providers", "use", "notes")
+    herma(home, "providers", "setup", "notes")
     for _ in range(2):
         with Herma.open(home) as h:
             h.session().close()
-    assert "initialize: OSError: the shelf fell" in herma(home, "providers", "status").stdout
-    assert len(as_json(home, "providers", "status")["troubles"]) == 2
+    shown = herma(home, "providers", "status").stdout
+    assert "failed 2 times" in shown
+    assert "initialize: OSError: the shelf fell" in shown
+    assert len(as_json(home, "providers", "status")["providers"][0]["failures"]) == 2
     doctor = herma(home, "doctor").stdout
     assert "notes failed 2 times in the last week, last at initialize: OSError: the shelf fell." in doctor
 
 
 def test_the_log_of_troubles_is_bounded_and_holds_no_secrets(home: Path) -> None:
     log = TroubleLog(home)
-    log.add(Noted(1.0, "notes", "it", "401 for key sk-ant-" + "a1B2c3D4" * 5))
-    assert "sk-ant" not in (home / "logs" / "guests.jsonl").read_text()
+    log.add(Trouble("notes", "it", "401 for key sk-ant-" + "a1B2c3D4" * 5), 1.0)
+    assert "sk-ant" not in (home / "logs" / "plugins.jsonl").read_text()
     for number in range(1_500):
-        log.add(Noted(float(number), "notes", "it", "x" * 290))
-    assert (home / "logs" / "guests.jsonl").stat().st_size <= LARGEST + 1_000
+        log.add(Trouble("notes", "it", "x" * 290), float(number))
+    assert (home / "logs" / "plugins.jsonl").stat().st_size <= LARGEST_LOG + 1_000
     assert [noted.at for noted in log.since(1_498.0)] == [1_498.0, 1_499.0]
-    with (home / "logs" / "guests.jsonl").open("ab") as file:
+    with (home / "logs" / "plugins.jsonl").open("ab") as file:
         file.write(b'{"at": "x"}\n\xff\xfe\nnull\n[1')
     assert [noted.at for noted in log.since(1_499.0)] == [1_499.0]
-    assert (home / "logs" / "guests.jsonl").stat().st_mode & 0o077 == 0
+    assert (home / "logs" / "plugins.jsonl").stat().st_mode & 0o077 == 0
 
 
 def test_a_home_that_cannot_be_written_has_no_log(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("a file, not a folder")
     log = TroubleLog(tmp_path)
-    log.add(Noted(time.time(), "notes", "it", "why"))
+    log.add(Trouble("notes", "it", "why"), time.time())
     assert list(log.since(0)) == []

@@ -1,4 +1,4 @@
-"""`herma context recall` and `recalled`, `herma search --expand --summarize`, `herma eval summaries`."""
+"""`herma context recall` and `show --recalled`, `herma search --expand --summarize`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.homes import talk
 
 from herma import Herma
 from herma.cli.main import cli
-from herma.testing import Answer, Asked, ScriptedModel
+from herma.testing import ScriptedModel
 
 QUESTION = "Which hash did we settle on for the passwords of the Quillon service?"
 
@@ -51,9 +52,9 @@ def with_model(home: Path, server: ScriptedModel) -> None:
 def test_what_would_be_told(home: Path, filled: str) -> None:
     done = typed(home, "context", "recall", QUESTION)
     assert done.exit_code == 0, done.stderr
-    assert "This would be told:" in done.stdout
+    assert "Recalled:" in done.stdout
     assert "Argon2id" in done.stdout
-    assert "chance" in done.stdout
+    assert "score" in done.stdout
     found = as_json(home, "context", "recall", QUESTION)
     assert found["outcome"] == "recalled"
     assert found["weighed"][0]["session_id"] == filled
@@ -63,22 +64,24 @@ def test_what_would_be_told(home: Path, filled: str) -> None:
 
 def test_why_nothing_would_be_told(home: Path, filled: str) -> None:
     assert filled
-    assert "nothing in it to look for" in typed(home, "context", "recall", "how", "are", "you").stdout
-    assert "relevant enough" in typed(home, "context", "recall", "bake a sourdough loaf about the garden").stdout
+    assert "no words to search for" in typed(home, "context", "recall", "how", "are", "you").stdout
+    assert (
+        "no past message is relevant enough"
+        in typed(home, "context", "recall", "bake a sourdough loaf about the garden").stdout
+    )
     typed(home, "config", "set", "search.prefetch", "off")
-    assert "It is turned off" in typed(home, "context", "recall", QUESTION).stdout
+    assert "Recall is off" in typed(home, "context", "recall", QUESTION).stdout
 
 
 def test_what_was_told(home: Path, filled: str) -> None:
-    assert "no session yet" in typed(home.parent / "other", "context", "recalled").stdout
-    assert "Nothing was recalled" in typed(home, "context", "recalled", filled).stdout
+    assert "no session yet" in typed(home.parent / "other", "context", "show", "--recalled").stdout
+    assert "Nothing was recalled" in typed(home, "context", "show", "--recalled", filled).stdout
     with Herma.open(home, flags={"search.prefetch_ms": 10_000}) as h, h.session(title="Now") as session:
-        session.before_model(QUESTION)
-        session.after_model("Argon2id.")
-    done = typed(home, "context", "recalled", "Now")
+        talk(session, QUESTION, reply="Argon2id.")
+    done = typed(home, "context", "show", "--recalled", "Now")
     assert done.exit_code == 0, done.stderr
     assert "Argon2id" in done.stdout
-    (turn,) = as_json(home, "context", "recalled", "Now")["turns"]
+    (turn,) = as_json(home, "context", "show", "--recalled", "Now")["turns"]
     assert "Argon2id" in turn["recalled"]
 
 
@@ -91,7 +94,7 @@ def test_search_with_other_words_and_summaries(home: Path, filled: str, server: 
     done = typed(home, "search", "bcrypt", "--expand", "--summarize")
     assert done.exit_code == 0, done.stderr
     assert "Summed up by m:\n   They chose Argon2id." in done.stdout
-    assert "Searched too, as m proposed: argon2id." in done.stdout
+    assert "Also searched for, as m proposed: argon2id." in done.stdout
     server.then('{"words": ["argon2id"]}', "They chose Argon2id.")
     found = as_json(home, "search", "bcrypt", "--expand", "--summarize")
     assert found["also"] == ["argon2id"]
@@ -103,78 +106,4 @@ def test_search_without_a_model_says_what_is_missing(home: Path, filled: str) ->
     assert filled
     done = typed(home, "search", "Quillon", "--summarize")
     assert done.exit_code == 0
-    assert "Nothing was summed up: No model is set" in done.stdout
-
-
-# ── measuring summaries ──
-
-
-@pytest.fixture
-def cases(tmp_path: Path) -> Path:
-    rows = [
-        {
-            "id": "hash",
-            "question": "Which password hash was chosen for Quillon?",
-            "facts": ["Argon2id", ["64 MiB", "64 MB"], "1,200 users", "RFC 9106"],
-            "title": "Hashing",
-            "messages": [
-                {"role": "user", "content": "Which password hash should Quillon have? It has 1,200 users."},
-                {"role": "assistant", "content": "Argon2id with 64 MiB, after RFC 9106."},
-            ],
-        },
-        {
-            "id": "rosen",
-            "question": "玫瑰什么时候修剪？",
-            "facts": ["三月修剪"],
-            "messages": [{"role": "user", "content": "玫瑰花在三月修剪，不要太晚。"}],
-        },
-    ]
-    path = tmp_path / "cases.jsonl"
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
-    return path
-
-
-def answer(asked: Asked) -> str | Answer:
-    return "Argon2id with 64 MB was chosen (RFC 9107)." if "Quillon" in asked.last else "玫瑰在三月修剪。"
-
-
-def test_summaries_are_scored_against_facts(home: Path, cases: Path) -> None:
-    with ScriptedModel(answer) as server:
-        with_model(home, server)
-        found = as_json(home, "eval", "summaries", str(cases))
-        table = typed(home, "eval", "summaries", str(cases))
-    by_way = {one["way"]: one for one in found["results"]}
-    assert (by_way["raw"]["facts"], by_way["raw"]["found"]) == (1.0, 1.0)
-    assert by_way["summaries"]["facts"] == 0.6
-    (hash_,) = [one for one in found["cases"] if one["id"] == "hash" and one["way"] == "summaries"]
-    assert hash_["missing"] == ["1,200 users", "RFC 9106"]
-    assert "summaries" in table.stdout
-    assert "0.600" in table.stdout
-    with Herma.open(home) as h:
-        assert h.models.spending().spent_today["eval"].calls >= 4
-
-
-def test_raw_results_need_no_model(home: Path, cases: Path) -> None:
-    found = as_json(home, "eval", "summaries", str(cases), "--raw")
-    assert [one["way"] for one in found["results"]] == ["raw"]
-    done = typed(home, "eval", "summaries", str(cases))
-    assert "Only raw results: No model is set" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("{", "line 1: this is no JSON"),
-        ('{"facts": ["x"], "messages": [{}]}', "question is missing"),
-        ('{"question": "x", "messages": [{}]}', "facts is to be a list"),
-        ('{"question": "x", "facts": [""], "messages": [{}]}', "a fact is a text"),
-        ('{"question": "x", "facts": ["y"]}', "messages is to be a list"),
-        ("", "is empty"),
-    ],
-)
-def test_what_is_wrong_with_the_data_is_one_sentence(home: Path, tmp_path: Path, line: str, said: str) -> None:
-    path = tmp_path / "bad.jsonl"
-    path.write_text(line, "utf-8")
-    done = typed(home, "eval", "summaries", str(path))
-    assert done.exit_code != 0
-    assert said in done.stderr
+    assert "Nothing was summarized: No model is set" in done.stdout

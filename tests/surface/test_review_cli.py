@@ -1,4 +1,4 @@
-"""`herma review`: for people, for programs, and what is wrong."""
+"""`herma learned`: for people, for programs, and what is wrong."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.homes import talk
 
 from herma import Herma
 from herma.cli.main import cli
@@ -36,67 +37,66 @@ def session(home: Path, server: ScriptedModel, typed: Type) -> str:
     )
     with Herma.open(home) as h, h.session() as s:
         for text in ("I drink green tea", "yes"):
-            s.before_model(text)
-            s.after_model("Fine.")
+            talk(s, text)
         assert h.reviews.wait(60)
     return s.id
 
 
 def test_without_a_model_it_says_what_one_would_add(typed: Type) -> None:
-    shown = typed("review", "status")
+    shown = typed("learned", "list")
     assert shown.exit_code == 0
     assert "No model is set" in shown.output
     assert "in your own words" in shown.output
-    value = json.loads(typed("review", "status", "--json").output)
+    value = json.loads(typed("learned", "list", "--json").output)
     assert (value["ok"], value["model"], value["owed"], value["last"]) == (True, None, 0, None)
-    assert "Nothing was looked back at yet" in typed("review", "log").output
+    assert "No reviews yet" in typed("learned", "list").output
 
 
 def test_log_and_show(typed: Type, session: str) -> None:
-    listed = typed("review", "log").output
+    listed = typed("learned", "list").output
     assert "after a reply" in listed
-    assert "1 written, 1 not kept" in listed
-    shown = typed("review", "show", "1").output
-    for text in (TEA, "The tests pass now.", "which is over soon", "scripted", "3 steps", session, "review undo 1"):
+    assert "1 written, 1 refused" in listed
+    shown = typed("learned", "show", "1").output
+    for text in (TEA, "The tests pass now.", "outdated soon", "scripted", "3 steps", session, "learned undo 1"):
         assert text in shown
-    (one,) = json.loads(typed("review", "log", "--session", session, "--json").output)["reviews"]
+    (one,) = json.loads(typed("learned", "list", "--session", session, "--json").output)["reviews"]
     assert (one["state"], one["refusals"], one["kind"]) == ("done", {"status": 1}, "turn")
-    assert json.loads(typed("review", "show", "1", "--json").output)["review"] == one
-    status = typed("review", "status").output
+    assert json.loads(typed("learned", "show", "1", "--json").output)["review"] == one
+    status = typed("learned", "list").output
     assert "scripted" in status
     assert "1 written" in status
 
 
 def test_undo_after_a_dry_run(home: Path, typed: Type, session: str) -> None:
     assert session
-    tried = typed("review", "undo", "1", "--dry-run").output
-    assert "would be taken back" in tried
+    tried = typed("learned", "show", "1", "--undo", "--dry-run").output
+    assert "would be undone" in tried
     with Herma.open(home) as h:
         assert h.memory.entries("user") == [TEA]
-    assert "undone" in typed("review", "undo", "1").output
+    assert "undone" in typed("learned", "show", "1", "--undo").output
     with Herma.open(home) as h:
         assert h.memory.entries("user") == []
-    assert "undone already" in typed("review", "undo", "1").output
+    assert "undone already" in typed("learned", "show", "1", "--undo").output
 
 
 def test_run(home: Path, typed: Type, session: str, server: ScriptedModel) -> None:
     server.then('{"memory": [{"action": "add", "target": "memory", "content": "Tests run with make check."}]}')
-    ran = typed("review", "run", session)
+    ran = typed("learned", "run", session)
     assert ran.exit_code == 0
     assert "1 written" in ran.output
     with Herma.open(home) as h:
         assert h.memory.entries("memory") == ["Tests run with make check."]
-    again = typed("review", "run", session)
+    again = typed("learned", "run", session)
     assert again.exit_code != 0
     assert "was already" in again.stderr
 
 
 def test_what_is_wrong_is_said(typed: Type) -> None:
     for words, said in (
-        (("review", "show", "7"), "There is no look back 7."),
-        (("review", "undo", "7"), "There is no look back 7."),
-        (("review", "run", "nowhere"), "nowhere"),
-        (("review", "shw"), "Did you mean show?"),
+        (("learned", "show", "7"), "There is no review 7."),
+        (("learned", "show", "7", "--undo"), "There is no review 7."),
+        (("learned", "run", "nowhere"), "nowhere"),
+        (("learned", "shw"), "Did you mean show?"),
     ):
         result = typed(*words)
         assert result.exit_code != 0
@@ -107,4 +107,4 @@ def test_a_mistake_in_the_settings_is_said(typed: Type) -> None:
     result = typed("config", "set", "review.writes", "maybe")
     assert result.exit_code != 0
     assert "one of apply, stage" in result.stderr
-    assert typed("review", "status").exit_code == 0
+    assert typed("learned", "list").exit_code == 0

@@ -91,11 +91,9 @@ def test_a_pipe_with_a_name_is_read_too(full: Path, other: Path, tmp_path: Path)
 def test_checking_a_file_is_a_part_of_what_is_shown(full: Path, other: Path, tmp_path: Path) -> None:
     file = tmp_path / "all.jsonl"
     herma(full, "export", "--all", "-o", str(file))
-    seen: list[tuple[int, int | None]] = []
+    seen: list[tuple[int, int]] = []
     with Herma.open(other) as h, file.open("rb") as opened:
-        Importer(h.transcripts).run(
-            opened, "f", dry_run=True, checking=lambda done, total=None: seen.append((done, total))
-        )
+        Importer(h.transcripts).run(opened, "f", dry_run=True, checking=lambda *step: seen.append(step))
     assert seen[-1] == (file.stat().st_size, file.stat().st_size)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
@@ -142,7 +140,7 @@ def test_an_export_that_cannot_be_written(full: Path, tmp_path: Path) -> None:
 
 
 def test_which_sessions_must_be_said(full: Path) -> None:
-    assert "Which sessions?" in herma(full, "export").stderr
+    assert "Which sessions? Give either" in herma(full, "export").stderr
     assert herma(full, "export", "--all", "Talk 1").exit_code == 2
     assert herma(full, "export", "unknown").exit_code == 2
     assert "-o FILE" in herma(full, "export", "--all", "--json").stderr

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.surface.ran import Ran
+from tests.homes import Ran
 
 from herma import Herma
 from herma.cli.main import cli
-from herma.compression.summary import is_summary, parse, plain_text
+from herma.compression.summary import parse
 from herma.errors import UsageError
+from herma.transcript.messages import is_summary, text_of
 
 LONG = "More was said about the garden and the weir. " * 12
 
@@ -27,7 +28,7 @@ class Garden:
     lines: tuple[str, ...]
 
     def __call__(self, *words: str) -> Ran:
-        result = CliRunner().invoke(cli, ["--home", str(self.home), "sessions", "expand", *words])
+        result = CliRunner().invoke(cli, ["--home", str(self.home), "sessions", "show", "--summary-line", *words])
         return Ran(result.exit_code, result.stdout, result.stderr)
 
 
@@ -39,7 +40,7 @@ def garden(home: Path) -> Garden:
             session.before_model(f"Step {turn}: you must never cut rose_{turn}. {LONG}")
             session.after_model(f"I decided to water bed {turn} first. {LONG}")
         session.compress()
-        text = next(plain_text(message) for message in session.messages if is_summary(plain_text(message)))
+        text = next(text_of(message.content) for message in session.messages if is_summary(text_of(message.content)))
         lines = tuple(str(line) for lines in parse(text).lines.values() for line in lines)
         return Garden(home, first, session.id, lines)
 
@@ -52,8 +53,8 @@ def test_by_the_line_by_numbers_and_by_words(garden: Garden) -> None:
     assert f"sessions show {garden.first} --around 7" in whole.out
     assert "Step 3:" in garden("#7").out
     assert "Step 3:" in garden("[#7-8]").out
-    assert "Step 3:" in garden("never cut rose_3", "--session", "Garden").out
-    assert "Step 3:" in garden("never", "cut", "rose_3", "--session", garden.last).out
+    assert "Step 3:" in garden("never cut rose_3", "Garden").out
+    assert "Step 3:" in garden("never cut rose_3", garden.last).out
     for every in garden.lines:
         assert garden(every).code == 0, every
 
@@ -71,12 +72,12 @@ def test_as_json(garden: Garden) -> None:
     [
         (["#900"], "None of the messages"),
         (["nothing like it"], "names no messages"),
-        (["nothing like it", "--session", "Garden"], "No summary"),
-        (["rose", "--session", "Garden"], "Several lines"),
+        (["nothing like it", "Garden"], "No summary"),
+        (["rose", "Garden"], "Several lines"),
         (["#7", "--session", "Nowhere"], "no session"),
-        ([" "], "Which line?"),
-        (["-"], "SUMMARY_LINE"),
-        ([], "SUMMARY_LINE"),
+        ([" "], "--summary-line is empty"),
+        (["- "], "Which line?"),
+        ([], "requires an argument"),
     ],
 )
 def test_what_cannot_be_found_is_one_sentence(garden: Garden, words: list[str], said: str) -> None:
@@ -94,7 +95,7 @@ def test_messages_of_another_conversation_are_not_taken_for_this_one(garden: Gar
             number = other.messages[0].id
         with pytest.raises(UsageError, match="None of the messages"):
             h.expand(f"#{number}", session=garden.last)
-        assert [plain_text(one) for one in h.expand(f"#{number}").messages] == ["Something else."]
+        assert [text_of(one.content) for one in h.expand(f"#{number}").messages] == ["Something else."]
         assert h.expand(f"#7, {number}", session=garden.first).missing == (number,)
         with pytest.raises(UsageError, match="no session"):
             h.expand("#7", session="nowhere")

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from herma import Author, Herma, Origin, Who
 from herma.cli.main import run
+from herma.skills.cli import skills
+from herma.testing import FixedClock
 
 DOCUMENT = "---\nname: paint\ndescription: Paint a wall evenly.\n---\n\n1. Stir.\n2. Roll.\n"
+AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
+DAY = 86_400.0
 
 
 @pytest.fixture
 def herma(home: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run `herma skills …` on the test's home. → code, stdout, stderr."""
+    """Run `herma skills …`, or another command, on the test's home. → stdout, stderr."""
 
     def call(*words: str, code: int = 0) -> tuple[str, str]:
-        found = run(["--home", str(home), "skills", *words])
+        line = words if words[0] in ("undo", "log", "inbox", "doctor", "curator", "skills") else ("skills", *words)
+        found = run(["--home", str(home), *line])
         said = capsys.readouterr()
         assert found == code, said
         return said.out, said.err
@@ -31,7 +34,7 @@ def herma(home: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 def value(herma: Any, *words: str, code: int = 0) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(herma(*words, "--json", code=code)[0])
-    assert loaded["ok"] is (code == 0)
+    assert loaded["ok"] is (code == 0) or "abstained" in loaded
     return loaded
 
 
@@ -43,94 +46,108 @@ def paint(herma: Any, tmp_path: Path) -> str:
     return "paint"
 
 
-def test_a_skill_is_made_shown_changed_and_taken_back(herma: Any, paint: str, home: Path) -> None:
+@pytest.fixture
+def old(home: Path) -> None:
+    """Two skills that an agent made and nobody used for long: stale and named, long ago."""
+    clock = FixedClock(1_600_000_000.0)
+    with Herma.open(home, clock=clock) as h:
+        for name in ("bake", "cut"):
+            text = f"---\nname: {name}\ndescription: How to {name} properly.\n---\n\n1. Do it.\n"
+            assert h.skills.create(name, text, author=AGENT, despite_similar=True).ok
+        clock.advance(40 * DAY)
+        assert len(h.curator.run().moves) == 2
+
+
+def test_a_skill_is_made_shown_changed_and_undone(herma: Any, paint: str, home: Path) -> None:
     assert "paint" in herma("list")[0]
     assert "1. Stir." in herma("show", paint)[0]
     assert "Change 2" in herma("edit", paint, "--old", "1. Stir.", "--new", "1. Stir well.")[0]
-    assert "+1. Stir well." in herma("diff")[0]
-    assert "would be taken back" in herma("undo", "--dry-run")[0]
-    assert "1. Stir well." in herma("show", paint)[0]
-    assert "undone" in herma("undo")[0]
+    assert "+1. Stir well." in herma("log", "s2")[0]
+    assert "undone" in herma("undo", "s2")[0]
     assert (home / "skills/home/paint/SKILL.md").read_text() == DOCUMENT
-    log = value(herma, "log")["changes"]
+    log = value(herma, "log", "--kind", "skills")["changes"]
     assert [change["action"] for change in log] == ["undo", "patch", "create"]
-    assert value(herma, "log", paint, "--limit", "1")["more"] is True
 
 
 def test_a_skill_can_be_made_from_a_few_words(herma: Any) -> None:
-    words = ("--description", "Tidy a folder up.", "--body", "1. Sort.", "--trigger", "tidy up", "--pitfall", "Dots!")
+    words = ("--description", "Tidy a folder up.", "--body", "1. Sort.")
     assert value(herma, "create", "tidy", *words, "--dry-run")["dry_run"] is True
     assert value(herma, "list")["skills"] == []
     made = value(herma, "create", "tidy", *words)
     assert (made["outcome"], made["path"]) == ("SkillWritten", "tidy")
-    shown = value(herma, "show", "tidy")
-    assert (shown["triggers"], shown["pitfalls"]) == (["tidy up"], ["Dots!"])
-    assert "! Dots!" in herma("show", "tidy")[0]
-    found = value(herma, "find", "please", "tidy", "up", "here")
+    found = value(herma, "find", "please", "tidy", "up", "the", "folder")
     assert found["matches"][0]["name"] == "tidy"
-    assert value(herma, "find", "hello")["abstained"]
-    assert "None:" in herma("find", "hello")[0]
+    nothing = value(herma, "find", "hello", code=1)
+    assert (nothing["ok"], nothing["matches"]) == (True, [])
+    assert "No skill fits" in herma("find", "hello", code=1)[0]
 
 
 def test_refusals_are_a_sentence_and_a_next_step(herma: Any, paint: str, tmp_path: Path) -> None:
     _, err = herma("edit", paint, "--old", "nowhere", "--new", "x", code=1)
-    assert "nowhere in SKILL.md" in err
+    assert "not in SKILL.md" in err
     assert "1. Stir." in err
     refused = value(herma, "edit", paint, "--old", "nowhere", "--new", "x", code=1)
     assert (refused["outcome"], refused["kind"]) == ("SkillRefused", "no match")
-    assert "no skill" in herma("show", "nothing", code=2)[1]
-    assert "--new" in herma("edit", paint, "--old", "x", code=2)[1]
-    assert "needs --from" in herma("create", "x", code=2)[1]
-    bad = tmp_path / "bad.md"
-    bad.write_bytes(b"\xff")
-    assert "not UTF-8" in herma("create", "x", "--from", str(bad), code=2)[1]
+    (tmp_path / "bad.md").write_bytes(b"\xff")
+    for words, said in (
+        (("show", "nothing"), "no skill"),
+        (("edit", paint, "--old", "x"), "--new"),
+        (("create", "x"), "needs --from"),
+        (("create", "x", "--from", str(tmp_path / "bad.md")), "not UTF-8"),
+        (("tidy", "--report"), "no run yet"),
+        (("tidy", "--rollback"), "no snapshot yet"),
+        (("tidy", "--rollback", "../x"), "not the id of a snapshot"),
+        (("archive", "--undo", "bake"), "not in the archive"),
+    ):
+        assert said in "".join(herma(*words, code=2)), words
     danger = tmp_path / "danger.md"
     danger.write_text(DOCUMENT.replace("paint", "danger").replace("1. Stir.", "Run `rm -rf ~`."))
     assert "--trust" in herma("create", "danger", "--from", str(danger), code=1)[1]
     assert herma("create", "danger", "--from", str(danger), "--trust", "--despite-similar")
-    assert "archive" in herma("undo", "--skill", "danger")[0]
+    assert "The archive is empty" in herma("list", "--archived")[0]
 
 
-def test_archive_restore_pin_and_usage(herma: Any, paint: str) -> None:
-    assert "would go" in herma("archive", paint, "--dry-run")[0]
+def test_archive_pin_and_use(herma: Any, paint: str) -> None:
+    assert "would be archived" in herma("archive", paint, "--dry-run")[0]
     assert "archived" in herma("archive", paint, "--reason", "old")[0]
-    assert value(herma, "archive", "--list")["archived"][0]["path"] == "home/paint"
-    assert "home/paint" in herma("archive", "--list")[0]
-    assert "is back" in herma("restore", paint)[0]
-    assert value(herma, "pin", paint)["pinned"] is True
+    assert value(herma, "list", "--archived")["archived"][0]["path"] == "home/paint"
+    assert "home/paint" in herma("list", "--archived")[0]
+    assert "is back" in herma("archive", "--undo", paint)[0]
+    assert value(herma, "mark", "--pin", paint)["pinned"] is True
     assert "pinned" in herma("archive", paint, code=2)[1]
-    assert value(herma, "unpin", paint)["pinned"] is False
-    usage = value(herma, "usage")["usage"][0]
-    assert (usage["name"], usage["origin"], usage["success_rate"]) == ("paint", "user", 1.0)
-    assert "paint" in herma("usage", paint)[0]
-    assert "Which skill" in herma("archive", code=2)[1]
-    assert "is trusted" in herma("trust", paint)[0]
+    assert value(herma, "mark", "--unpin", paint)["pinned"] is False
+    assert "is trusted" in herma("scan", paint, "--trust")[0]
+    said = herma("mark", paint, "deprecated")[0]
+    assert "paint is deprecated. To undo it: herma skills mark paint active --home" in said
+    assert "To undo it" not in herma("mark", paint, "deprecated")[0]
+    assert value(herma, "tidy", "--status")["usage"][0]["state"] == "deprecated"
+    assert value(herma, "mark", paint, "active")["state"] == "active"
+    assert "archived" in herma("mark", paint, "archived", code=2)[1]
+    assert value(herma, "mark", paint, "success")["successes"] == 1
+    assert value(herma, "mark", paint, "unknown")["uses"] == 2
+    assert "3 uses, 1 success, 1 failure" in herma("mark", paint, "failure")[0]
+    usage = value(herma, "tidy", "--status")["usage"][0]
+    assert (usage["name"], usage["origin"], usage["success_rate"]) == ("paint", "user", 0.5)
 
 
-def test_how_a_skill_stands_can_be_said_and_taken_back(herma: Any, paint: str) -> None:
-    assert "would be deprecated" in herma("state", paint, "deprecated", "--dry-run")[0]
-    assert value(herma, "state", paint, "deprecated", "--dry-run")["before"] == "active"
-    said = herma("state", paint, "deprecated")[0]
-    assert "paint is deprecated. To take it back: herma skills state paint active --home" in said
-    assert value(herma, "usage", paint)["usage"][0]["state"] == "deprecated"
-    assert "take it back" not in herma("state", paint, "deprecated")[0]
-    assert value(herma, "state", paint, "active")["state"] == "active"
-    assert "archived" in herma("state", paint, "archived", code=2)[1]
-    assert value(herma, "record", paint, "success")["successes"] == 1
-    assert value(herma, "record", paint, "unknown")["uses"] == 2
-    assert "3 uses, 1 successes, 1 failures" in herma("record", paint, "failure")[0]
-    assert "no skill" in herma("record", "cake", "success", code=2)[1]
-
-
-def test_a_template_is_filled_so_that_values_stay_values(herma: Any, tmp_path: Path) -> None:
-    text = DOCUMENT.replace("evenly.\n", "evenly.\nmetadata: {herma: {template: 'roll {wall}', required: [wall]}}\n")
-    (tmp_path / "roll.md").write_text(text)
-    herma("create", "paint", "--from", str(tmp_path / "roll.md"))
-    assert herma("fill", "paint", "wall=north; rm -rf ~")[0] == "roll 'north; rm -rf ~'\n"
-    assert "needs a value for wall" in herma("fill", "paint", code=2)[1]
-    assert "begins with a dash" in herma("fill", "paint", "wall=-x")[1]
-    assert value(herma, "fill", "paint", "wall=a b")["language"] == "shell"
-    assert "control characters" in herma("fill", "paint", "wall=a\x1b[2J", code=2)[1]
+def test_a_template_is_filled_and_nothing_is_run(herma: Any, tmp_path: Path) -> None:
+    head = "metadata:\n  herma:\n    template: scp {file} {host}:/srv\n    parameters: {file: What, host: Where}\n"
+    (tmp_path / "copy.md").write_text(
+        f"---\nname: copy\ndescription: Copy.\n{head}    required: [file]\n---\nFill it.\n"
+    )
+    herma("create", "copy", "--from", str(tmp_path / "copy.md"))
+    out, err = herma("fill", "copy", "file=a.txt", "speed=9")
+    assert out == "scp a.txt {host}:/srv\n"
+    assert "no place for speed" in err
+    assert value(herma, "fill", "copy", "file=a-b")["language"] == "shell"
+    assert "begins with a dash" in herma("fill", "copy", "file=-x")[1]
+    for words, said in (
+        ("host=x", "needs a value for file"),
+        ("file", "NAME=VALUE"),
+        ("file=a; rm -rf ~", "plain characters"),
+        ("file=a\x1b[2J", "control characters"),
+    ):
+        assert said in herma("fill", "copy", words, code=2)[1]
 
 
 def test_skills_from_outside_are_scanned_first(herma: Any, tmp_path: Path) -> None:
@@ -142,22 +159,85 @@ def test_skills_from_outside_are_scanned_first(herma: Any, tmp_path: Path) -> No
     assert {result["verdict"] for result in scanned} == {"safe", "dangerous"}
     assert "critical" in herma("scan", str(folder / "evil"), code=1)[0]
     assert "would be installed" in herma("install", str(folder / "good"), "--dry-run")[0]
-    assert "--force" not in herma("install", str(folder), "--dry-run", code=1)[0], "it never comes in"
+    assert "--force" not in herma("install", str(folder), "--dry-run", code=1)[0], "it is always refused"
     results = value(herma, "install", str(folder), "--force", code=1)["results"]
     assert {result["name"]: result["ok"] for result in results} == {"good": True, "evil": False}
     assert "safe" in herma("scan", "good")[0]
 
 
-def test_a_template_is_filled_and_nothing_is_run(herma: Any, tmp_path: Path) -> None:
-    source = tmp_path / "copy.md"
-    head = "metadata:\n  herma:\n    template: scp {file} {host}:/srv\n    parameters: {file: What, host: Where}\n"
-    source.write_text(f"---\nname: copy\ndescription: Copy.\n{head}    required: [file]\n---\nFill it.\n")
-    herma("create", "copy", "--from", str(source))
-    out, err = herma("fill", "copy", "file=a.txt", "speed=9")
-    assert out == "scp a.txt {host}:/srv\n"
-    assert "no place for speed" in err
-    assert "file" in herma("fill", "copy", "host=x", code=2)[1]
-    assert "NAME=VALUE" in herma("fill", "copy", "file", code=2)[1]
+@pytest.mark.usefixtures("old")
+def test_tidying_from_a_dry_run_to_the_way_back(herma: Any, home: Path) -> None:
+    out, _ = herma("tidy", "--dry-run")
+    assert "2 archived" in out
+    assert "Nothing was changed." in out
+    assert (home / "skills/bake").exists()
+    assert "Tidying would do this now" in herma("tidy", "--status")[0]
+    herma("mark", "--pin", "cut")
+    out, _ = herma("tidy")
+    assert "1 archived" in out
+    assert "-bake: stale" in out
+    assert "cut stays: it is pinned." in out
+    assert "herma skills tidy --rollback" in out
+    assert not (home / "skills/bake").exists()
+    assert "archived" in herma("tidy", "--report")[0]
+    assert herma("tidy", "--list")[0].count("by hand") == 2
+    assert "back from the archive" in herma("tidy", "--rollback", "--dry-run")[0]
+    assert not (home / "skills/bake").exists()
+    assert "back from the archive" in herma("tidy", "--rollback")[0]
+    assert (home / "skills/bake/SKILL.md").exists()
+    assert "in its place" in herma("tidy", "--rollback")[0]
+    assert herma("tidy", "--rollback", "--list")[0].count("before a rollback") == 2
+
+
+@pytest.mark.usefixtures("old")
+def test_tidying_for_programs(herma: Any) -> None:
+    found = value(herma, "tidy", "--status")
+    assert (found["enabled"], found["runs"], found["states"], found["archived"]) == (True, 1, {"stale": 2}, 0)
+    assert {move["skill"]: move["after"] for move in found["due"]} == {"bake": "archived", "cut": "archived"}
+    dry = value(herma, "tidy", "--dry-run")
+    assert (dry["dry_run"], dry["snapshot"]) == (True, "")
+    done = value(herma, "tidy")
+    assert [move["result"] for move in done["moves"]] == ["done", "done"]
+    assert all(move["change"] and move["reason"] for move in done["moves"])
+    assert value(herma, "tidy", "--report")["id"] == done["id"]
+    assert value(herma, "tidy", "--report", done["id"])["diff"] == done["diff"]
+    assert value(herma, "tidy", "--list")["runs"][0]["id"] == done["id"]
+    assert {one["name"] for one in value(herma, "list", "--archived")["archived"]} == {"bake", "cut"}
+    back = value(herma, "tidy", "--rollback", done["snapshot"])
+    assert len(back["done"]) == 4  # two folders, two states
+    assert value(herma, "tidy", "--rollback", "--list")["snapshots"][0]["id"] == back["before"]
+
+
+@pytest.mark.usefixtures("old")
+@pytest.mark.parametrize(
+    ("old_words", "said"),
+    [
+        (("skills", "usage"), "bake"),
+        (("skills", "state", "bake", "deprecated"), "bake is deprecated"),
+        (("skills", "record", "bake", "success"), "1 success"),
+        (("skills", "unpin", "bake"), "no longer pinned"),
+        (("skills", "trust", "bake"), "is trusted"),
+        (("skills", "log"), "create"),
+        (("skills", "pending"), "The inbox is empty"),
+        (("curator", "archive", "bake"), "Skill bake archived"),
+        (("curator", "status"), "Tidied"),
+        (("curator", "run", "--dry-run"), "Dry run"),
+        (("curator", "report", "--json"), '"moves"'),
+        (("curator", "list-archived"), "The archive is empty"),
+        (("curator", "rollback", "--list"), "snapshot"),
+    ],
+)
+def test_old_spellings_still_work(herma: Any, old_words: tuple[str, ...], said: str) -> None:
+    assert said in herma(*old_words)[0]
+
+
+@pytest.mark.usefixtures("old")
+def test_the_doctor_knows(herma: Any, home: Path) -> None:
+    herma("tidy")
+    checks = json.loads(herma("doctor", "--json")[0])["checks"]
+    assert "2 skills in the archive" in next(check["sentence"] for check in checks if check["name"] == "curator")
+    (home / "backups/skills/20200101-000000.tar.gz").write_bytes(b"nothing")
+    assert "cannot be used: 20200101-000000" in herma("doctor")[0]
 
 
 def test_agents_propose_and_people_decide(
@@ -168,27 +248,27 @@ def test_agents_propose_and_people_decide(
     source.write_text(DOCUMENT)
     monkeypatch.setenv("CLAUDECODE", "1")
     assert "inbox" in herma("create", "paint", "--from", str(source))[0]
-    for words in (("approve", "1"), ("reject", "1"), ("undo",), ("archive", "x"), ("unpin", "x"), ("trust", "x")):
-        assert "person" in herma(*words, code=2)[1]
+    for words in (
+        *(("archive", "x"), ("archive", "--undo", "x"), ("mark", "--unpin", "x"), ("inbox", "approve", "s1")),
+        *(
+            ("scan", "--trust", "x"),
+            ("mark", "x", "stale"),
+            ("tidy",),
+            ("tidy", "--rollback"),
+            ("install", ".", "--force"),
+        ),
+    ):
+        assert "person" in herma(*words, code=2)[1], words
+    assert herma("tidy", "--dry-run")[0]
     monkeypatch.delenv("CLAUDECODE")
-    assert "1. Stir." in herma("pending")[0]
-    (waiting,) = value(herma, "pending")["pending"]
+    assert "1. Stir." in herma("inbox", "show", "s1")[0]
+    (waiting,) = value(herma, "inbox")["pending"]
     assert (waiting["action"], waiting["operation"]["name"]) == ("CreateSkill", "paint")
-    assert "nothing was decided" in herma("approve", "9", code=2)[1]
-    assert value(herma, "approve", "1")["results"][0]["outcome"] == "SkillWritten"
-    assert "Nothing is waiting" in herma("pending")[0]
+    assert value(herma, "inbox", "approve", "s1")["results"][0]["outcome"] == "SkillWritten"
     assert "paint" in herma("list")[0]
 
 
 def test_every_command_has_examples() -> None:
-    from herma.skills.cli import skills
-
     for name, command in skills.commands.items():
         assert command.help is not None
         assert f"herma skills {name}" in command.help, name
-
-
-def test_the_program_itself_runs(home: Path) -> None:
-    words = [sys.executable, "-m", "herma", "--home", str(home), "skills", "list", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ})
-    assert json.loads(done.stdout)["skills"] == []
