@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
@@ -529,3 +530,18 @@ class TroubleLog:
 
     def _halve(self) -> None:
         replace_file(self._path, self._path.read_bytes()[-LARGEST_LOG // 2 :].partition(b"\n")[2])
+
+
+def mark_working(home: Path, server: str) -> None:
+    """Record that an MCP server works now, as the time of `logs/mcp/NAME`. A home that cannot be written has none."""
+    path = home / "logs" / "mcp" / server
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+
+
+def last_worked(home: Path, server: str) -> float | None:
+    """Return when an MCP server last listed its tools or answered a call, in any program of the home."""
+    with suppress(OSError):
+        return (home / "logs" / "mcp" / server).stat().st_mtime
+    return None

@@ -30,7 +30,7 @@ from herma.errors import HermaError, install_command
 from herma.models.endpoints import read_key
 from herma.providers.manager import tool_schemas
 from herma.tools.registry import Tool, ToolContext
-from herma.worker import BackgroundCall, Trouble, TroubleLog
+from herma.worker import BackgroundCall, Trouble, TroubleLog, mark_working
 
 if TYPE_CHECKING:
     from herma.config import ChatSettings, McpServer
@@ -384,7 +384,7 @@ class McpServers:
             for server in servers
             if server.enabled
         ]
-        self._log = TroubleLog(home)
+        self._home = home
         self._loop: asyncio.AbstractEventLoop | None = None
         self._serving: BackgroundCall[None] | None = None
         self._up = threading.Event()
@@ -458,6 +458,7 @@ class McpServers:
                 self._warnings.append(f"The MCP server {name} is not used: {why.rstrip('.')}.")
                 self._count(name, "connecting", why)
             return
+        mark_working(self._home, name)
         wanted = [one for one in link.listed if link.server.takes(one[0])]
         absent = set(link.server.include or ()) - {one[0] for one in link.listed}
         schemas, names, wrong = taken_schemas(name, wanted)
@@ -486,11 +487,12 @@ class McpServers:
             if not self.cancel.is_set():  # otherwise the person stopped it
                 self._count(name, tool, str(exc))
             raise
+        mark_working(self._home, name)
         return result_of(answer.content, answer.structured_content, bool(answer.is_error), self._settings.result_chars)
 
     def _count(self, server: str, what: str, why: str) -> None:
         """Log a failure for the doctor and the dashboard."""
-        self._log.add(Trouble(f"MCP server {server}", what, why), time.time())
+        TroubleLog(self._home).add(Trouble(f"MCP server {server}", what, why), time.time())
 
     def _connect_again(self, link: Link) -> None:
         if self._loop is None or self._loop.is_closed():

@@ -42,7 +42,7 @@ from herma.store.database import VERSION
 from herma.store.files import kind_of, real_path, unsuited_mount
 from herma.store.replace import copies_of, cut_off_restores, repaired_copy
 from herma.text import count, size
-from herma.worker import Guard, TroubleLog
+from herma.worker import Guard, TroubleLog, last_worked
 
 if TYPE_CHECKING:
     from herma.config import McpServer, Settings
@@ -641,7 +641,7 @@ def check_engine(home: Path, settings: Settings) -> Iterator[Check]:
 # Whether the MCP servers of the settings could be used. Starts none of them: `/tools` in the chat says more.
 
 
-def check_servers(settings: Settings) -> Iterator[Check]:
+def check_servers(home: Path, settings: Settings) -> Iterator[Check]:
     """Yield one line each; nothing where none is set."""
     wanted = [server for server in settings.mcp_servers if server.enabled]
     if wanted and importlib.util.find_spec("mcp") is None:
@@ -649,19 +649,19 @@ def check_servers(settings: Settings) -> Iterator[Check]:
         yield Check("mcp servers", "warning", sentence, install_command("chat"))
         return
     for server in wanted:
-        yield _check_server(server)
+        yield _check_server(home, server)
 
 
-def _check_server(server: McpServer) -> Check:
-    if not server.command:
-        return Check("mcp servers", "ok", f"The MCP server {server.name} is at {server.place}.")
-    if shutil.which(server.command) is None and "${" not in server.command:
+def _check_server(home: Path, server: McpServer) -> Check:
+    if server.command and shutil.which(server.command) is None and "${" not in server.command:
         sentence = f"The MCP server {server.name} cannot be started: there is no program {server.command}."
         return Check("mcp servers", "warning", sentence, "herma config show --path")
     if server.cwd and not Path(server.cwd).expanduser().is_dir():
         sentence = f"The MCP server {server.name} cannot be started: there is no folder {server.cwd}."
         return Check("mcp servers", "warning", sentence, "herma config show --path")
-    return Check("mcp servers", "ok", f"The MCP server {server.name} is set: {server.command}.")
+    worked = last_worked(home, server.name)
+    when = "not used yet" if worked is None else time.strftime("last worked %Y-%m-%d %H:%M", time.localtime(worked))
+    return Check("mcp servers", "ok", f"The MCP server {server.name}, {server.place}: {when}.")
 
 
 # The skills on disk: what is refused and why, what the scanner calls dangerous, and what waits for a person.
@@ -751,7 +751,7 @@ def diagnose(
         lambda: check_models(settings),
         lambda: check_pauses(home, now),
         lambda: check_engine(home, settings),
-        lambda: check_servers(settings),
+        lambda: check_servers(home, settings),
         lambda: check_space(home),
         lambda: iter(()) if settings.store.url else check_backups(home, now),
         lambda: check_neighbours(home),

@@ -25,7 +25,7 @@ from herma.store.database import parsed
 from herma.web.api import Limit, Number, Offset, Seconds, action, later, rows_of, view
 from herma.web.memory_views import changes, context_of, proposals, skill_done
 from herma.web.session_views import listed
-from herma.worker import BackgroundCall
+from herma.worker import BackgroundCall, last_worked
 
 if TYPE_CHECKING:
     from herma.app import Herma
@@ -228,7 +228,9 @@ def connections(house: HomeHandle) -> Json:
         found = h.providers.list()
         status = h.providers.status(ask=False)
         servers = [
-            {"name": one.name, "reached_by": one.place, "enabled": one.enabled} for one in h.settings.mcp_servers
+            {"name": one.name, "reached_by": one.place, "enabled": one.enabled}
+            | {"last_worked": iso(last_worked(h.home, one.name))}
+            for one in h.settings.mcp_servers
         ]
         models = [_model(h, role) for role in ("main", "auxiliary")]
         vectors = h.index.status().vectors
