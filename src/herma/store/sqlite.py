@@ -56,6 +56,8 @@ class SqliteConnection(apsw.Connection, DatabaseConnection):
     """A connection to `herma.db`. The rows of a feature call the methods of `DatabaseConnection` only."""
 
     engine = "sqlite"
+    path = ""
+    """The file that it was opened for; `filename` cannot be asked while another thread uses the connection."""
 
     def stream(self, sql: str, bindings: Bindings = ()) -> Iterator[Row]:
         cursor = self.execute(sql, bindings)
@@ -238,7 +240,7 @@ _NO_SHARED_MEMORY = {
     *(apsw.SQLITE_IOERR_SHMOPEN, apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMLOCK, apsw.SQLITE_IOERR_SHMMAP)
 }
 
-_alive: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+_alive: weakref.WeakSet[SqliteConnection] = weakref.WeakSet()
 _opening = threading.Lock()
 """Held while a connection is made: see `_refuse_short_log`."""
 _fork_hook = False
@@ -493,6 +495,7 @@ def _connect(target: str, flags: int, busy_timeout: float, path: Path | None = N
         if path is not None:
             _refuse_short_log(path)
         connection = SqliteConnection(target, flags=flags)
+        connection.path = "" if path is None else str(real_path(path))
         connection.convert_binding = lambda _cursor, _number, value: apsw.jsonb_encode(value)  # of a list
         _alive.add(connection)
     keep_plans(connection)
@@ -519,8 +522,12 @@ def _open_files() -> set[str]:
     """Return the databases that this process has open."""
     files = set()
     for connection in list(_alive):
-        with suppress(apsw.ConnectionClosedError):
+        try:
             files.add(connection.filename)
+        except apsw.ConnectionClosedError:
+            continue
+        except apsw.ThreadingViolationError:  # another thread uses it at this moment, so it is open
+            files.add(connection.path)
     return files
 
 
