@@ -72,7 +72,7 @@ LOCAL_DEADLINE = 0.15
 
 
 class Feature:
-    """Hold what an optional part of Herma attaches to one session. Override what you need; the rest does nothing.
+    """The hooks of an optional part of Herma in one session. Override what you need; the rest does nothing.
 
     A feature never fails a turn: the dispatcher catches what it raises, counts it and shows it, and questions to it
     have a deadline. Only `turn_began`, `compressing` and `contribute` are questions; the rest reports events.

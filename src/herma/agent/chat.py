@@ -368,7 +368,7 @@ _LISTED = 10
 
 @dataclass(slots=True)
 class Next:
-    """Hold what happens after a command: nothing, or one of these."""
+    """The step after a command: nothing, or one of these."""
 
     quit: bool = False
     retry: bool = False

@@ -76,7 +76,7 @@ PATHS = ("target", "file", "path", "data", "folder")
 
 
 class CommandContext:
-    """Hold the shared options, the settings and the opened home of one command, and print for it."""
+    """The shared options, the settings and the opened home of one command, and its output."""
 
     h: Herma
     """The opened home, once `open` was called; `with_home` does."""

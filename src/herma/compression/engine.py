@@ -116,7 +116,7 @@ class ContextEngine(Protocol):
 
 
 class Tries(NamedTuple):
-    """Hold what has been tried for one conversation."""
+    """The attempts to shorten one conversation."""
 
     failures: int = 0
     not_before: float = 0.0
@@ -126,7 +126,7 @@ class Tries(NamedTuple):
 
 
 class CompressionRows:
-    """Hold what was tried to shorten conversations, kept across processes: rows of the table `compression_tries`."""
+    """The attempts to shorten conversations, kept across processes: rows of the table `compression_tries`."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -141,7 +141,7 @@ class CompressionRows:
 
 @dataclass(frozen=True, slots=True)
 class EngineNeeds:
-    """Hold what an engine needs: the class that `context.engine` names is called with this value, once a session."""
+    """The argument of an engine: the class that `context.engine` names is called with this value, once a session."""
 
     conversation: str
     """The same for all sessions that go on with one conversation."""
@@ -726,7 +726,7 @@ def _log() -> logging.Logger:
 
 
 class SessionCompression(Feature):
-    """Hold how one session makes room. It follows the session, so that the engine hears what happens."""
+    """The compression of one session. It follows the session, so that the engine is told about every event."""
 
     def __init__(self, app: Herma | None = None, view: SessionView | None = None) -> None:
         """Make the engine of a session; without an app, for a preview of the prompt, there is none."""

@@ -107,7 +107,7 @@ class SummaryLine:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Hold what is known of the part of a conversation that is no longer sent."""
+    """The content of the part of a conversation that is no longer sent."""
 
     lines: Mapping[Section, tuple[SummaryLine, ...]] = field(default_factory=dict)
     request: str = ""
@@ -542,7 +542,7 @@ class Weighty(NamedTuple):
 
 
 class FidelityReport(NamedTuple):
-    """Hold what survived of what there was, by kind; what was required and is missing."""
+    """The share of facts that a summary kept, by kind, and the required ones that are missing."""
 
     kept: dict[str, int]
     there: dict[str, int]
@@ -559,7 +559,7 @@ class FidelityReport(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """Hold what a part of a conversation names, looked up once."""
+    """The names in a part of a conversation, looked up once."""
 
     weighty: tuple[Weighty, ...]
     tasks: dict[str, int]

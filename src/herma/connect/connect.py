@@ -39,7 +39,7 @@ LARGEST = 64 * 1024 * 1024
 
 
 class Splice(NamedTuple):
-    """Hold which text stands in a file in the place of which other; of both versions of the file, only a digest."""
+    """One text of a file and the text that replaced it; of both versions of the file, only a digest."""
 
     path: str
     offset: int
@@ -83,7 +83,7 @@ class FilePlan:
 
 @dataclass
 class ClientPlan:
-    """Hold what changes for one client; `trouble` says why nothing can be done."""
+    """The changes for one client; `trouble` says why nothing can be done."""
 
     client: Client
     found: str
@@ -96,7 +96,7 @@ class ClientPlan:
 
 
 class ClientStatus(NamedTuple):
-    """Hold whether memory really reaches a client."""
+    """The evidence that memory reaches a client."""
 
     client: Client
     found: str

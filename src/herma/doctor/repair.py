@@ -51,7 +51,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """Hold what a step did. After a salvage: what could not be read, and the folder in which the old file is."""
+    """The result of a step. After a salvage: what could not be read, and the folder in which the old file is."""
 
     fix: Fix
     sentence: str

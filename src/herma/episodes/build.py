@@ -670,7 +670,7 @@ def judge(
 
 
 class _Facts(NamedTuple):
-    """Hold what the tools showed.
+    """The results of the tools.
 
     `worked`: something was changed or run, and the last try succeeded. `ran`: the last of it was run, not only edited.
     `checked`: a test or build passed after the last change. `failed`: the last test or run failed. `doubtful`: a test

@@ -401,7 +401,7 @@ def _month(at: float) -> str:
 
 
 class Unended:
-    """Hold where the work stands in conversations that were not ended: killed, or still open in another program.
+    """The state of work in conversations that were not ended: killed, or still open in another program.
 
     Their last messages are read when they are needed, and nothing is stored, because they may continue. Conversations
     that are open in this program are left out.

@@ -103,7 +103,7 @@ class Forgotten(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """Hold how many conversations were read, how many episodes were made, and how many conversations had no content."""
+    """The numbers of conversations read, of episodes made, and of conversations without content."""
 
     looked_at: int = 0
     made: int = 0
@@ -112,7 +112,7 @@ class Rebuilt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """Hold where the work stood when a session ended.
+    """The state of the work when a session ended.
 
     `finished`: the last request was answered. `ended`: the conversation was ended; otherwise it broke off, or is still
     open in another program.
@@ -149,7 +149,7 @@ class RestoredBlock(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """Hold what is known for a task, within a budget: as text for a model, and as blocks for a program."""
+    """The knowledge for a task, within a budget: as text for a model, and as blocks for a program."""
 
     task: str
     text: str
@@ -164,7 +164,7 @@ class Restored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFilter:
-    """Hold which episodes are meant; None means any. `user` is that of the scope."""
+    """A filter for episodes; None means any. `user` is that of the scope."""
 
     profile: str | None = None
     user: str | None = None

@@ -321,7 +321,7 @@ def _is_seen(fact: Fact, where: Scope) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FactStep:
-    """Hold what one change of a curated file does to its facts: entries that are gone, facts that are new.
+    """The effect of one change of a curated file on its facts: entries that are gone, facts that are new.
 
     `brought_back` are entries that return because the change that took them out is undone: their facts hold again as
     if they had never gone.

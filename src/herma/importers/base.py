@@ -54,7 +54,7 @@ class ReadAgain(Exception):
 
 
 class Links(dict[str, str]):
-    """Hold what each record follows; only the newest records are kept, so that a long file takes no more memory."""
+    """The parent of each record; only the newest are kept, so that a long file takes no more memory."""
 
     limit = 100_000
 
@@ -67,7 +67,7 @@ class Links(dict[str, str]):
 
 @dataclass(slots=True)
 class ImportedSession:
-    """Hold what a file says about a session. A later one for the same `id` completes or corrects the earlier."""
+    """The facts of a file about a session. A later one for the same `id` completes or corrects the earlier."""
 
     id: str
     """The id in the other program."""
@@ -113,7 +113,7 @@ class ImportedMessage:
 
 @dataclass(slots=True)
 class ImportedUsage:
-    """Hold what a call cost. A call whose key is known is not counted again."""
+    """The cost of a call. A call whose key is known is not counted again."""
 
     session: str
     key: str
@@ -127,7 +127,7 @@ Item: TypeAlias = ImportedSession | ImportedMessage | ImportedUsage
 
 @dataclass(frozen=True)
 class Machine:
-    """Hold where this machine keeps things: what `FormatReader.places` starts from."""
+    """The folders of this machine, from which `FormatReader.places` starts."""
 
     home: Path
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class Branches:
 
 
 class ReadLog:
-    """Hold what a reader met and could not use, with line numbers; and how far it has read."""
+    """The lines that a reader could not use, and how far it has read."""
 
     def __init__(self, start: int = 0, lines: int = 0, progress: Callable[[int], None] = lambda _: None) -> None:
         self.start = start
@@ -602,7 +602,7 @@ def text_of(value: object) -> str:
 
 
 class Parts(NamedTuple):
-    """Hold what the parts of one message hold."""
+    """The content of the parts of one message."""
 
     text: str = ""
     thinking: str = ""

@@ -73,7 +73,7 @@ _DAILY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class MigrationItem(NamedTuple):
-    """Hold what becomes of one file, entry or skill."""
+    """The plan for one file, entry or skill."""
 
     kind: str
     source: str
@@ -83,7 +83,7 @@ class MigrationItem(NamedTuple):
 
 
 class MigrationOptions(NamedTuple):
-    """Hold what `herma claw migrate` was told."""
+    """The options of `herma claw migrate`."""
 
     preset: Literal["full", "user-data"] = "full"
     overwrite: bool = False

@@ -47,7 +47,7 @@ class NoteFile(NamedTuple):
 
 
 class ProposedNotes(NamedTuple):
-    """Hold what became of the entries of a file."""
+    """The outcome for the entries of a file."""
 
     file: NoteFile
     new: int = 0

@@ -77,7 +77,7 @@ _SAMPLE = 4 << 20
 
 
 class Found(NamedTuple):
-    """Hold what one program keeps on this machine."""
+    """The transcripts of one program on this machine."""
 
     source: str
     title: str
@@ -99,7 +99,7 @@ class Found(NamedTuple):
 
 @dataclass
 class FileReport:
-    """Hold what was met in a file that could not be used."""
+    """A part of a file that could not be used."""
 
     path: str
     unknown: dict[str, int] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class FileReport:
 
 @dataclass
 class ImportResult:
-    """Hold what an import added. `known` messages were here before; `deleted` sessions a person had deleted here."""
+    """The result of an import. `known` messages were here before; `deleted` sessions a person had deleted here."""
 
     source: str
     batch: int = 0

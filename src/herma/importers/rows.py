@@ -32,7 +32,7 @@ class ImportBatch(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """Hold how far a file was imported."""
+    """The position up to which a file was imported."""
 
     size: int
     modified: int
@@ -54,7 +54,7 @@ class NewMessage(NamedTuple):
 
 @dataclass
 class Step:
-    """Hold what one transaction writes."""
+    """The rows that one transaction writes."""
 
     facts: dict[str, ImportedSession] = field(default_factory=dict)
     """Known facts of every session here, by our id."""
@@ -68,7 +68,7 @@ class Step:
 
 
 class Written(NamedTuple):
-    """Hold what a step added, and which of its sessions are passed over because a person deleted them here."""
+    """The rows that a step added, and its sessions that are skipped because a person deleted them here."""
 
     sessions: tuple[str, ...] = ()
     messages: int = 0

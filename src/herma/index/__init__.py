@@ -128,7 +128,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class VectorState:
-    """Hold how much is embedded: `done` and `left` count messages, `vectors` those stored for this model.
+    """The progress of embedding: `done` and `left` count messages, `vectors` those stored for this model.
 
     `trouble` is why it does not go on, or ""; the embedder is asked again at `retry_at` (seconds since 1970). `others`
     are other models with their vectors, which are kept until nobody uses them. A model that is not multilingual neither

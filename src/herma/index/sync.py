@@ -443,7 +443,7 @@ class IndexStatus(NamedTuple):
 
 
 class IndexVerified(NamedTuple):
-    """Hold what a check found wrong, or "", and whether the index was built again because of it."""
+    """The problem that a check found, or "", and whether the index was built again because of it."""
 
     trouble: str
     rebuilt: bool

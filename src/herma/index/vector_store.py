@@ -35,7 +35,7 @@ _SWEEP = 1_000
 
 
 class VectorTarget(NamedTuple):
-    """Hold what a vector belongs to: a part of the text of something. The key of a message is its id."""
+    """The owner of a vector: a part of the text of something. The key of a message is its id."""
 
     kind: str
     key: int | str
@@ -53,7 +53,7 @@ class VectorRow(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Hold the part of the feed that a model has: all changes after `low` up to `high`, and of the change on either
+    """The part of the feed that a model has embedded: all changes after `low` up to `high`, and of the change on either
     side the
     messages nearest to these. New messages come first, then older ones, because questions are mostly about new ones.
     `walked` is how many messages that makes.
@@ -80,7 +80,7 @@ class ModelRow(NamedTuple):
 
 
 class EmbedderTrouble(NamedTuple):
-    """Hold how an embedder failed last, how often in a row, and when it is asked again."""
+    """The last failure of an embedder, how often it failed in a row, and when it is asked again."""
 
     model: str = ""
     message: str = ""
@@ -100,7 +100,7 @@ class VectorFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingStep:
-    """Hold what one step of embedding changes, all or nothing.
+    """The changes of one step of embedding, all or nothing.
 
     `met`: keys whose vectors stay; `stale`: keys whose other vectors go. `touched`: sessions with this many new
     messages; `outlined`: (session, digest of its title) that are embedded now; `ended`: sessions without messages.

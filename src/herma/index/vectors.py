@@ -121,7 +121,7 @@ class EmbeddableMessage(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """Hold what a session is about: its title, and the texts of its first and last messages."""
+    """The subject of a session: its title, and the texts of its first and last messages."""
 
     session_id: str
     title: str

@@ -79,7 +79,7 @@ SHOWN_BY_HOOK = "The notes themselves were shown when this session began."
 
 
 class ShownTool(NamedTuple):
-    """Hold how a tool of `herma.tools` is shown to MCP clients: whether it only reads, and its words."""
+    """The description of a tool of `herma.tools` for MCP clients: whether it only reads, and its words."""
 
     title: str
     reads: bool
@@ -225,7 +225,7 @@ def bounded(text: str) -> str:
 
 
 class McpSession:
-    """Hold what one session of a client has seen through this server, and the context of its tool calls."""
+    """The state of one session of a client at this server, and the context of its tool calls."""
 
     def __init__(self, client: str, own_id: str, known: ClientSession | None, shown: str) -> None:
         self.client = client

@@ -156,7 +156,7 @@ def last_activity(home: Path, client: str, kind: Activity) -> LastActivity | Non
 
 @dataclass
 class ClientSession:
-    """Hold what is known of one session of a client."""
+    """The state of one session of a client."""
 
     client: str
     id: str

@@ -765,7 +765,7 @@ _EMPTY = (STOP_WORDS - _MEANINGFUL) | _FILLING
 
 
 class Content(NamedTuple):
-    """Hold what a text is compared by."""
+    """The features by which a text is compared."""
 
     words: tuple[str, ...]
     """Stems of its content words, in order."""

@@ -334,7 +334,7 @@ def spent_by(error: ModelError, worst: Usage, count: Callable[[str], int]) -> Us
 
 @dataclass(frozen=True, slots=True)
 class SpendReport:
-    """Hold what background work spent: today, and since a day."""
+    """The spending of background work: today, and since a day."""
 
     today: str
     since: str

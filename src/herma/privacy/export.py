@@ -104,7 +104,7 @@ def tables() -> dict[str, ExportedTable]:
 
 @dataclass
 class Exported:
-    """Hold what an archive holds."""
+    """The contents of an archive."""
 
     path: Path
     size: int = 0
@@ -271,7 +271,7 @@ def _without_secrets(name: str, data: bytes, left_out: list[str]) -> bytes:
 
 @dataclass
 class ReadBack:
-    """Hold what was read back from an archive. `exact`: the home had no rows, and is now what the archive says."""
+    """The rows and files read back from an archive. `exact`: the home had no rows, and is now what the archive says."""
 
     exact: bool
     rows: dict[str, int] = field(default_factory=dict)

@@ -61,7 +61,7 @@ _LIVE = ("herma.db", "index.db", JOURNAL)
 
 
 class ForgetRequest(NamedTuple):
-    """Hold what to forget: a text, a session (id, its beginning, or title) or a user id."""
+    """The thing to forget: a text, a session (id, its beginning, or title) or a user id."""
 
     kind: Kind
     text: str
@@ -79,7 +79,7 @@ class ForgottenRow(NamedTuple):
 
 @dataclass
 class ForgetReport:
-    """Hold what was removed, or would be, and what cannot be reached."""
+    """The data that was removed, or would be, and the data that cannot be reached."""
 
     request: ForgetRequest
     rows: list[ForgottenRow] = field(default_factory=list)

@@ -65,7 +65,7 @@ def counter_for_family(family: str) -> TokenCounter:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Hold how many tokens fit. `known` is false for a guess, and `note` then says so."""
+    """The number of tokens that fit. `known` is false for a guess, and `note` then says so."""
 
     tokens: int
     known: bool = True
@@ -134,7 +134,7 @@ def _lookup(model: str) -> tuple[str, str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Hold how many tokens a family of tokenizers makes of a text, as factors on the count of o200k.
+    """The token counts of a family of tokenizers, as factors on the count of o200k.
 
     `scripts` has a factor per script: "latin" is for words with accents, "" for every script that is not named. The
     factors were measured with the vocabularies, except Claude's, which is not public: its factors are set high.
@@ -613,7 +613,7 @@ class WorkingMemory:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Hold the division of windows, as configured. A share of 0 means that of the profile; a window of 0 the
+    """The configured division of windows. A share of 0 means that of the profile; a window of 0 the
     model's.
     """
 

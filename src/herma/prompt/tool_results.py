@@ -175,7 +175,7 @@ _STATUS = frozenset({"status", "state", "level", "outcome", "conclusion", "sever
 
 @dataclass(frozen=True, slots=True)
 class _Detail:
-    """Hold how much of a structure to show."""
+    """The limits for a structure that is shown."""
 
     depth: int
     items: int
@@ -403,7 +403,7 @@ _FRAME = re.compile(r"\s|$")
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """Hold how many lines to show, how many around an error, and how wide."""
+    """The number of lines to show, of lines around an error, and their width."""
 
     first: int
     last: int

@@ -288,7 +288,7 @@ Read = Callable[[Any], tuple[Json, object, str]]
 
 
 class ClientMemory:
-    """Hold what `wrap` adds to a client, as `client.herma`."""
+    """The memory that `wrap` adds to a client, as `client.herma`."""
 
     def __init__(self, app: Herma, conversations: Conversations, own: bool) -> None:
         self.app = app

@@ -475,7 +475,7 @@ def call_json(found: CostReport, call: Call) -> Json:
 
 
 class SpendingSummary(NamedTuple):
-    """Hold what background work spent and may spend, by day and by call, and what its cap stopped."""
+    """The spending of background work by day and by call, its cap, and the work that the cap stopped."""
 
     spent: SpendReport
     history: SpendHistory

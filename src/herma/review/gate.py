@@ -175,7 +175,7 @@ _BETWEEN = frozenset(("and", "a", "und", "et", "y", "point", "komma"))
 
 
 class Abbreviations:
-    """Hold what a person said, as words that may stand for longer ones."""
+    """The words of a person, each of which may stand for longer ones."""
 
     def __init__(self, said: Iterable[str]) -> None:
         self.foreign = False
@@ -493,7 +493,7 @@ _LESSON = _any(
 
 
 class Known(NamedTuple):
-    """Hold what a new entry is compared with."""
+    """The texts that a new entry is compared with."""
 
     entries: Sequence[str] = ()
     """Entries that are in the files, wait in the inbox, or are in the archive."""
@@ -950,7 +950,7 @@ def _untagged(text: str) -> str:
 
 
 class RememberRequest(NamedTuple):
-    """Hold what to keep, in the user's own words, and the message in which they asked."""
+    """A text that the user asked to keep, in their own words, and the message with the request."""
 
     words: str
     message: int

@@ -104,7 +104,7 @@ Tell = Callable[[str], None]
 
 
 class ReviewStatus(NamedTuple):
-    """Hold whether reviews run, and what is due."""
+    """The state of reviews: whether they run, and which are due."""
 
     enabled: bool
     model: str
@@ -647,7 +647,7 @@ def waiting_proposals(app: Herma, scope: Scope) -> tuple[str, ...]:
 
 
 class ReviewRun(NamedTuple):
-    """Hold what one review of one conversation works with."""
+    """The input of one review of one conversation."""
 
     memory: GatedMemory
     skills: GatedSkills

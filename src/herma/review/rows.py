@@ -84,7 +84,7 @@ class Review:
 
 
 class ReviewRecord:
-    """Hold what one review does while it runs: its writes, its refusals, and what it costs."""
+    """The record of a running review: its writes, its refusals and its cost."""
 
     def __init__(self, price_of: Callable[[str], Prices | None]) -> None:
         self.actions: list[ReviewAction] = []
@@ -130,7 +130,7 @@ class ReviewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Hold what happened since memory, or a skill, was last written or reviewed."""
+    """The activity since memory, or a skill, was last written or reviewed."""
 
     turns: int = 0
     """Turns of the user."""
@@ -140,7 +140,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Hold what a review should look for."""
+    """The subjects of a review."""
 
     memory: bool = False
     skills: bool = False

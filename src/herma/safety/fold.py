@@ -41,7 +41,7 @@ _ITEM_STARTS = frozenset("-*•#>§|+0123456789")
 
 
 class _FoldTable(dict[int, str]):
-    """Hold what each character folds to, worked out on first sight."""
+    """A table from each character to its folded form, filled on first use."""
 
     def __init__(self, lookalikes: bool) -> None:
         super().__init__()

@@ -44,7 +44,7 @@ class Spoken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Hold what a thing is said to be.
+    """A claim about a thing.
 
     The thing is a set of stems, so that "the port of staging" and "the staging port" are one. Only claims of one kind
     can disagree: that a meeting is in room 4 does not deny that it is on Friday. `new`: it was not so before; `weak`:
@@ -325,7 +325,7 @@ def _single_words() -> Words:
 
 
 class ClaimRule(NamedTuple):
-    """Hold what a verb and the words after it claim.
+    """The claim of a verb and the words after it.
 
     The groups of `rest` are `value` and `old`, `thing` (besides the subject), or `count` and `what`. `thing`: words to
     add to the subject; "@verb": the verb itself.

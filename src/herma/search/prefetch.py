@@ -120,7 +120,7 @@ CHATTER = frozenset(_CHATTER.split())
 
 @dataclass(frozen=True, slots=True)
 class RecallEvidence:
-    """Hold what speaks for one message.
+    """The evidence for one message.
 
     `covered` and `beside`: the share of what was asked that it has, alone and with the turns next to it; `rare`: how
     much that is, where a word that nobody else said is 1; `unknown`: the share of what was asked that was never said;
@@ -281,7 +281,7 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Prefetched:
-    """Hold what was recalled for a turn, and how."""
+    """The messages recalled for a turn, and how they were found."""
 
     text: str = ""
     outcome: Outcome = "nothing"

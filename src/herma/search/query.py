@@ -50,7 +50,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Hold how many matches a rule hid, and how to see them."""
+    """The number of matches that a rule hid, and how to see them."""
 
     rule: str
     count: int
@@ -76,7 +76,7 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """Hold what was found, how the query was read, what was searched and what was hidden."""
+    """The hits, the reading of the query, what was searched and what was hidden."""
 
     query: str
     hits: tuple[Hit, ...] = ()
@@ -280,7 +280,7 @@ _DATES = {"since": "since", "after": "since", "before": "before", "until": "befo
 
 @dataclass(slots=True)
 class _Reading:
-    """Hold what was read so far."""
+    """The parts of the query that were read so far."""
 
     groups: Groups[Term] = field(default_factory=Groups)
     none_of: list[Term] = field(default_factory=list)
@@ -643,7 +643,7 @@ class SearchOptions(TypedDict, total=False):
 
 
 class AnswerOptions(NamedTuple):
-    """Hold what the answer looks like."""
+    """The expected form of the answer."""
 
     limit: int
     level: Level

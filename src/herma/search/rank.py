@@ -519,7 +519,7 @@ DEMOTED_SOURCES = frozenset(("cron",))
 
 
 class Arranged(NamedTuple):
-    """Hold what is shown, best first. `outdated`: message → the later one that contradicts it."""
+    """The hits to show, best first. `outdated`: message → the later one that contradicts it."""
 
     chosen: list[Candidate]
     outdated: dict[int, int]

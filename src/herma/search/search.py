@@ -80,7 +80,7 @@ _ENGLISH = re.compile("[A-Za-z]{3}")
 
 
 class Meaning(NamedTuple):
-    """Hold what is near in meaning, how far to trust it, how long embedding took, and notes for people."""
+    """The messages near in meaning, how far to trust them, how long embedding took, and notes for people."""
 
     near: tuple[Near, ...] = ()
     trust: float = 1.0

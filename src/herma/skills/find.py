@@ -381,7 +381,7 @@ def reasons(evidence: SkillEvidence) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class OfferThreshold:
-    """Hold how sure the best has to be: of a skill with triggers, and of one without (`without` if other skills have
+    """The score that the best must reach: of a skill with triggers, and of one without (`without` if other skills have
     triggers, `bare` if none has)."""
 
     with_triggers: float

@@ -41,7 +41,7 @@ _SAMPLE = 200
 
 @dataclass(slots=True)
 class Examination:
-    """Hold what was found. Lists are empty where all is well, and cut off where there is much."""
+    """The findings. A list is empty where all is well, and cut off where there is much."""
 
     state: State
     why: str = ""

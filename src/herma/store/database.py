@@ -101,7 +101,7 @@ class _Engine:
 
 
 class DatabaseConnection(_Engine):
-    """Hold what a work calls inside a transaction."""
+    """The statements that a work may call inside a transaction."""
 
     def stream(self, sql: str, bindings: Bindings = ()) -> Iterator[Row]:
         """Run a statement and yield its rows; the caller may stop early."""

@@ -210,7 +210,7 @@ _told: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Locking:
-    """Hold how a platform locks an open file: `take` at once or raise OSError; `release`.
+    """The way in which a platform locks an open file: `take` at once or raise OSError; `release`.
 
     Letting go is said in so many words, because closing is not enough: a forked child has the file open too.
     """

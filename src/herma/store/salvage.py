@@ -116,7 +116,7 @@ class Column(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Hold what a table looks like, and where its tree begins. Rows of one without row numbers lie in an index."""
+    """The columns of a table, and where its tree begins. Rows of one without row numbers lie in an index."""
 
     name: str
     root: int
@@ -151,7 +151,7 @@ class Shape(NamedTuple):
 
 @dataclass(slots=True)
 class Reading:
-    """Hold how reading one table went."""
+    """The result of reading one table."""
 
     shape: Shape
     seen: set[int] = field(default_factory=set)
@@ -542,7 +542,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class TableSalvage(NamedTuple):
-    """Hold what became of one table. `lost` is as many as are known; `mended` rows lack a part of their text."""
+    """The result for one table. `lost` is as many as are known; `mended` rows lack a part of their text."""
 
     table: str
     kept: int
@@ -563,7 +563,7 @@ class SessionLoss:
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """Hold what was brought over, and exactly what was not."""
+    """The rows that were copied, and exactly those that were not."""
 
     tables: tuple[TableSalvage, ...]
     sessions: tuple[SessionLoss, ...]

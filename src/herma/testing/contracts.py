@@ -191,7 +191,7 @@ class RememberedTries(CompressionRows):
 
 
 class EngineContract:
-    """Hold what every context engine must keep."""
+    """The rules that every context engine must keep."""
 
     @pytest.fixture
     def needs(self) -> EngineNeeds:
@@ -347,7 +347,7 @@ def steps(count: int, *, first: int) -> list[Message]:
 
 
 class ProviderContract:
-    """Hold what every external memory must keep."""
+    """The rules that every external memory must keep."""
 
     @pytest.fixture
     def provider(self) -> MemoryProvider:

@@ -70,7 +70,7 @@ class SessionNews(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Hold how far a change feed was read. Another store, or another epoch of it, makes the number meaningless."""
+    """A position in a change feed. Another store, or another epoch of it, makes the number meaningless."""
 
     store_id: str
     epoch: str
@@ -86,7 +86,7 @@ class FeedChange(NamedTuple):
 
 
 class Searchable(NamedTuple):
-    """Hold what the index needs of one message: prose, and the names and arguments of the tools it calls."""
+    """The searchable text of one message: prose, and the names and arguments of the tools it calls."""
 
     id: int
     session_id: str

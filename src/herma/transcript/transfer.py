@@ -252,7 +252,7 @@ class Parsed(NamedTuple):
 
 
 class _Wrong(Exception):
-    """Hold what is wrong with a line, in a few words that go on after `line 7`."""
+    """An error in a line, in a few words that follow `line 7`."""
 
 
 def read_lines(file: BinaryIO, name: str) -> Iterator[Parsed | Message]:
@@ -472,7 +472,7 @@ class Renamed(NamedTuple):
 
 
 class ImportReport:
-    """Hold what an import brought in, or would bring in."""
+    """The messages and sessions that an import added, or would add."""
 
     def __init__(self, file: str, *, dry_run: bool) -> None:
         self.file = file

@@ -45,7 +45,7 @@ _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[\w.~-]+)?\]|[\w.~-]+)(?::\d*)?")
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """Hold what a request says about itself; "" where it says nothing."""
+    """The headers of a request that decide about access; "" where one is missing."""
 
     method: str
     path: str
@@ -315,7 +315,7 @@ def asked_by(request: Request, rules: Rules) -> RequestFacts:
 
 
 class Codes:
-    """Hold codes that sign in once, within two minutes.
+    """Codes that sign in once, within two minutes.
 
     Other users of the machine can read the address that a browser is started with, so it has a code and not the token.
     """
