@@ -552,6 +552,32 @@ def test_a_message_that_is_written_again_takes_the_place_of_the_first(h: Herma, 
     assert [message.content for message in h.transcripts.messages("gemini-g")] == ["Hi"]
 
 
+def test_what_a_fork_of_codex_repeats_stays_in_the_session_it_was_forked_from(h: Herma, tmp_path: Path) -> None:
+    def said(role: str, text: str, at: str) -> dict[str, Any]:
+        message = codex("response_item", type="message", role=role, content=[{"type": "input_text", "text": text}])
+        return {**message, "timestamp": at}
+
+    def spent(total: int) -> dict[str, Any]:
+        info = {"total_token_usage": {"input_tokens": total}, "last_token_usage": {"input_tokens": 9}}
+        return codex("event_msg", type="token_count", info=info)
+
+    first, forked = codex("session_meta", id="p1"), codex("session_meta", id="f1", forked_from_id="p1")
+    history = [said("user", "List files", AT), said("assistant", "a.txt", AT), spent(9)]
+    lines("2024/rollout-1-p1.jsonl", first, *history, said("user", "Read it", AT))(tmp_path / "sessions")
+    later = "2024-02-04T10:00:00Z"
+    copies = [{**one, "timestamp": later} for one in history]
+    fork = lines("2025/rollout-2-f1.jsonl", forked, first, *copies, said("user", "List files", later), spent(18))
+    file = fork(tmp_path / "sessions")
+    assert Imports(h).run("codex", tmp_path / "sessions").messages == 4
+    assert [message.content for message in h.transcripts.messages("codex-f1")] == ["List files"]
+    session = h.transcripts.get("codex-f1")
+    assert session is not None
+    assert (session.parent, session.reason, session.usage.input) == ("codex-p1", "branch", 9)
+    with file.open("a") as grown:
+        grown.write(json.dumps(said("assistant", "a.txt", later)) + "\n")
+    assert Imports(h).run("codex", tmp_path / "sessions").messages == 1
+
+
 @pytest.mark.parametrize("copied", [0, 1 << 26])
 def test_rows_that_are_still_in_the_log_of_a_database_are_read(
     h: Herma, tmp_path: Path, copied: int, monkeypatch: pytest.MonkeyPatch

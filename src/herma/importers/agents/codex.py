@@ -72,6 +72,7 @@ class Codex(FormatReader):
             log.skip("internal session")
             return
         yield from _named(file, session)
+        copied = [] if log.start else _copied(file, _parent(about))  # what a fork repeats of it
         turns: list[str] = []  # the message before each prompt
         last = back_to = ""
         for record in log.json_lines(file):
@@ -81,6 +82,11 @@ class Codex(FormatReader):
                 yield _described(session, payload, at)
             elif kind == "session_meta":  # a fork repeats what it was made of
                 log.skip("session_meta of another session")
+            elif copied and kind == "response_item" and copied[-1] == digest(payload):
+                log.skip("copy of what the session was forked from")
+                copied.pop()
+            elif copied and payload.get("type") == "token_count":
+                log.skip("event token_count")
             elif kind == "turn_context":
                 yield ImportedSession(session, model=string(payload.get("model")), folder=string(payload.get("cwd")))
             elif kind == "event_msg":
@@ -91,6 +97,7 @@ class Codex(FormatReader):
                     back_to, log.open_end = turns[-count] if 0 < count <= len(turns) else "", True
                 yield from _event(session, payload, log)
             elif kind == "response_item":
+                copied = []
                 key = f"{log.line} {digest(record.get('timestamp'), payload)}"
                 for message in _items(session, key, payload, at, log):
                     if message.role == "user":
@@ -115,16 +122,30 @@ def _named(file: Path, session: str) -> Iterator[ImportedSession]:
             yield ImportedSession(session, title=string(names[-1].get("thread_name")))
 
 
-def _described(session: str, meta: dict[str, Any], at: float) -> ImportedSession:
+def _copied(file: Path, parent: str) -> list[str]:
+    """Return hashes of what the parent of a fork holds, the newest first: a fork begins with a copy of it.
+
+    Where the file of the parent is gone, the copy is all there is.
+    """
+    root = next((folder.parent for folder in file.parents if folder.name.endswith("sessions")), file.parent)
+    found = root.rglob(f"rollout-*{parent}*.jsonl*") if parent else iter(())
+    above = next((one for one in found if one != file), None)
+    records = ReadLog().json_lines(above) if above else ()
+    return [digest(one.get("payload")) for one in records if one.get("type") == "response_item"][::-1]
+
+
+def _parent(meta: dict[str, Any]) -> str:
     spawned = mapping(mapping(mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
+    return string(first_of({**meta, **spawned}, "parent_thread_id", "forked_from_id"))
+
+
+def _described(session: str, meta: dict[str, Any], at: float) -> ImportedSession:
     about = ImportedSession(session, folder=string(meta.get("cwd")), provider=string(meta.get("model_provider")))
     about.branch = string(mapping(meta.get("git")).get("branch"))
     about.started = moment(meta.get("timestamp")) or at
-    if parent := string(spawned.get("parent_thread_id") or meta.get("parent_thread_id")):
-        about.parent, about.reason = parent, "delegation"
-    elif forked := string(meta.get("forked_from_id")):
-        about.parent, about.reason = forked, "branch"
-    return about if about.parent != session else ImportedSession(session, folder=about.folder)
+    if (parent := _parent(meta)) not in ("", session):
+        about.parent, about.reason = parent, "branch" if parent == meta.get("forked_from_id") else "delegation"
+    return about
 
 
 def _event(session: str, payload: dict[str, Any], log: ReadLog) -> Iterator[Item]:

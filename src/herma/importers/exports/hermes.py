@@ -85,25 +85,22 @@ def _database(file: Path, log: ReadLog) -> Iterator[Item]:
         }
         prompts = _prompts(database, log)
         for key, row in sessions.items():
-            row["system_prompt"] = row.get("system_prompt") or prompts.get(first_of(row, *_PROMPT_KEYS))
+            hashes = (value for name, value in row.items() if "prompt" in name and value in prompts)
+            row["system_prompt"] = prompts.get(next(hashes, None)) or row.get("system_prompt")
             yield from _session(key, row, sessions.get(row.get("parent_session_id")))
             for message in log.rows(database, "SELECT * FROM messages WHERE session_id = ? ORDER BY id", key):
                 log.line += 1
                 yield from _message(key, dict(message), log)
 
 
-_PROMPT_KEYS = ("system_prompt_hash", "system_prompt_id", "prompt_hash")
-
-
 def _prompts(database: sqlite3.Connection, log: ReadLog) -> dict[object, str]:
-    """Return the prompts of versions that keep each one once, in a table of its own."""
-    columns = [row["name"] for row in log.rows(database, "PRAGMA table_info(system_prompts)")]
+    """Return the prompts of versions that keep each one once, in a table of its own, by their hashes."""
+    columns = {row["name"]: row["pk"] for row in log.rows(database, "PRAGMA table_info(system_prompts)")}
     if len(columns) < 2:
         return {}
-    text = next((name for name in ("content", "prompt", "text", "system_prompt") if name in columns), columns[1])
-    key = next((name for name in ("hash", "prompt_hash", "id") if name in columns), columns[0])
-    rows = log.rows(database, f'SELECT "{key}" AS key, "{text}" AS prompt FROM system_prompts')
-    return {row["key"]: string(row["prompt"]) for row in rows}
+    key = max(columns, key=columns.__getitem__)
+    text = next((name for name in ("content", "prompt", "text", "system_prompt") if name in columns), [*columns][1])
+    return {row[key]: string(row[text]) for row in log.rows(database, "SELECT * FROM system_prompts")}
 
 
 def _session(key: str, row: Mapping[str, Any], parent: Mapping[str, Any] | None) -> Iterator[Item]:
