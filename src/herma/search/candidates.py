@@ -55,7 +55,7 @@ CHOSEN = ("date", "role", "source", "project", "session")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The filters of the query, and the asking session. `live` are the sessions whose messages the model sees anyway."""
+    """The filters of the query, and the asking session. `live` are the sessions whose messages the model sees."""
 
     roles: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
