@@ -280,12 +280,12 @@ def test_resume_by_the_sessions_command(home: Path, model: ScriptedModel, chat: 
     model.then("I see.")
     with terminal.Terminal(["sessions", "resume", "login", "--home", str(home)]) as t:
         t.wait_for("Login bug")
-        t.wait_for("Where the work stood on")  # before anything else is said
+        t.wait_for("State of the work on")  # before anything else is said
         t.wait_for("look into cookies.py")
         t.wait_for(">")
         ask(t, "Because of the cookie.", "I see.")
         ask(t, "/new", "New conversation,")
-        ask(t, "/resume login", "Continuing: Login bug", "Where the work stood on")
+        ask(t, "/resume login", "Continuing: Login bug", "State of the work on")
         leave(t)
     assert len(messages(home)) == 1
 

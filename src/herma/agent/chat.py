@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     type=click.Choice(["cli", "cron", "tool"]),
     default="cli",
     show_default=True,
-    help="Who sends it: a person, a timer, or another program.",
+    help="The sender: a person, a timer, or another program.",
 )
 @click.option("--no-tools", is_flag=True, help="Offer no tools: no memory, no search, no skills.")
 @pass_context

@@ -609,7 +609,7 @@ def _alternating(messages: Sequence[Message], cut: CompressionCut) -> Compressio
 
 
 def _role(messages: Sequence[Message], cut: CompressionCut) -> str | None:
-    """Return who may be taken to say the summary, so that nobody speaks twice in a row."""
+    """Return the role of the summary message, so that no role speaks twice in a row."""
     before = messages[cut.head - 1].role if cut.head else ""
     after = messages[cut.tail].role if cut.tail < len(messages) else ""
     before, after = "assistant" if before == "tool" else before, after if cut.request is None else "user"
@@ -693,7 +693,7 @@ def _plugin(name: str, home: Path) -> Path | None:
 
 
 def _loaded(name: str, file: Path) -> ModuleType:
-    """Import a file of the home as a module of its own, only if nobody else may change it."""
+    """Import a file of the home as a module of its own, only if no other user may change it."""
     inside = file.name == "__init__.py"
     for path in (file, *([file.parent] if inside else [])):
         if os.name != "nt" and path.stat().st_mode & 0o002:

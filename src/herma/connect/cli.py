@@ -44,7 +44,7 @@ WantedBy=default.target
 @click.option(
     "--plugin", type=click.Choice(["common", "claude-code", "openclaw"]), help="Write a plug-in bundle instead."
 )
-@click.option("--to", "folder", type=click.Path(path_type=Path), help="Where to write the bundle; an empty folder.")
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="The folder of the bundle; an empty one.")
 @dry_run_option
 @yes_option
 @pass_context

@@ -788,7 +788,7 @@ def state_line(state: SessionState) -> str:
 def state_text(state: SessionState) -> str:
     """Return where the work stood, in lines for people and models."""
     broken_off = "" if state.ended else ", when it broke off (or it is still open in another program)"
-    lines = [f"Where the work stood on {_day(state.at)}{broken_off}:"]
+    lines = [f"State of the work on {_day(state.at)}{broken_off}:"]
     named = (
         ("Last request", state.last_request),
         ("Next step", state.next_step),

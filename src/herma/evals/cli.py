@@ -70,7 +70,7 @@ types_option = click.option("--types", is_flag=True, help="Show every question t
     type=click.Choice(get_args(Level)),
     default="message",
     show_default=True,
-    help="What has to be found: the message that answers, or its session.",
+    help="The expected hit: the message that answers, or its session.",
 )
 @click.option(
     "--homes", type=click.Path(file_okay=False, path_type=Path), help="Keep the filled homes here and use them again."

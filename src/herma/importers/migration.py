@@ -551,7 +551,7 @@ def migrate(
 ) -> None:
     """Show what would be moved, then move it after a yes.
 
-    Conflicts are listed and skipped; everything else is moved. What does not fit or has no place is kept in
+    Conflicts are listed and skipped; everything else is moved. Files without a place in Herma are kept in
     migration/openclaw/ in the home, with a report of every file found. The source is not changed.
 
     \b
@@ -565,7 +565,7 @@ def migrate(
         context.warn(f"{other} is there too; to move it: {context.command('claw', 'migrate', '--source', str(other))}")
     options = MigrationOptions(preset, overwrite, migrate_secrets, skill_conflict, workspace_target)
     for one in running():
-        context.warn(f"OpenClaw may be running ({one}). What it writes from now on is not moved; stop it first.")
+        context.warn(f"OpenClaw may be running ({one}). Later changes are not moved; stop it first.")
     preview = Migration(context.h, folder, options, dry_run=True).run()
     if dry_run or not context.json:
         _show(context, folder, preview)

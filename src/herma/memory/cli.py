@@ -977,8 +977,8 @@ def archive() -> None:
     """Find and restore entries that left MEMORY.md and USER.md.
 
     Entries are archived when you approve it, and when an agent drops its own to make room. A session recalls them where
-    they help, and proposes those for the prompt again that several conversations needed. What you remove yourself is
-    not archived.
+    they help, and proposes those for the prompt again that several conversations needed. Entries that you remove
+    yourself are not archived.
 
     \b
     Examples:

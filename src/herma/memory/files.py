@@ -2,8 +2,8 @@
 
 The file is what people edit and the model is shown; the row makes every change undoable. To change both in one step,
 under the lock: make the new text durable in a temporary file, commit the intent (a row with the text after), rename.
-Whoever takes the lock next settles: the file holds the text after (the change is done), or the temporary file is still
-there (it never happened), or a person edited the file since (which becomes a row of its own).
+The next process that takes the lock settles: the file holds the text after (the change is done), or the temporary file
+is still there (it never happened), or a person edited the file since (which becomes a row of its own).
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ class _Run:
                 kept = [one for one in parse(text) if not self._goes(place, one)]
                 gone.update(one for one in parse(text) if self._goes(place, one))
                 whole = join(kept) if len(kept) < len(parse(text)) else text
-                if self._text and self._text(whole):  # across a delimiter, or in what is no entry
+                if self._text and self._text(whole):  # across a delimiter, or in text that is not an entry
                     whole = FORGOTTEN
                 said = FORGOTTEN if self._text and self._text(reason) else reason
                 hashes[after] = hash_of(whole) if whole != text else after

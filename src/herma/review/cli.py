@@ -30,7 +30,7 @@ def learned() -> None:
     """See what reviews of finished conversations learned, and undo it.
 
     With a model, Herma reviews conversations in the background: after some turns, at the end of a session, and where a
-    long chat pauses or changes its topic. What a review keeps is marked and can be undone. What you ask to be
+    long chat pauses or changes its topic. The writes of a review are marked and can be undone. Text that you ask to be
     remembered is stored without a model, too.
 
     \b
@@ -91,7 +91,7 @@ def _write_status(context: CommandContext, found: ReviewStatus) -> None:
     context.fields(lines)
     if found.without:
         context.line(f"\n{found.without}")
-        context.line("What you ask to be remembered is stored all the same, in your own words.")
+        context.line("Text that you ask to be remembered is still stored, in your own words.")
 
 
 @learned.command(short_help="Show one review in full")
@@ -317,7 +317,7 @@ def _write_breaks(context: CommandContext, found: CostReport) -> None:
     if not found.breaks:
         context.line("The beginning never changed: every request began with the whole previous one.")
         return
-    context.line(f"Where the beginning changed ({count(found.total.breaks, 'time')}), the newest last:")
+    context.line(f"Changes of the beginning ({count(found.total.breaks, 'time')}), the newest last:")
     rows = [
         [call.session, when(call.at), where(call), f"{call.fresh:,}", why(call, found.lifetime)]
         for call in found.breaks

@@ -1003,7 +1003,7 @@ def keep(wanted: RememberRequest, scope: Scope, session: str, memory: MemoryStor
     if findings := scan(text):
         why = f"The scanner objects ({findings[0].rule}: {findings[0].why})."
         record.refuse("memory add", "scanned", why, target=target)
-        record.notice = f"What you asked to remember was not saved. {why}"
+        record.notice = f"Your note was not saved. {why}"
         return
     author = Author(Who.REVIEW, Origin.USER_SAID, session, wanted.message)
     op: MemoryOp = Add(text)
@@ -1014,16 +1014,16 @@ def keep(wanted: RememberRequest, scope: Scope, session: str, memory: MemoryStor
         outcome = memory.apply(target, op, scope=scope, author=author, reason=reason)
     except UsageError as exc:  # switched off
         record.refuse("memory add", "off", str(exc), target=target)
-        record.notice = f"What you asked to remember was not saved. {exc} {exc.hint}".strip()
+        record.notice = f"Your note was not saved. {exc} {exc.hint}".strip()
         return
     if isinstance(outcome, OverBudget):
         outcome = memory.propose(target, op, scope=scope, author=author, reason=reason, although_full=True)
     record.note(action_of(op, target, outcome))
     if isinstance(outcome, Staged):
         decide = f"Decide with: herma inbox approve m{outcome.pending}"
-        record.notice = f"What you asked to remember waits for you. {outcome.message} {decide}"
+        record.notice = f"Your note waits in the inbox. {outcome.message} {decide}"
     elif not outcome.ok:
-        record.notice = f"What you asked to remember was not saved. {outcome.message}"
+        record.notice = f"Your note was not saved. {outcome.message}"
 
 
 def remembered(text: str) -> tuple[Target, str]:

@@ -31,7 +31,7 @@ from herma.types import Finding
 def scan(text: str) -> list[Finding]:
     """Return everything objectionable in `text`, in reading order. An empty list means clean."""
     if not isinstance(text, str):
-        raise UsageError(f"What is scanned is text, not {type(text).__name__}.", hint='For example: scan("a note").')
+        raise UsageError(f"scan() takes text, not {type(text).__name__}.", hint='For example: scan("a note").')
     return list(_remembered(text) if len(text) <= _SHORT else _scan(text))
 
 

@@ -335,7 +335,7 @@ class Candidates:
     def candidates(self) -> list[Candidate]:
         """Return what is to be ranked, with text. Neighbours of the best are among them; not all are to be shown.
 
-        A turn beside a match of one single thing is no evidence for it, so there none are read.
+        A turn beside a match of one single thing is not evidence for it, so none are read there.
         """
         query = self._query
         chosen = dict.fromkeys(head.id for head in self._chosen())

@@ -115,7 +115,7 @@ quick realli right sens soon sorri sound sweet talk thank thing think true under
 yeah yep yup gracias bitte 谢谢 謝謝 感谢 感謝 非常 帮助 再见 晚安 早安 辛苦
 """
 CHATTER = frozenset(_CHATTER.split())
-"""Stems of what people say about anything: they are searched for, and are no evidence."""
+"""Stems of what people say about anything: they are searched for, and are not evidence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,7 @@ def to_the_end(home: Path) -> Iterator[None]:
         yield
     except OSError as exc:
         raise StoreError(
-            f"The restore of {home} was begun and cannot be finished: {exc.strerror or exc}. What was there is kept.",
+            f"The restore of {home} was begun and cannot be finished: {exc.strerror or exc}. The old files are kept.",
             hint="Check free space and permissions; the next herma command finishes it.",
         ) from exc
 

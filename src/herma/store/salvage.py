@@ -624,7 +624,7 @@ def _refuse_unsound(connection: SqliteConnection, target: Path) -> None:
     orphans = connection.rows("PRAGMA foreign_key_check")
     if trouble != [("ok",)] or orphans:
         raise StoreError(
-            f"What was salvaged to {target} does not hold together ({(trouble + orphans)[0]}).",
+            f"The salvaged database {target} is not consistent ({(trouble + orphans)[0]}).",
             hint="Nothing was replaced. Restore a backup, and report this.",
         )
 

@@ -102,7 +102,7 @@ def left_out(path: Path, used: int, size: int) -> int:
     """Return how many finished transactions stand in the log behind the frames that SQLite uses, and behind a wrong
     bit.
 
-    One alone is no sign of damage: it may be just being written, or a power loss cut it off before it was
+    One alone is not a sign of damage: it may be just being written, or a power loss cut it off before it was
     acknowledged. A second one was begun only when the first was on disk. And a first one whose checksums fit is not
     left out for damage: it is just being finished, or SQLite has left the log behind and is about to write over it.
     """

@@ -46,7 +46,7 @@ txt vue wasm webp whl xml yaml yml zip zsh
 """
 _FILE_ENDINGS = frozenset(_FILE_ENDINGS_WORDS.split())
 _RUN, _STEP = 8, 4
-"""Words of a run that is no accident; at every fourth word of a marked text one is remembered."""
+"""Words of a run that is not an accident; at every fourth word of a marked text one is remembered."""
 _EDGE = 200
 """Characters to both sides of such a run that are compared one by one."""
 _RUN_TOKEN = Late(rf"[{_CJK}]|[^\W_{_CJK}]+")

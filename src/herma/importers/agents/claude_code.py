@@ -71,7 +71,7 @@ class ClaudeCode(FormatReader):
 
     def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
         told: dict[str, tuple[str, str, str]] = {}  # what was said of each session
-        parents = Links()  # of records that are no messages: the message that they follow
+        parents = Links()  # of records that are not messages: the message that they follow
         newest = ("", "")  # the last message, and its session
         name, counted = file.stem, ""
         for record in log.json_lines(file):
