@@ -492,7 +492,23 @@ def attach_provider(app: Herma, view: SessionView, preview: bool) -> Sequence[Fe
     """Attach the configured providers; load nothing where none is configured."""
     if preview or not (app.settings.memory.provider.strip() or app.settings.providers.recall_from.strip()):
         return ()
-    return app.providers.attach(view, app.tools.names())
+    off = {"memory", "provider"} & sets_off(app.settings, view.info.source, view.environment.context)
+    return app.providers.attach(view, app.tools.names(), takes_part=not off)
+
+
+TOOL_SETS: Mapping[str, tuple[str, ...]] = {
+    "memory": ("memory",),
+    "search": ("session_search",),
+    "skills": ("skills_list", "skill_view", "skill_manage"),
+}
+"""The sets of tools that `tools.off` names; the set `provider` is an external provider, with its recall."""
+
+
+def sets_off(settings: config.Settings, source: str, context: str) -> set[str]:
+    """Return the sets of tools that sessions of a source and context do not have."""
+    return {
+        one for name, sets in config.TOOLS_OFF.read(settings.tools.off) if name in (source, context) for one in sets
+    }
 
 
 FEATURES: tuple[Attach, ...] = (
@@ -521,7 +537,7 @@ _FIRST_ONES = 50
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """Hold what a caller asks for when it opens a session."""
+    """The options with which a caller opens a session."""
 
     source: str
     scope: Scope
@@ -549,7 +565,7 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSession:
-    """Hold what is fixed for a session until its prompt is rebuilt."""
+    """The values that are fixed for a session until its prompt is rebuilt."""
 
     request: SessionRequest
     info: SessionInfo
@@ -694,7 +710,9 @@ class SessionFactory:
         live = self._app.memory.follow(info.scope)
         view = self._view(request, info, history)
         features = features or FeatureDispatcher.attach(self._app, view)
-        tools = Tools([]) if request.tools is None else self._app.tools.including([*features.tools, *request.tools])
+        tools = self._own_tools(request, info).including([*features.tools, *(request.tools or ())])
+        if request.tools is None:
+            tools = Tools([])
         if prompt is None:
             tiers = self._tiers(request, info, live.snapshot)
             if any(span.origin is Origin.IMPORT for message in history for span in message.outside or ()):
@@ -720,7 +738,7 @@ class SessionFactory:
 
     def _tiers(self, request: SessionRequest, info: SessionInfo, memory: Snapshot) -> Tiers:
         """Return what the prompt is made of, without the contributions of features."""
-        known = () if request.tools is None else self._app.tools.names()
+        known = () if request.tools is None else self._own_tools(request, info).names()
         return Tiers(
             identity=read_soul(self._app.home),
             system_message=request.system_message,
@@ -743,7 +761,7 @@ class SessionFactory:
         left = budget.room("system") - tools_weight(count, plain_json(tools.schemas()))
         if budget.room("system") < FIXED:  # a window that the tools fill lists a few skills all the same
             left = int(budget.window * budget.shares["system"] / 100)
-        room = left if tools.names() else 0, budget.room("memory")  # without tools, skills cannot be read
+        room = left if "skill_view" in tools.names() else 0, budget.room("memory")  # without it, skills cannot be read
         return prompt_with(tiers, features, view, room=room, count=count, rehearsal=rehearsal)
 
     def _rehearsed(self, request: SessionRequest, info: SessionInfo) -> str:
@@ -751,7 +769,12 @@ class SessionFactory:
         view = self._view(request, info)
         features = FeatureDispatcher.attach(self._app, view, preview=True)
         tiers = self._tiers(request, info, self._app.memory.follow(info.scope).snapshot)
-        return self._prompt(tiers, features, view, tools=self._app.tools, rehearsal=True).text
+        return self._prompt(tiers, features, view, tools=self._own_tools(request, info), rehearsal=True).text
+
+    def _own_tools(self, request: SessionRequest, info: SessionInfo) -> Tools:
+        """Return Herma's own tools of a session, without the sets that `tools.off` takes from its source."""
+        off = sets_off(self._app.settings, info.source, request.environment.context)
+        return self._app.tools.without({tool for one in off for tool in TOOL_SETS.get(one, ())})
 
     def _view(self, request: SessionRequest, info: SessionInfo, history: Sequence[Message] = ()) -> SessionView:
         return SessionView(info, request.environment, tuple(history), info.model or "", request.folder)

@@ -395,6 +395,28 @@ class Amounts(NamedTuple):
         return found
 
 
+class ToolSets(NamedTuple):
+    """The values of a key that is a list of sources, each with sets of tools: `telegram=memory, cron=skills+search`."""
+
+    what: str
+    sets: tuple[str, ...]
+
+    def read(self, text: str) -> list[tuple[str, tuple[str, ...]]]:
+        """Return each source with its sets. Raise ValueError with the first item that is wrong."""
+        found = []
+        for row in filter(None, map(str.strip, text.split(","))):
+            name, _, words = (part.strip() for part in row.partition("="))
+            chosen = tuple(map(str.strip, words.split("+")))
+            if not name or not set(chosen) <= set(self.sets):
+                raise ValueError(row)
+            found.append((name, chosen))
+        return found
+
+
+TOOLS_OFF = ToolSets(
+    "sources, each with memory, provider, search or skills, as in: telegram=memory, cron=provider+skills",
+    ("memory", "provider", "search", "skills"),
+)
 BY_SOURCE = Amounts("sources, each with its days (at most 36500), as in: cron=30, subagent=7", 36_500)
 SHARES = Amounts("parts of the window, each with its percentage, as in: system=10, tools=30", 100)
 
@@ -405,7 +427,7 @@ def option(
     low: float | None = None,
     high: float | None = None,
     *,
-    amounts: Amounts | None = None,
+    amounts: Amounts | ToolSets | None = None,
     project: bool = False,
 ) -> Any:
     """Declare a key: its meaning, its range, and whether a project's file may set it. A `Literal` names its words."""
@@ -424,7 +446,7 @@ class Option:
     low: float | None
     high: float | None
     one_of: tuple[str, ...] = ()
-    amounts: Amounts | None = None
+    amounts: Amounts | ToolSets | None = None
     project: bool
 
     @property
@@ -647,8 +669,17 @@ class ProviderSettings:
     recall_from: str = option(
         "", "More providers that only recall, separated by commas; memory.provider names the one that is written."
     )
-    off_for: str = option(
-        "", "Sources and contexts of sessions without any provider, separated by commas: cron, subagent, telegram."
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """Tools of the model."""
+
+    off: str = option(
+        "",
+        "Sets of tools that sessions of a source or context do not have: memory (with the provider), provider, search, "
+        "skills; as in: telegram=memory, cron=provider+skills.",
+        amounts=TOOLS_OFF,
     )
 
 
@@ -717,7 +748,7 @@ class ContextSettings:
 
     window: int = option(0, "Tokens of the model's window; 0: known from its name.", 0, 100_000_000)
     engine: str = option(
-        "compressor", "What compresses a conversation: compressor, or your class as in package.module:Class."
+        "compressor", "Engine that compresses conversations: compressor, or your class as in package.module:Class."
     )
     profile: Literal["default", "coding", "chat"] = option(
         "default", "How the window is divided: default, coding or chat."
@@ -827,8 +858,6 @@ class CuratorSettings:
     """Outcomes that must be known before failures count."""
     review_rate: float = 0.5
     """Fraction of successes below which a skill needs review."""
-    keep_snapshots: int = 5
-    """Snapshots of all skills that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -870,7 +899,7 @@ class ReviewSettings:
     at_end: bool = option(True, "Review a session as a whole when it ends.")
     min_turns: int = option(3, "User messages that a session must have for that.", 1, 1000)
     idle_minutes: float = option(60.0, "Minutes of silence that split a long chat; 0: never.", 0, 100_000)
-    boundaries: str = option("idle, day, topic", "What splits a long chat: idle, day, topic; empty: nothing.")
+    boundaries: str = option("idle, day, topic", "Events that split a long chat: idle, day, topic; empty: none.")
     deadline: float = option(120.0, "Maximum seconds of one review.", 1, 3600)
     drain: float = option(5.0, "Seconds that closing waits for a running review; the rest is done later.", 0, 600)
     keep_days: float = 90.0
@@ -886,6 +915,7 @@ curator.keep_snapshots chat.connect_timeout chat.result_chars chat.tool_timeout 
 """
 _FIXED = "it has no effect any more; Herma uses a fixed value"
 REMOVED: Mapping[str, str] = {
+    "providers.off_for": "set tools.off instead, as in: cron=provider, telegram=provider",
     "memory.tidy_days": "it has no effect any more; files are tidied when a write needs the room",
     **{
         f"context.{part}_share": f"set context.shares instead, as in: {part.replace('results', 'tools')}=10"
@@ -930,6 +960,7 @@ class Settings:
     profile: str = DEFAULT_PROFILE
     memory: MemorySettings = field(default_factory=MemorySettings)
     providers: ProviderSettings = field(default_factory=ProviderSettings)
+    tools: ToolSettings = field(default_factory=ToolSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     auxiliary: AuxiliarySettings = field(default_factory=AuxiliarySettings)

@@ -10,6 +10,7 @@ import pytest
 from tests.path.test_providers import gate, install, names, plugin, shelf
 
 from herma import Herma, HermaWarning
+from herma.errors import ConfigError
 from herma.providers.manager import attributed, fused, last_recall
 
 RECALLS = """
@@ -170,15 +171,27 @@ def test_subagents_and_timers_only_read(home: Path, context: str) -> None:
         assert names(h) == ["initialize", "shutdown"]
 
 
-def test_a_source_without_providers(home: Path) -> None:
-    install(home, text=MOVES, off_for="'cron, telegram'")
-    with Herma.open(home) as h:
-        for options in ({"source": "telegram"}, {"context": "cron"}):
+def test_tool_sets_of_a_source(home: Path) -> None:
+    """A source without the set `memory` has neither the memory tool nor a provider that recalls and is written."""
+    install(home, text=MOVES.replace("return []", 'return [{"name": "notes_find"}]'))
+    skills = ["skills_list", "skill_view", "skill_manage"]
+    everything = ["memory", "session_search", *skills, "notes_find"]
+    off = {"tools.off": "telegram = memory+skills, cron=provider, web=search"}
+    cases = [
+        ({"source": "telegram"}, ["session_search"]),
+        ({"context": "cron"}, ["memory", "session_search", *skills]),
+        ({"source": "web"}, [name for name in everything if name != "session_search"]),
+        ({}, everything),
+    ]
+    with Herma.open(home, flags=off) as h:
+        for options, wanted in cases:
             with h.session(**options) as session:  # type: ignore[arg-type]
+                assert [tool["function"]["name"] for tool in session.tools] == wanted
                 turn(session)
-        with h.session() as session:
-            turn(session)
-        assert names(h) == ["initialize", "sync_turn", "on_session_end", "shutdown"]
+                assert ("memory" in wanted) == ("There is no tool 'memory'" not in session.call_tool("memory", {}))
+        assert names(h) == ["initialize", "sync_turn", "on_session_end", "shutdown"] * 2, "web and the last one"
+    with pytest.raises(ConfigError, match="sources, each with memory, provider, search or skills"):
+        Herma.open(home, flags={"tools.off": "telegram=mail"})
 
 
 def test_a_late_recall_is_dropped_and_counted(home: Path) -> None:

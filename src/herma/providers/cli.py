@@ -409,6 +409,7 @@ def status(context: CommandContext) -> None:
       herma providers status --json
     """
     settings = context.settings()
+    off = configuration.TOOLS_OFF.read(settings.tools.off)
     with context.open() as h:
         names = [name for name in (h.providers.active, *h.providers.sources) if name]
         states = [h.providers.status(name=name) for name in names]
@@ -439,7 +440,7 @@ def status(context: CommandContext) -> None:
                 ("installed", one.found.kind if one.found else "no"),
                 ("available", available),
                 ("deadline", f"{settings.providers.timeout:g} s for each turn"),
-                ("not in", settings.providers.off_for),
+                ("not in", ", ".join(name for name, sets in off if {"memory", "provider"} & {*sets})),
                 *one.details.items(),
                 ("last recall", _last(one)),
             ]

@@ -656,7 +656,6 @@ class Providers:
         self._home = home
         self._name, *self._refused = words(settings.memory.provider) or ("",)
         self._sources = tuple(name for name in words(settings.providers.recall_from) if name != self._name)
-        self._off_for = words(settings.providers.off_for)
         self._profile = settings.profile
         self._deadline = settings.providers.timeout
         self._shown = record_trouble
@@ -717,13 +716,13 @@ class Providers:
         paths = ask("backup_paths", lambda: self.make(self._name).backup_paths(), nothing, within=self._deadline)
         return [path for path in paths if not Path(path).resolve().is_relative_to(home)]
 
-    def attach(self, view: SessionView, reserved: Sequence[str]) -> Sequence[Feature]:
+    def attach(self, view: SessionView, reserved: Sequence[str], *, takes_part: bool = True) -> Sequence[Feature]:
         """Return what takes part in a session: the provider, the recall sources, and what reports delegated sessions.
 
-        A review has none: it only reads the conversation. Neither have sessions of a source in `providers.off_for`.
+        A review has none: it only reads the conversation. Neither has a session in which none `takes_part`.
         """
         delegations = _Delegations(self)
-        if view.environment.context == "review" or {view.info.source, view.environment.context} & {*self._off_for}:
+        if view.environment.context == "review" or not takes_part:
             return [delegations]
         joined = [
             BackgroundCall(name, partial(self._join, name, view, reserved)).start()  # all within one deadline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ _AGENT = Author(Who.TOOL, Origin.AGENT_CONCLUDED)
 
 
 class Turn:
-    """Hold what the tools know of one turn: how many memory writes failed, and which memory files were full."""
+    """The state of the tools in one turn: how many memory writes failed, and which memory files were full."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -49,6 +49,8 @@ class Tool:
     description: str
     parameters: Json
     run: Callable[[Json, ToolContext], Json]
+    hidden: bool = False
+    """Another name of a tool: it can be called, and the model is not shown it."""
 
     @property
     def schema(self) -> Json:
@@ -72,9 +74,13 @@ class Tools:
         own = list(self._tools.values())
         return Tools([*own, *(tool for tool in tools if tool.name not in self._tools)], self._ensure_open)
 
+    def without(self, names: Collection[str]) -> Tools:
+        """Return the tools that do not have these names."""
+        return Tools([tool for tool in self._tools.values() if tool.name not in names], self._ensure_open)
+
     def schemas(self) -> list[Json]:
         """Return the OpenAI function schemas in a fixed order: they are part of the cached prefix."""
-        return [json.loads(json.dumps(tool.schema)) for tool in self._tools.values()]
+        return [json.loads(json.dumps(tool.schema)) for tool in self._tools.values() if not tool.hidden]
 
     @traced("execute_tool", lambda self, name, *_, **__: {TOOL: name if name in self.names() else "unknown"})
     def call(self, name: str, arguments: Mapping[str, Any] | str, context: ToolContext | None = None) -> str:
