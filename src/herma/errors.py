@@ -193,6 +193,15 @@ def _checking(method: Callable[..., Any], free: frozenset[str]) -> Callable[...,
     return call
 
 
+def check_fields(value: object) -> None:
+    """Raise `UsageError` if a field of a dataclass is not what its annotation says."""
+    kind = type(value)
+    for name, (wanted, check) in _checks(kind.__init__, frozenset())[1].items():
+        given = getattr(value, name)
+        if not check(given) or (type(given) is int and abs(given) > _UNLIMITED):
+            raise _wrong(kind, kind.__name__, name, given, wanted)
+
+
 def _from_0(check: _Check) -> _Check:
     return lambda value: check(value) and (value is None or value >= 0)
 
@@ -283,7 +292,7 @@ def _wrong(self: object, method: str, name: str, value: object, wanted: Any) -> 
         given += f" of {', '.join(dict.fromkeys(type(one).__name__ for one in value)) or 'nothing'}"
     return UsageError(
         f"{name} of {method}() must be {_words(wanted)}, not {given}. Nothing was changed.",
-        hint=f"help({type(self).__name__}.{method}) lists its arguments.",
+        hint=f"help({method if isinstance(self, type) else f'{type(self).__name__}.{method}'}) lists its arguments.",
     )
 
 

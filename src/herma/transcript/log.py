@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
 from herma.config import BY_SOURCE
-from herma.errors import ConfigError, StoreChanged, UsageError, checked
+from herma.errors import ConfigError, StoreChanged, UsageError, check_fields, checked
 from herma.transcript import messages as given
 from herma.transcript.messages import all_from_wire, new_session_id, preview_of, unknown
 from herma.transcript.rows import MessageRows, SessionChange, SessionRows
@@ -402,7 +402,7 @@ _OPENING = 20
 """Messages of the user among which the first one with words is looked for."""
 
 
-@checked("text")
+@checked()
 class Transcripts:
     """Every session of one home: `h.transcripts`."""
 
@@ -461,7 +461,7 @@ class Transcripts:
             conversation="",
             model=model,
             parent=parent,
-            reason=given.reason(reason, parent),
+            reason=reason or ("resume" if parent else "new"),
             **given.place(place),
         )
         if session.imported is not None:
@@ -470,7 +470,7 @@ class Transcripts:
         if wish is None and before is not None and session.reason not in ("delegation", "new"):
             wish = before.title
         spans = {} if prompt_outside is None else {session.id: prompt_outside}
-        return self._add(given.beginning(session, system_prompt), wish, system_prompt, spans)
+        return self._add(session, wish, system_prompt, spans)
 
     def append(self, session_id: str, messages: Sequence[AnyMessage], *, standing_for: int | None = None) -> Ids:
         """Add messages, all or none of them. Return their ids, increasing. When this returns, they are on disk.
@@ -479,12 +479,9 @@ class Transcripts:
         """
         now = self._clock()
         converted = all_from_wire(messages, now)
-        given.text("The id of a session", session_id)
         late = any(one.timestamp > now for one in converted)
         if late and (info := self.get(session_id)) and info.imported is not None:
             converted = [replace(one, timestamp=min(one.timestamp, now)) for one in converted]
-        if standing_for is not None:
-            standing_for = given.number("The message that others stand for", standing_for)
         try:
             return list(self._rows.append(session_id, converted, preview=preview_of(converted), compacts=standing_for))
         except KeyError:
@@ -492,8 +489,7 @@ class Transcripts:
 
     def end(self, session_id: str, reason: str = "closed") -> bool:
         """Say that a session is over; the first reason stands. Return whether this call ended it."""
-        why = given.text("Why a session ended", reason)
-        ended = self._sessions.end(session_id, self._clock(), why)
+        ended = self._sessions.end(session_id, self._clock(), reason)
         if not ended:
             self._known(session_id)
         return ended
@@ -513,8 +509,6 @@ class Transcripts:
         self._known(session_id)
         named = given.place({name: value for name, value in place.items() if value is not None})
         change = SessionChange(**named)  # type: ignore[typeddict-item]
-        for name, value in change.items():
-            given.text(f"The {name.replace('_', ' ')} of a session", value)
         if model is not None:
             change["model"] = model
         if change:
@@ -545,7 +539,7 @@ class Transcripts:
         """Go back to before a message of the user, or with `any_role` of anybody: it and all after it are hidden, not
         deleted. Return how many.
         """
-        target = self._rows.by_ids([given.number("A message", message_id)]).get(message_id)
+        target = self._rows.by_ids([message_id]).get(message_id)
         if (
             target is None
             or target.session_id != session_id
@@ -566,7 +560,6 @@ class Transcripts:
     def compact(self, session_id: str, first: int, last: int) -> int:
         """Hide messages first … last from the context, because a summary stands for them. Search still finds them."""
         self._known(session_id)
-        first, last = given.number("The first message", first), given.number("The last message", last)
         return self._flag(session_id, first, last, "", "compacted")
 
     def restore_compacted(self, session_id: str) -> int:
@@ -583,7 +576,7 @@ class Transcripts:
 
     def delete(self, session_ids: str | Sequence[str], *, whole: bool = True, dry_run: bool = False) -> Deletion:
         """Delete sessions, with what they delegated: `whole` conversations, or just these. Undoable until `until`."""
-        wanted = given.ids(session_ids)
+        wanted = _listed(session_ids)
         for session_id in wanted:
             self._known(session_id)
         return self._retention.delete(wanted, whole=whole, dry_run=dry_run)
@@ -597,12 +590,12 @@ class Transcripts:
         dry_run: bool = False,
     ) -> Deletion:
         """Delete conversations that match, of which no session was active lately or, by default, is still open."""
-        days = given.length("How long a conversation was quiet", older_than_days)
-        return self._retention.prune(given.session_filter(which), days, ended_only=ended_only, dry_run=dry_run)
+        check_fields(chosen := which or SessionFilter())
+        return self._retention.prune(chosen, older_than_days, ended_only=ended_only, dry_run=dry_run)
 
     def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
         """Delete what has been quiet for longer than it is kept; undoable like every deletion."""
-        return self._retention.expire(given.kind("What is kept", keeping, Keeping), dry_run=dry_run)
+        return self._retention.expire(keeping, dry_run=dry_run)
 
     def deleted(self) -> Sessions:
         """Return what can still be brought back, oldest deletion first."""
@@ -610,7 +603,7 @@ class Transcripts:
 
     def undelete(self, session_ids: str | Sequence[str]) -> Sessions:
         """Bring back deleted sessions, with the rest of their conversations and what they delegated."""
-        return self._retention.undelete(given.ids(session_ids), self._free_title)
+        return self._retention.undelete(_listed(session_ids), self._free_title)
 
     def purge_expired(self) -> Sessions:
         """Remove for good what was deleted longer ago than the grace period. Return what is gone."""
@@ -628,7 +621,7 @@ class Transcripts:
         Of a title and those with a number behind it, the newest. With a `user`, the sessions of all others are not
         there.
         """
-        if not given.text("What is looked for", text):
+        if not text:
             return None
         known = self.get(text)
         if known is not None:
@@ -655,8 +648,6 @@ class Transcripts:
         self, session_id: str, *, include_hidden: bool = False, after: int | None = None, limit: int | None = None
     ) -> Messages:
         """Return what was said, in order; with `include_hidden`, what was rewound or compacted too."""
-        after = None if after is None else given.number("The message before", after, -1)
-        limit = None if limit is None else given.number("The limit", limit, -1)
         found = list(self._rows.of_session(session_id, hidden=include_hidden, after=after, limit=limit))
         if not found:
             self._known(session_id)
@@ -664,14 +655,13 @@ class Transcripts:
 
     def around(self, message_id: int, window: int = 5) -> Messages:
         """Return a message and its neighbours, without rewound ones; nothing if there is no such message."""
-        message_id, window = given.number("A message", message_id), given.number("The window", window)
-        return list(self._rows.around(message_id, window))
+        return list(self._rows.around(message_id, max(0, window)))
 
     def bookends(
         self, session_id: str, n: int = 3, *, outside: tuple[int, int] | None = None, roles: Sequence[str] = SPOKEN
     ) -> tuple[Messages, Messages]:
         """Return the first and last `n` messages with text, none inside the ids `outside`, none twice."""
-        first, last = self._rows.edges(session_id, given.number("How many", n), outside, roles)
+        first, last = self._rows.edges(session_id, max(0, n), outside, roles)
         return list(first), list(last)
 
     def conversation(self, session_id: str) -> Sessions:
@@ -699,7 +689,7 @@ class Transcripts:
         """Return bytes of text of all conversations (what was said, tool calls and results, reasoning), and the largest
         of them as one line each, with theirs.
         """
-        total, bytes_of = self._rows.largest(given.number("The limit", limit))
+        total, bytes_of = self._rows.largest(limit)
         members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in bytes_of}
         for session in self._sessions.of_conversations(list(bytes_of)):
             members[session.conversation].append(session)
@@ -724,8 +714,8 @@ class Transcripts:
         chosen = which or SessionFilter(
             source=source, project=project, archived=archived, search=search, delegated=delegated
         )
-        limit, offset = given.number("The limit", limit), given.number("The offset", offset)
-        wanted = self._sessions.recent(given.session_filter(chosen), limit, offset)
+        check_fields(chosen)
+        wanted = self._sessions.recent(chosen, limit, max(0, offset))
         members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in wanted}
         for session in self._sessions.of_conversations(wanted):
             members[session.conversation].append(session)
@@ -768,7 +758,7 @@ class Transcripts:
     def _scope(self, scope: Scope | None, before: SessionInfo | None) -> Scope:
         if scope is None and before is not None:
             return before.scope
-        scope = given.kind("The scope of a session", scope or Scope(), Scope)
+        check_fields(scope := scope or Scope())
         return scope if scope.profile else replace(scope, profile=self.profile)
 
     def _flag(self, session_id: str, first: int, last: int, old: Any, new: Any) -> int:
@@ -786,6 +776,10 @@ class Transcripts:
         if info is None:
             raise unknown(session_id)
         return info
+
+
+def _listed(session_ids: str | Sequence[str]) -> list[str]:
+    return [session_ids] if isinstance(session_ids, str) else [*session_ids]
 
 
 def origins(transcripts: Transcripts, session_id: str) -> set[str]:

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from herma.errors import UsageError
 from herma.safety.fold import without_noise
@@ -24,10 +24,7 @@ from herma.types import (
     Message,
     Origin,
     OutsideSpan,
-    Reason,
     SdkMessage,
-    SessionFilter,
-    SessionInfo,
     SessionMetadata,
     Usage,
 )
@@ -38,7 +35,7 @@ KEPT = ("sent", "told", "tokens", "finish_reason", "reasoning", "tool_name")
 FOREIGN_ITEM = "_item"
 """The extra field with the item of an agent framework that a message stands for. No model is sent it."""
 MOST = 2**53
-"""Larger numbers are no time and no count."""
+"""Larger numbers are not a time or a count."""
 PREVIEW = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIDDEN = get_args(Hidden)
@@ -487,10 +484,8 @@ def imported_turns(messages: Iterable[Message], withhold: Callable[[str], str]) 
     return kept
 
 
-# What callers hand to transcripts, checked first: a wrong value is one sentence, and changes nothing. A database takes
-# almost anything: a text compares as larger than every number, so "up to message 'a'" would be all messages.
+# What callers hand to transcripts, as far as its type does not say what is allowed.
 
-T = TypeVar("T")
 LONGEST_ID = 200
 MOST_ID = 2**62
 """Larger than the number of any message."""
@@ -512,68 +507,15 @@ def text(what: str, value: object) -> str:
     return value
 
 
-def number(what: str, value: object, least: int = 0) -> int:
-    """Return a whole number that a database can compare; a very large one means: no limit."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UsageError(f"{what} is a whole number, not {type(value).__name__}.", hint="For example: 20.")
-    return min(max(value, least), MOST_ID)
-
-
 def moment(what: str, value: object) -> float:
     if not is_number(value):
         raise UsageError(f"{what} is seconds since 1970, not {value!r:.40}.", hint="For example: time.time().")
     return float(cast(float, value))
 
 
-def length(what: str, value: object) -> float:
-    if not is_number(value):
-        raise UsageError(f"{what} is a number of days, not {value!r:.40}.", hint="For example: 90.")
-    return float(cast(float, value))
-
-
-def ids(session_ids: str | Sequence[str]) -> list[str]:
-    """Return one id, or several."""
-    if isinstance(session_ids, str):
-        return [text("The id of a session", session_ids)]
-    if not isinstance(session_ids, Iterable) or isinstance(session_ids, Mapping | bytes):
-        raise UsageError(
-            f"Sessions are named by their ids, not by {type(session_ids).__name__}.", hint="Give a string, or a list."
-        )
-    return [text("The id of a session", session_id) for session_id in session_ids]
-
-
-def kind(what: str, value: object, wanted: type[T]) -> T:
-    if not isinstance(value, wanted):
-        raise UsageError(
-            f"{what} is a {wanted.__name__}, not {type(value).__name__}.",
-            hint=f"It is made by {wanted.__module__}.{wanted.__name__}(…).",
-        )
-    return value
-
-
-def session_filter(which: SessionFilter | None) -> SessionFilter:
-    """Return each field of a type that compares as it is meant."""
-    chosen = SessionFilter() if which is None else kind("What is looked for", which, SessionFilter)
-    for name in (item.name for item in fields(chosen)):
-        value, what = getattr(chosen, name), f"{name} in a SessionFilter"
-        if value is None:
-            continue
-        if name.startswith(("min_", "max_", "started_", "active_")):
-            if not is_number(value):
-                raise UsageError(f"{what} cannot be {value!r:.40}.", hint="It is a number; leave it out for no bound.")
-        elif name in ("archived", "imported", "delegated"):
-            kind(what, value, bool)
-        elif name == "exclude_sources":
-            for source in kind(what, value, tuple):
-                text(what, source)
-        else:
-            text(what, value)
-    return chosen
-
-
 def session_id(value: object) -> str:
     """Return an id that a caller chose for a new session."""
-    given = text("The id of a session", value) if not isinstance(value, str) else value
+    given = text("The id of a session", value)
     if not given or len(given) > LONGEST_ID or not given.isprintable() or given.strip() != given:
         raise UsageError(
             f"{given[:LONGEST_ID]!r} cannot be the id of a session.",
@@ -582,33 +524,13 @@ def session_id(value: object) -> str:
     return given
 
 
-def reason(value: object, parent: str | None) -> Reason:
-    if value is None:
-        return "resume" if parent else "new"
-    for known in get_args(Reason):
-        if value == known:
-            return known  # type: ignore[no-any-return]
-    raise UsageError(f"reason: unknown value {value!r:.40}.", hint=f"One of: {', '.join(get_args(Reason))}.")
-
-
-def beginning(session: SessionInfo, system_prompt: str | None) -> SessionInfo:
-    """Check a session that is about to be kept."""
-    text("The source of a session", session.source)
-    for name in ("profile", "project", "user", "chat"):
-        text(f"The {name} of a session", getattr(session.scope, name))
-    for name in SessionMetadata.__annotations__:
-        text(f"The {name.replace('_', ' ')} of a session", getattr(session, name))
-    for what, value in (("model", session.model), ("parent", session.parent), ("system prompt", system_prompt)):
-        if value is not None:
-            text(f"The {what} of a session", value)
-    return session
-
-
 def place(whereabouts: Mapping[str, Any]) -> SessionMetadata:
-    for name in whereabouts:
+    """Return where a session takes place; `UsageError` for what a session does not have, or what is not text."""
+    for name, value in whereabouts.items():
         if name not in SessionMetadata.__annotations__:
             known = ", ".join(SessionMetadata.__annotations__)
             raise UsageError(f"A session has no {name!r}.", hint=f"Where it takes place: {known}.")
+        text(f"The {name.replace('_', ' ')} of a session", value)
     return cast(SessionMetadata, whereabouts)
 
 
