@@ -89,11 +89,11 @@ def test_a_dead_endpoint_is_said_and_costs_no_search(full: Path) -> None:
     assert herma(full, "search", "kingfisher").exit_code == 0
 
 
-def test_without_an_embedder_there_is_nothing_to_do(full: Path) -> None:
+def test_without_an_embedder_it_says_what_to_type(full: Path) -> None:
     done = herma(full, "index", "embed")
-    assert done.exit_code == 0
-    assert "There is no embedder" in done.stdout
-    assert as_json(full, "index", "embed") == {"ok": True, "vectors": None}
+    assert done.exit_code == 1
+    assert "Type: herma models install e5-small" in done.stderr
+    assert as_json(full, "index", "embed")["error"]["code"] == "no_embedder"
     assert as_json(full, "index", "status")["vectors"] is None
 
 
@@ -101,6 +101,6 @@ def test_a_model_that_is_asked_for_and_missing_is_named(full: Path) -> None:
     (full / "config.yaml").write_text("embedding:\n  model: e5-small\n")
     done = herma(full, "index", "embed")
     assert done.exit_code == 1
-    assert "herma models install e5-small" in done.stdout
+    assert "herma models install e5-small" in done.stderr
     assert "herma models install e5-small" in herma(full, "index", "status").stdout
     assert herma(full, "search", "kingfisher").exit_code == 0

@@ -209,15 +209,12 @@ def embed(context: CommandContext) -> None:
     """
     whole = _embed(context, anew=False)
     found = context.h.index.status().vectors
+    if not found.wanted:
+        sentence = found.trouble or "There is no embedding model. Nothing was embedded; searches use words."
+        context.fail(sentence, f"Type: {context.command('models', 'install', 'e5-small')}", code="no_embedder")
     whole = whole and not found.trouble
     if context.json:
         context.print_json({"ok": whole, "vectors": _vectors(found)})
-    elif not found.wanted:
-        context.line("There is no embedder, so there is nothing to do: searches go by words.")
-        if found.trouble:
-            context.line(f"! {found.trouble}")
-        else:
-            context.line(f"To have one: {context.command('models', 'install', 'e5-small')}")
     else:
         _tell_vectors(context, found)
     if not whole:
