@@ -18,7 +18,7 @@ _PAIRS = (
     ("авекмнорстухіјѕԁԛԝһґԍѵьзпгцчєӏүћъҽոռҏԉ", "abekmhopctyxijsdqwhrgvb3nruuelyhbenupl"),
     ("АВЕКМНОРСТУХІЈЅԀԚԜҺЅѴЬЗ", "abekmhopctyxijsdqwhsvb3"),
     # Greek
-    ("αβγεζηικνορτυχωϲϳ", "abyezniknopruxwcj"),
+    ("αβγεζηικνορτυχωϲϳσςθφμξψλδπ", "abyezniknopruxwcjooooueyadn"),
     ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "abezhikmnoptyx"),
     # Armenian
     ("աեհոսցօզյքև", "wehnugoqjpl"),
