@@ -1,4 +1,4 @@
-"""The curator from end to end: runs, snapshots, reports, rollback, and a run that comes by itself."""
+"""The curator from end to end: runs, reports, rollback, and a run that comes by itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 from tests.homes import skill_text as document
 
 from herma import Author, Herma, Origin, Who
-from herma.errors import ConfigError, StoreBusy, StoreError, UsageError
-from herma.skills.library import SkillLibrary
-from herma.skills.rows import Skill, SkillReport, SkillWritten
+from herma.errors import ConfigError, StoreBusy, UsageError
+from herma.skills.rows import SkillWritten
 from herma.store.files import named_lock
 from herma.testing import FixedClock, ScriptedModel
 
@@ -65,17 +64,6 @@ def test_unused_skills_become_stale_are_named_and_go_and_come_back(h: Herma, clo
     assert h.skills.usage()["bake"].state == "active"
 
 
-def test_an_archived_skill_is_named_to_agents_and_its_move_can_be_undone_alone(h: Herma, clock: FixedClock) -> None:
-    make(h, "bake")
-    aged(h, clock)
-    answer = json.loads(h.tools.call("skill_view", {"name": "bake"}))
-    assert (answer["success"], "archive" in answer["error"]) == (False, True)
-    assert "herma skills archive bake --undo" in answer["hint"]
-    (move,) = [m for one in h.curator.reports() for m in one.moves if m.after == "archived"]
-    assert h.skills.undo(move.change).ok
-    assert (h.skills.usage()["bake"].state, h.skills.get("bake").path) == ("active", "bake")
-
-
 def test_a_dry_run_changes_nothing(h: Herma, clock: FixedClock, home: Path) -> None:
     make(h, "bake")
     clock.advance(40 * DAY)
@@ -100,114 +88,42 @@ def test_a_dry_run_changes_nothing(h: Herma, clock: FixedClock, home: Path) -> N
 
 def test_a_home_without_anything_is_no_trouble(h: Herma, home: Path) -> None:
     assert h.curator.run(dry_run=True).checked == 0
-    assert (h.curator.status().last_run, h.curator.snapshots(), h.curator.due()) == (None, [], False)
-    with pytest.raises(UsageError, match="no snapshot"):
+    assert (h.curator.status().last_run, h.curator.due()) == (None, False)
+    with pytest.raises(UsageError, match="no run to roll back"):
         h.curator.rollback()
-    report = h.curator.run()
-    assert (report.state, report.snapshot) == ("done", "")
-    assert not (home / "backups").exists()
+    assert h.curator.run().state == "done"
+    with pytest.raises(UsageError, match="no run nonsense"):
+        h.curator.rollback("nonsense")
 
 
-def test_rollback_brings_back_what_a_run_did_and_leaves_what_came_since(
-    h: Herma, clock: FixedClock, home: Path
-) -> None:
-    make(h, "bake", "cut", category="kitchen")
+def test_rollback_undoes_a_run_and_leaves_what_came_since(h: Herma, clock: FixedClock, home: Path) -> None:
+    make(h, "bake", "cut", "dig", category="kitchen")
     (home / "skills/kitchen/bake/scripts").mkdir()
     script = home / "skills/kitchen/bake/scripts/oven.sh"
     script.write_bytes(b"#!/bin/sh\nheat\n")
     script.chmod(0o700)
-    h.skills.changes()  # takes note of what was done by hand
     aged(h, clock)
-    assert [kept.name for kept in h.skills.archived()] == ["bake", "cut"]
+    assert [kept.name for kept in h.skills.archived()] == ["bake", "cut", "dig"]
+    answer = json.loads(h.tools.call("skill_view", {"name": "bake"}))
+    assert (answer["success"], "herma skills archive bake --undo" in answer["hint"]) == (False, True)
     make(h, "new")
+    assert h.skills.restore("dig").ok
+    (archiving,) = [one for one in h.curator.reports() if one.done and one.done[0].after == "archived"]
     would = h.curator.rollback(dry_run=True)
-    assert ("kitchen/bake", "back from the archive") in would.done
-    assert not (home / "skills/kitchen").exists()
+    assert not (home / "skills/kitchen/bake").exists()
     done = h.curator.rollback()
-    assert done.ok
-    assert sorted(done.done)[-2:] == [
-        ("kitchen/bake", "back from the archive"),
-        ("kitchen/cut", "back from the archive"),
-    ]
+    assert (would._replace(dry_run=False), done.run, done.ok) == (done, archiving.id, True)
+    assert done.done == tuple((name, "stale again (it was archived)") for name in ("bake", "cut"))
+    assert done.left == (("dig", "it was changed since"),)
     assert script.stat().st_mode & 0o100
-    assert h.skills.get("new")
-    assert {name: one.state for name, one in h.skills.usage().items()} == {
-        "bake": "stale", "cut": "stale", "new": "active"
-    }  # fmt: skip
+    states = {name: one.state for name, one in h.skills.usage().items()}
+    assert states == {"bake": "stale", "cut": "stale", "dig": "active", "new": "active"}
     assert h.curator.rollback().done == ()  # once is enough
-    assert h.curator.rollback(done.before).done == ()  # nothing was put away by hand then
-    exact = h.curator.rollback(done.before, exact=True)
-    assert ("kitchen/bake", "to the archive: it was made since") in exact.done
-
-
-def test_an_exact_rollback_keeps_what_is_there_now_in_the_archive(h: Herma, clock: FixedClock, home: Path) -> None:
-    make(h, "bake")
-    h.skills.write_file("bake", "assets/note.txt", "then")
-    report = h.curator.run()
-    clock.advance(60)
-    h.skills.write_file("bake", "assets/note.txt", "now")
-    make(h, "new")
-    assert h.curator.rollback(report.snapshot).left == (("bake", "it was changed since"),)
-    done = h.curator.rollback(report.snapshot, exact=True)
-    assert done.ok, done
-    assert (home / "skills/bake/assets/note.txt").read_text() == "then"
-    assert (home / "skills/.archive/bake/assets/note.txt").read_text() == "now"
-    assert [kept.name for kept in h.skills.archived()] == ["bake", "new"]
-    assert h.skills.usage()["bake"].origin == "agent"
-    h.skills.pin("bake")
-    h.skills.patch("bake", "1. Do it.", "1. Do it well.")
-    assert h.curator.rollback(report.snapshot, exact=True).left == (("bake", "it is pinned"),)
-
-
-def test_what_is_gone_from_the_archive_comes_back_from_the_snapshot(h: Herma, clock: FixedClock, home: Path) -> None:
-    import shutil
-
-    make(h, "bake", category="kitchen")
-    h.skills.record("bake", True)
-    report = h.curator.run()
-    shutil.rmtree(home / "skills/kitchen/bake")
-    clock.advance(DAY)
-    done = h.curator.rollback(report.snapshot)
-    assert done.done == (("kitchen/bake", "back from the snapshot"),)
-    assert (home / "skills/kitchen/bake/SKILL.md").read_text() == document("bake")
-    assert (h.skills.usage()["bake"].origin, h.skills.usage()["bake"].uses) == ("agent", 1)
-
-
-def test_snapshots_are_made_once_per_state_checked_and_kept_in_number(h: Herma, clock: FixedClock, home: Path) -> None:
-    make(h, "bake")
-    first = h.curator.run()
-    clock.advance(60)
-    assert h.curator.run().snapshot == first.snapshot  # nothing changed since
-    for number in range(7):
-        clock.advance(60)
-        make(h, f"skill-{number}")
-        h.curator.run()
-    kept = h.curator.snapshots()
-    assert len(kept) == 5
-    assert [one.skills for one in kept] == [8, 7, 6, 5, 4]
-    assert {one.why for one in kept} == {"by hand"}
-    file = home / f"backups/skills/{kept[0].id}.tar.gz"
-    file.write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(StoreError, match="damaged"):
-        h.curator.rollback(kept[0].id)
-    file.write_bytes(b"nothing")
-    assert "damaged" in h.curator.snapshots()[0].trouble
-    clock.advance(60)
-    assert h.curator.run().snapshot not in (kept[0].id, "")  # a bad copy is not taken for a good one
-    for wrong in ("../../etc", "nonsense", "20200101-000000"):
-        with pytest.raises(UsageError):
-            h.curator.rollback(wrong)
-
-
-def test_links_and_large_things_are_named_and_left_out(h: Herma, home: Path, tmp_path: Path) -> None:
-    make(h, "bake")
-    (tmp_path / "secret").write_text("key")
-    (home / "skills/bake/references").mkdir()
-    (home / "skills/bake/references/key").symlink_to(tmp_path / "secret")
-    (home / "skills/linked").symlink_to(tmp_path)
-    h.curator.run()
-    (snapshot,) = h.curator.snapshots()
-    assert set(snapshot.skipped) == {"linked", "bake/references/key"}
+    newest = next(one for one in h.skills.changes() if one.skill == "cut")
+    assert h.skills.undo(newest.id).ok  # a rollback can be undone, too
+    assert [kept.name for kept in h.skills.archived()] == ["cut"]
+    (marking,) = [one for one in h.curator.reports() if one.done and one.done[0].after == "stale"]
+    assert h.curator.rollback(marking.id).done == (("bake", "active again (it was stale)"),)
 
 
 def test_failures_dangers_and_missing_needs_call_for_review(h: Herma, clock: FixedClock, home: Path) -> None:
@@ -262,27 +178,9 @@ def test_a_run_that_is_stopped_at_once_does_nothing_and_loses_nothing(h: Herma, 
     stopped = threading.Event()
     stopped.set()
     assert h.curator.run(cancel=stopped).state == "interrupted"
-    assert (h.curator.reports(), h.curator.snapshots()) == ([], [])
+    assert h.curator.reports() == []
     assert h.skills.usage()["bake"].state == "active"
     assert len(h.curator.run().moves) == 1
-
-
-def test_texts_that_are_clean_are_read_once(h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
-    make(h, "bake", "cut")
-    h.curator.run()
-    read: list[str] = []
-    real = SkillLibrary.report
-
-    def report(library: SkillLibrary, skill: Skill, text: str) -> SkillReport:
-        read.append(skill.name)
-        return real(library, skill, text)
-
-    monkeypatch.setattr(SkillLibrary, "report", report)
-    h.curator.run()
-    assert read == []
-    h.skills.patch("bake", "1. Do it.", "1. Do it well.")
-    h.curator.run()
-    assert read == ["bake"]
 
 
 def test_only_one_runs_at_a_time(h: Herma, home: Path) -> None:
@@ -292,65 +190,56 @@ def test_only_one_runs_at_a_time(h: Herma, home: Path) -> None:
         with pytest.raises(StoreBusy, match="running already"):
             h.curator.run()
         with pytest.raises(StoreBusy):
-            h.curator.rollback(h.curator.run(dry_run=True).id)
+            h.curator.rollback()
     assert h.curator.run().state == "done"
-
-
-def test_near_duplicates_are_named_and_never_merged(h: Herma) -> None:
-    text = "Publish the package to the registry after the tests passed and the changelog was written."
-    for name in ("publish-package", "package-publishing"):
-        assert h.skills.create(name, document(name, text), author=AGENT, despite_similar=True).ok
-    report = h.curator.run()
-    (pair,) = report.merges
-    assert pair.skills == ("package-publishing", "publish-package")
-    assert (pair.pending, h.skills.pending()) == ((), [])
 
 
 # ── with a model ──
 
 
-@pytest.fixture
-def two(home: Path) -> str:
-    text = "Publish the package to the registry after the tests passed and the changelog was written."
-    with Herma.open(home) as h:
-        for name, body in (("publish-package", "Run `make dist` first."), ("package-publishing", "Tag as `v1.2.3`.")):
-            assert h.skills.create(name, document(name, text, body), author=AGENT, despite_similar=True).ok
-        h.skills.record("publish-package", True)
-    return text
-
-
-def with_model(home: Path, model: ScriptedModel) -> Herma:
-    flags = {"curator.consolidate": True, "model.url": model.url, "model.name": "scripted"}
-    return Herma.open(home, flags=flags)
-
-
-def test_a_model_may_propose_one_text_and_a_person_decides(home: Path, two: str) -> None:
-    both = document("publish-package", two, "Run `make dist` first.\nTag as `v1.2.3`.")
-    with ScriptedModel([f"Here it is:\n\n```markdown\n{both}```"]) as model, with_model(home, model) as h:
-        (pair,) = h.curator.run().merges
-        assert len(pair.pending) == 2
-        assert [type(one.operation).__name__ for one in h.skills.pending()] == ["EditSkill", "DeleteSkill"]
-        assert "curate" in str(h.models.spending())
-        for number in pair.pending:
-            assert isinstance(h.skills.approve(number), SkillWritten)
-        assert [skill.name for skill in h.skills.list()] == ["publish-package"]
-        assert "v1.2.3" in h.skills.view("publish-package").text
-        assert [kept.name for kept in h.skills.archived()] == ["package-publishing"]
+DUPLICATE = "Publish the package to the registry after the tests passed and the changelog was written."
+MERGED = document("publish-package", DUPLICATE, "Run `make dist` first.\nTag as `v1.2.3`.")
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [("No.", "not a skill"), ("LOSSY", "left out"), (document("another", "x"), "not a skill")],
+    [
+        (f"Here it is:\n\n```markdown\n{MERGED}```", "A model proposes one text"),
+        ("No.", "not a skill"),
+        (document("publish-package", DUPLICATE, "Run it."), "left out"),
+        (document("another", "x"), "not a skill"),
+        (None, ""),
+    ],
 )
-def test_a_text_that_loses_something_is_not_proposed(home: Path, two: str, answer: str, said: str) -> None:
-    lossy = document("publish-package", two, "Run it.")
-    with ScriptedModel([lossy if answer == "LOSSY" else answer]) as model, with_model(home, model) as h:
-        (pair,) = h.curator.run().merges
-        assert said in pair.said
-        assert h.skills.pending() == []
-        (again,) = h.curator.run().merges
-        assert again.said == ""  # the same is not asked for twice
-        assert len(model.requests) == 1
+def test_near_duplicates_are_named_and_a_model_may_propose_one_text(home: Path, answer: str | None, said: str) -> None:
+    with ScriptedModel([answer or ""]) as model:
+        flags = {"curator.consolidate": answer is not None, "model.url": model.url, "model.name": "scripted"}
+        with Herma.open(home, flags=flags) as h:
+            for name, body in (
+                ("publish-package", "Run `make dist` first."),
+                ("package-publishing", "Tag as `v1.2.3`."),
+            ):
+                text = document(name, DUPLICATE, body)
+                assert h.skills.create(name, text, author=AGENT, despite_similar=True).ok
+            h.skills.record("publish-package", True)
+            (pair,) = h.curator.run().merges
+            assert pair.skills == ("package-publishing", "publish-package")
+            assert said in pair.said
+            assert len(model.requests) == (answer is not None)
+            waiting = [type(one.operation).__name__ for one in h.skills.pending()]
+            assert (waiting, len(pair.pending)) == (
+                (["EditSkill", "DeleteSkill"], 2) if said.startswith("A") else ([], 0)
+            )
+            if not pair.pending:
+                return
+            h.curator.run()
+            assert len(model.requests) == 1  # it waits: the model is not asked again
+            assert "curate" in str(h.models.spending())
+            for number in pair.pending:
+                assert isinstance(h.skills.approve(number), SkillWritten)
+            assert [skill.name for skill in h.skills.list()] == ["publish-package"]
+            assert "v1.2.3" in h.skills.view("publish-package").text
+            assert [kept.name for kept in h.skills.archived()] == ["package-publishing"]
 
 
 # ── by itself ──

@@ -289,7 +289,7 @@ def test_what_is_protected_is_never_touched_and_every_move_has_a_reason(
 def test_the_page_says_what_was_done_and_holds_its_table() -> None:
     move = CuratorMove("a|b", "a", "stale", "archived", "line\nbreak", "done", change=7)
     report = CuratorReport(
-        "20260101-000000", NOW, "by hand", "done", NOW, snapshot="20260101-000000", checked=2, moves=(move,),
+        "20260101-000000", NOW, "by hand", "done", NOW, checked=2, moves=(move,),
         kept={"c": "it is pinned"}, merges=(MergeCandidate(("d", "e"), "same", 1.0, (3,)),), notes=("Note.",),
         diff="-a|b: stale\n+a|b: archived",
     )  # fmt: skip

@@ -95,8 +95,8 @@ def test_refusals_are_a_sentence_and_a_next_step(herma: Any, paint: str, tmp_pat
         (("create", "x"), "needs --from"),
         (("create", "x", "--from", str(tmp_path / "bad.md")), "not UTF-8"),
         (("tidy", "--report"), "no run yet"),
-        (("tidy", "--rollback"), "no snapshot yet"),
-        (("tidy", "--rollback", "../x"), "not the id of a snapshot"),
+        (("tidy", "--rollback"), "no run to roll back"),
+        (("tidy", "--rollback", "../x"), "no run ../x"),
         (("archive", "--undo", "bake"), "not in the archive"),
     ):
         assert said in "".join(herma(*words, code=2)), words
@@ -139,13 +139,13 @@ def test_a_template_is_filled_and_nothing_is_run(herma: Any, tmp_path: Path) -> 
     out, err = herma("fill", "copy", "file=a.txt", "speed=9")
     assert out == "scp a.txt {host}:/srv\n"
     assert "no place for speed" in err
-    assert value(herma, "fill", "copy", "file=a-b")["language"] == "shell"
-    assert "begins with a dash" in herma("fill", "copy", "file=-x")[1]
+    assert value(herma, "fill", "copy", "file=a-b")["left_open"] == ["host"]
     for words, said in (
         ("host=x", "needs a value for file"),
         ("file", "NAME=VALUE"),
         ("file=a; rm -rf ~", "plain characters"),
         ("file=a\x1b[2J", "control characters"),
+        ("file=-x", "begins with a dash"),
     ):
         assert said in herma("fill", "copy", words, code=2)[1]
 
@@ -181,12 +181,11 @@ def test_tidying_from_a_dry_run_to_the_way_back(herma: Any, home: Path) -> None:
     assert not (home / "skills/bake").exists()
     assert "archived" in herma("tidy", "--report")[0]
     assert herma("tidy", "--list")[0].count("by hand") == 2
-    assert "back from the archive" in herma("tidy", "--rollback", "--dry-run")[0]
+    assert "bake: would be stale again" in herma("tidy", "--rollback", "--dry-run")[0]
     assert not (home / "skills/bake").exists()
-    assert "back from the archive" in herma("tidy", "--rollback")[0]
+    assert "bake: stale again (it was archived)" in herma("tidy", "--rollback")[0]
     assert (home / "skills/bake/SKILL.md").exists()
-    assert "in its place" in herma("tidy", "--rollback")[0]
-    assert herma("tidy", "--rollback", "--list")[0].count("before a rollback") == 2
+    assert "Nothing to do" in herma("tidy", "--rollback")[0]
 
 
 @pytest.mark.usefixtures("old")
@@ -194,8 +193,7 @@ def test_tidying_for_programs(herma: Any) -> None:
     found = value(herma, "tidy", "--status")
     assert (found["enabled"], found["runs"], found["states"], found["archived"]) == (True, 1, {"stale": 2}, 0)
     assert {move["skill"]: move["after"] for move in found["due"]} == {"bake": "archived", "cut": "archived"}
-    dry = value(herma, "tidy", "--dry-run")
-    assert (dry["dry_run"], dry["snapshot"]) == (True, "")
+    assert value(herma, "tidy", "--dry-run")["dry_run"] is True
     done = value(herma, "tidy")
     assert [move["result"] for move in done["moves"]] == ["done", "done"]
     assert all(move["change"] and move["reason"] for move in done["moves"])
@@ -203,9 +201,8 @@ def test_tidying_for_programs(herma: Any) -> None:
     assert value(herma, "tidy", "--report", done["id"])["diff"] == done["diff"]
     assert value(herma, "tidy", "--list")["runs"][0]["id"] == done["id"]
     assert {one["name"] for one in value(herma, "list", "--archived")["archived"]} == {"bake", "cut"}
-    back = value(herma, "tidy", "--rollback", done["snapshot"])
-    assert len(back["done"]) == 4  # two folders, two states
-    assert value(herma, "tidy", "--rollback", "--list")["snapshots"][0]["id"] == back["before"]
+    back = value(herma, "tidy", "--rollback", done["id"])
+    assert (back["run"], len(back["done"]), back["left"]) == (done["id"], 2, [])
 
 
 @pytest.mark.usefixtures("old")
@@ -224,7 +221,7 @@ def test_tidying_for_programs(herma: Any) -> None:
         (("curator", "run", "--dry-run"), "Dry run"),
         (("curator", "report", "--json"), '"moves"'),
         (("curator", "list-archived"), "The archive is empty"),
-        (("curator", "rollback", "--list"), "snapshot"),
+        (("curator", "rollback", "--list"), "by hand"),
     ],
 )
 def test_old_spellings_still_work(herma: Any, old_words: tuple[str, ...], said: str) -> None:
@@ -232,12 +229,10 @@ def test_old_spellings_still_work(herma: Any, old_words: tuple[str, ...], said: 
 
 
 @pytest.mark.usefixtures("old")
-def test_the_doctor_knows(herma: Any, home: Path) -> None:
+def test_the_doctor_knows(herma: Any) -> None:
     herma("tidy")
     checks = json.loads(herma("doctor", "--json")[0])["checks"]
     assert "2 skills in the archive" in next(check["sentence"] for check in checks if check["name"] == "curator")
-    (home / "backups/skills/20200101-000000.tar.gz").write_bytes(b"nothing")
-    assert "cannot be used: 20200101-000000" in herma("doctor")[0]
 
 
 def test_agents_propose_and_people_decide(

@@ -568,13 +568,13 @@ def test_a_run_of_the_curator_is_undone_by_a_person(home: Path) -> None:
         run = h.curator.run()
         assert run.moves
     with serving(home) as served:
-        path = f"/skills/rollback/{run.snapshot}"
+        path = f"/skills/rollback/{run.id}"
         assert f'action="/api/v1{path}"' in served.ask("/skills").text
         assert served.ask(f"/api/v1{path}", method="POST").status == 403
         undone = change(served, path)
         assert (undone.status, undone.json["message"]) == (200, "Restored 1 skill.")
         assert [one["name"] for one in served.ask("/api/v1/skills").json["skills"]] == ["bake"]
-        assert change(served, "/skills/rollback/nosuch").status == 400
+        assert change(served, "/skills/rollback/nosuch").status == 404
 
 
 def test_what_the_model_was_sent_and_how_skills_did_over_time(home: Path) -> None:

@@ -32,7 +32,7 @@ from herma.models.endpoints import Endpoint, Role, endpoint_of
 from herma.models.models import Pauses
 from herma.providers.manager import Providers
 from herma.safety.scan import scan
-from herma.skills.files import CuratorFiles, SkillFiles, SkillSnapshots, external_folders
+from herma.skills.files import CuratorFiles, SkillFiles, external_folders
 from herma.skills.guard import inspect
 from herma.skills.rows import ARCHIVE, SkillHistory, SkillInbox, SkillUsageRows
 from herma.store import archive, open_database
@@ -165,6 +165,9 @@ def check_server(settings: Settings) -> Iterator[Check]:
         yield Check("database", "problem", f"{found['url']}: {found['trouble']}", found["remedy"])
         return
     yield Check("database", "ok", f"{found['url']}, PostgreSQL {found['server']}, format {found['format']}.")
+    if found["share_vectors"]:
+        sentence = "The server has no tables of vectors (pgvector): each host makes and compares its own."
+        yield Check("vectors", "note", sentence, found["share_vectors"])
     yield Check(
         "backups", "note", "The memory is on a server; `herma backup` copies none of it.", "pg_dump --schema=herma"
     )
@@ -458,7 +461,7 @@ def check_leftovers(home: Path) -> Iterator[Check]:
         yield Check("copies", "note", f"{copies} of earlier memory files, {size(total)}, kept in memories/.")
     folders = sorted(path.name for path in (home / "backups").glob("*") if path.is_dir() and path.name[0] != ".")
     if folders:
-        what = f"What a restore or a repair replaced, byte for byte: {some(folders)}, in backups/."
+        what = f"Files that a restore or a repair replaced are kept in backups/: {some(folders)}."
         yield Check("kept", "note", what)
 
 
@@ -510,7 +513,7 @@ _LATELY = 7 * 86_400
 
 
 class PluginFailures(NamedTuple):
-    """Hold how often a provider, model, server or observer failed in the last week; when last, doing what, and why."""
+    """The failures of a provider, model, server or observer in the last week, with the last one."""
 
     name: str
     times: int
@@ -593,9 +596,6 @@ def check_curator(home: Path, settings: Settings, now: float) -> Iterator[Check]
     """Report the last and the next run of the curator, if there were skills yet."""
     book = CuratorFiles(home)
     memory = book.memory()
-    snapshots = SkillSnapshots(home).list()
-    if broken := [each.id for each in snapshots if each.trouble]:
-        yield Check("curator", "warning", f"Snapshots that cannot be used: {some(broken)}.", "herma skills tidy")
     last = next(iter(book.reports(1)), None)
     if last is not None and last.state in ("interrupted", "failed", "running"):
         said = {"running": "is at work, or was cut off", "interrupted": "was cut off", "failed": "failed in part"}
@@ -612,22 +612,21 @@ def check_curator(home: Path, settings: Settings, now: float) -> Iterator[Check]
     then = "next when the home is idle" if due <= now else f"next from {_day(due)} on"
     if not settings.curator.enabled:
         then = "switched off"
-    kept = f"{count(archived, 'skill')} in the archive, {count(len(snapshots), 'snapshot')}"
-    yield Check("curator", "ok", f"{ran}, {then}; {kept}.")
+    yield Check("curator", "ok", f"{ran}, {then}; {count(archived, 'skill')} in the archive.")
 
 
 def _day(at: float | None) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(at))
 
 
-def check_engine(home: Path, settings: Settings) -> Iterator[Check]:
+def check_engine(settings: Settings) -> Iterator[Check]:
     """Load an engine that is not our own, and make none."""
     name = settings.context.engine
     if is_own(name):
         return
     hint = "herma config unset context.engine takes Herma's own; docs/how-to/replace-the-context-engine.md has more."
     guard = Guard(f"the context engine {name}")
-    found = guard.ask("loading it", lambda: engine_class(name, home), None)
+    found = guard.ask("loading it", lambda: engine_class(name), None)
     if found is None:
         why = guard.health.last.why if guard.health.last else "it is none"
         yield Check("context engine", "warning", f"{name} cannot be used ({why}); nothing is compressed.", hint)
@@ -750,7 +749,7 @@ def diagnose(
         lambda: check_provider(home, settings, now),
         lambda: check_models(settings),
         lambda: check_pauses(home, now),
-        lambda: check_engine(home, settings),
+        lambda: check_engine(settings),
         lambda: check_servers(home, settings),
         lambda: check_space(home),
         lambda: iter(()) if settings.store.url else check_backups(home, now),

@@ -269,8 +269,8 @@ def _match_json(match: SkillMatch) -> Json:
 def fill(context: CommandContext, name: str, values: Sequence[str]) -> None:
     """Fill the code template of a skill and print it. Nothing is run.
 
-    Values in code may have letters, digits and _ @ % + = : , . / - (no comma and no = in Python and JSON). Other values
-    are refused, unless the template says that it is prose (language: text).
+    Values may have letters, digits and _ @ % + : . / - (in commands also , and =). Other values are refused, unless the
+    template says that it is prose (language: text).
 
     \b
     Examples:
@@ -291,8 +291,6 @@ def fill(context: CommandContext, name: str, values: Sequence[str]) -> None:
         context.warn(f"The template has no place for {each}.")
     for each in filled.left_open:
         context.warn(f"{each} is still open.")
-    for note in filled.notes:
-        context.warn(f"{note}.")
 
 
 # ── writing ──
@@ -464,7 +462,7 @@ def outcome_json(outcome: SkillOutcome) -> Json:
     type=click.Choice(TRUSTS),
     default="community",
     show_default=True,
-    help="Who made it; decides which verdicts of the scanner are accepted.",
+    help="Its author; decides which verdicts of the scanner are accepted.",
 )
 @click.option("--force", is_flag=True, help="Install it although the scanner calls for caution; never if dangerous.")
 @dry_run_option
@@ -684,7 +682,6 @@ def _status(context: CommandContext) -> None:
         context.line("Next: some time after the end of a session in which Herma first sees a skill.")
     else:
         context.line(f"Next: {when(found.next_run)} or later, when no session is active.")
-    context.line(f"Snapshots: {found.snapshots}.")
     if found.last and found.last.state in ("running", "interrupted", "failed"):
         context.line(f"The last run was {found.last.state}: {context.command('skills', 'tidy', '--report')}")
     context.line("Tidying would do this now:" if found.plan.moves else "Tidying would do nothing now.")
@@ -696,30 +693,17 @@ def _status(context: CommandContext) -> None:
 @skills.command(short_help="Check every skill; archive unused ones, mark failing ones")
 @dry_run_option
 @click.option("--status", is_flag=True, help="Show how skills are used and did, and what tidying would do now.")
-@click.option("--list", "listing", is_flag=True, help="List earlier runs; with --rollback, the snapshots.")
+@click.option("--list", "listing", is_flag=True, help="List earlier runs.")
 @click.option("--report", "run", is_flag=False, flag_value="last", metavar="[ID]", help="Show an earlier run.")
-@click.option(
-    "--rollback",
-    is_flag=False,
-    flag_value="last",
-    metavar="[ID]",
-    help="Restore the newest or the given snapshot.",
-)
-@click.option("--exact", is_flag=True, help="With --rollback: also undo later changes; archive what was made since.")
+@click.option("--rollback", is_flag=False, flag_value="last", metavar="[ID]", help="Undo the newest or the given run.")
 @with_home
 def tidy(
-    context: CommandContext,
-    dry_run: bool,
-    status: bool,
-    listing: bool,
-    run: str | None,
-    rollback: str | None,
-    exact: bool,
+    context: CommandContext, dry_run: bool, status: bool, listing: bool, run: str | None, rollback: str | None
 ) -> None:
     """Check every skill, archive unused ones, mark failing ones, and print what was done.
 
-    A snapshot is taken first; --rollback restores it, and leaves skills that were changed since as they are. This runs
-    once a week by itself. Pinned skills, and skills that no agent made, are not archived.
+    --rollback undoes a run, and leaves skills that were changed since as they are. This runs once a week by itself.
+    Pinned skills, and skills that no agent made, are not archived.
 
     \b
     Examples:
@@ -732,14 +716,11 @@ def tidy(
     if status:
         _status(context)
         return
-    if rollback is not None:
-        if listing:
-            _list_snapshots(context)
-        else:
-            _roll_back(context, None if rollback == "last" else rollback, exact=exact, dry_run=dry_run)
-        return
     if listing:
         _list_runs(context, context.h.curator.reports())
+        return
+    if rollback is not None:
+        _roll_back(context, None if rollback == "last" else rollback, dry_run=dry_run)
         return
     if run is not None:
         found = context.h.curator.report(None if run == "last" else run)
@@ -781,8 +762,8 @@ def _print_run(context: CommandContext, found: CuratorReport) -> None:
         context.line(note)
     if found.dry_run:
         context.line("Nothing was changed.")
-    elif found.snapshot and found.done:
-        context.line(f"To undo it: {context.command('skills', 'tidy', '--rollback', found.snapshot)}")
+    elif found.done:
+        context.line(f"To undo it: {context.command('skills', 'tidy', '--rollback', found.id)}")
 
 
 def _moves_table(context: CommandContext, moves: Sequence[CuratorMove]) -> None:
@@ -791,36 +772,23 @@ def _moves_table(context: CommandContext, moves: Sequence[CuratorMove]) -> None:
         context.table(["skill", "was", "is", "why", ""], rows)
 
 
-def _roll_back(context: CommandContext, snapshot: str | None, *, exact: bool, dry_run: bool) -> None:
-    """Restore skills as they were in a snapshot: the one given, or the newest before a run that changed anything."""
+def _roll_back(context: CommandContext, run: str | None, *, dry_run: bool) -> None:
+    """Undo the run with this id, or the newest one that changed anything."""
     if not dry_run:
         _for_people_under_approval(context, "restoring skills")
-    done = context.h.curator.rollback(snapshot, exact=exact, dry_run=dry_run, author=author())
+    done = context.h.curator.rollback(run, dry_run=dry_run, author=author())
     if context.json:
         context.print_json({"ok": done.ok, **encode(done)})
-    for path, what in done.done:
-        context.line(f"{path}: {'would be ' if dry_run else ''}{what}")
-    for path, why in done.left:
-        context.line(f"{path} stays as it is: {why}.")
+    for skill, what in done.done:
+        context.line(f"{skill}: {'would be ' if dry_run else ''}{what}")
+    for skill, why in done.left:
+        context.line(f"{skill} stays as it is: {why}.")
     if not done.done and not done.failed:
-        context.line(f"Nothing to do: everything in {done.snapshot} is in its place.")
-    elif done.before:
-        context.line(f"To undo it: {context.command('skills', 'tidy', '--rollback', done.before, '--exact')}")
-    for path, why in done.failed:
-        output.write(f"herma: {path} was not restored: {why}", sys.stderr)
+        context.line(f"Nothing to do: everything that run {done.run} did is undone.")
+    for skill, why in done.failed:
+        output.write(f"herma: {skill} was not restored: {why}", sys.stderr)
     if not done.ok:
         context.exit(EXIT_NOTHING)
-
-
-def _list_snapshots(context: CommandContext) -> None:
-    found = context.h.curator.snapshots()
-    if context.json:
-        context.print_json({"ok": True, "snapshots": [encode(each) for each in found]})
-    elif found:
-        rows = [(each.id, when(each.at), each.skills, each.size, each.trouble or each.why) for each in found]
-        context.table(["snapshot", "when", "skills", "bytes", "why"], rows, drop=("bytes",))
-    else:
-        context.line("There are no snapshots yet.")
 
 
 def _print_diff(lines: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Keep skills in shape by age and use, with a snapshot before and a report after; roll back.
+"""Keep skills in shape by age and use, with a report of every run; roll a run back.
 
 The curator deletes nothing. It moves skills to the archive, each with a row in the history that can be undone. A run
 that is killed half-way loses nothing: the next run does the rest.
@@ -19,24 +19,19 @@ from herma import __version__
 from herma.compression.summary import landmarks
 from herma.errors import ConfigError, HermaError, ModelError, StoreBusy, StoreChanged, StoreError, UsageError, checked
 from herma.skills.document import parse
-from herma.skills.files import CuratorFiles, SkillSnapshots
+from herma.skills.files import CuratorFiles
 from herma.skills.find import COMPARED, merge_candidates
 from herma.skills.library import document_text
 from herma.skills.rows import (
-    ArchivedSkill,
     CuratorMemory,
     CuratorMove,
     CuratorReport,
     DeleteSkill,
     EditSkill,
     Flag,
-    Incoming,
     MergeCandidate,
     Skill,
-    SkillOutcome,
     SkillRefused,
-    SkillSnapshotContent,
-    SkillSnapshotInfo,
     SkillStaged,
     SkillState,
     SkillUsage,
@@ -89,19 +84,15 @@ class CuratorStatus(NamedTuple):
     states: Mapping[str, int]
     pinned: int
     archived: int
-    snapshots: int
     last: CuratorReport | None
     plan: CuratorPlan
 
 
 class RolledBack(NamedTuple):
-    """List the effects of a rollback, done or planned, as (path, what). `left`: what differs and stays so.
-    `before`: the snapshot of
-    how things were before the rollback."""
+    """List the effects of a rollback, done or planned, as (skill, what). `left`: what differs and stays so."""
 
-    snapshot: str
+    run: str
     dry_run: bool
-    before: str
     done: tuple[tuple[str, str], ...]
     left: tuple[tuple[str, str], ...]
     failed: tuple[tuple[str, str], ...]
@@ -119,7 +110,6 @@ class Curator:
         self._app = app
         self._settings = app.settings.curator
         _check(self._settings)
-        self._snapshots = SkillSnapshots(app.home)
         self._records = CuratorFiles(app.home, app.db, app.settings.profile)
         self._lane = app.worker.lane("curator")
         self._interval = self._settings.interval_hours * _HOUR
@@ -141,7 +131,6 @@ class Curator:
             states=dict(sorted(states.items())),
             pinned=sum(bool(each.usage and each.usage.pinned) for each in own),
             archived=len(self._app.skills.folders.archived()),
-            snapshots=sum(not one.trouble for one in self._snapshots.list()),
             last=reports[0] if reports else None,
             plan=seen.plan,
         )
@@ -162,11 +151,6 @@ class Curator:
                 code="not_found",
             )
         return found
-
-    def snapshots(self) -> Sequence[SkillSnapshotInfo]:
-        """Return the snapshots of all skills, newest first."""
-        self._app.ensure_open()
-        return self._snapshots.list()
 
     def run(
         self,
@@ -197,7 +181,6 @@ class Curator:
             self._records.remember(seen.memory)
             return CuratorReport(_stamp(now), now, why, "interrupted", now)
         report = self._report(self._free_id(now), now, why, seen)
-        report = replace(report, snapshot=self._snapshot(report.id, why) if seen.own else "")
         self._records.write(report, page(report))  # before anything changes: a killed run leaves this behind
         flags = [move for move in report.moves if move.after == "needs_review"]
         self._records.remember(remembered(seen.memory, seen.plan, flags, seen.usage, now))
@@ -212,13 +195,11 @@ class Curator:
         self._records.remember(memory)
         self._due_at = None
         if self._settings.consolidate and not cancel.is_set():
-            report, asked = consolidate(report, self._app, memory.asked, cancel)
-            self._records.remember(replace(memory, asked=asked))
+            report = consolidate(report, self._app, cancel)
         failed = any(move.result == "failed" for move in moves)
         report = replace(report, state="failed" if failed else "done", ended=self._app.clock(), moves=tuple(moves))
         report = replace(report, diff=seen.diff(done))
         self._records.write(report, page(report))
-        self._snapshots.prune(self._settings.keep_snapshots, report.snapshot)
         return report
 
     def _report(self, run: str, now: float, why: str, seen: _Look) -> CuratorReport:
@@ -290,37 +271,43 @@ class Curator:
                 ended = replace(ended, notes=(*report.notes, "This run was interrupted; the next one does the rest."))
                 self._records.write(ended, page(ended))
 
-    def rollback(
-        self,
-        snapshot: str | None = None,
-        *,
-        exact: bool = False,
-        dry_run: bool = False,
-        author: Author = _USER,
-    ) -> RolledBack:
-        """Restore skills as they were in a snapshot, or before the newest run that did anything.
+    def rollback(self, run: str | None = None, *, dry_run: bool = False, author: Author = _USER) -> RolledBack:
+        """Undo what a run did, or the newest run that did anything.
 
-        Skills that were changed or made since stay as they are, unless `exact`: then they are archived first. Every
-        step is in the history, and a snapshot is taken before.
+        Skills that were changed or moved since stay as they are. Every step is in the history and can be undone.
         """
         self._app.ensure_open()
-        chosen = snapshot or self._newest_snapshot()
         if dry_run:
-            return roll_back(self._app, self._snapshots.read(chosen), author, exact=exact, dry_run=True)
+            return self._roll_back(run, author, dry_run=True)
         with self._alone():
             self._settle_interrupted()
-            content = self._snapshots.read(chosen)
-            before = self._snapshot(self._free_id(self._app.clock()), f"before a rollback to {chosen}")
-            return roll_back(self._app, content, author, exact=exact)._replace(before=before)
+            return self._roll_back(run, author)
 
-    def _newest_snapshot(self) -> str:
-        good = [one.id for one in self._snapshots.list() if not one.trouble]
-        for report in self._records.reports():
-            if report.snapshot in good and (report.done or report.state == "running"):
-                return report.snapshot
-        if not good:
-            raise UsageError("There is no snapshot yet.", hint="Every run of the curator takes one.")
-        return good[0]
+    def _roll_back(self, run: str | None, author: Author, *, dry_run: bool = False) -> RolledBack:
+        report = self.report(run) if run else next((one for one in self._records.reports() if one.done), None)
+        if report is None:
+            raise UsageError("There is no run to roll back.", hint="`herma skills tidy --list` lists the runs.")
+        library, usage, now = self._app.skills, self._app.skills.usage(), self._app.clock()
+        moved = {one.skill: one for one in library.changes() if one.reason.startswith(f"curator {report.id}:")}
+        archived = {kept.folder for kept in library.folders.archived()}
+        done: list[tuple[str, str]] = []
+        left: list[tuple[str, str]] = []
+        failed: list[tuple[str, str]] = []
+        for move in report.done:
+            change, known = moved.get(move.skill), usage.get(move.skill)
+            stands = change.moved_to in archived if change else known is not None and known.state == move.after
+            if not stands:
+                left.append((move.skill, "it was changed since"))
+                continue
+            if change is not None:
+                outcome = None if dry_run else library.undo(change.id, author=author)
+                if outcome is not None and not outcome.ok:
+                    failed.append((move.skill, outcome.message))
+                    continue
+            if not dry_run:
+                library.rows.set_states({move.skill: move.before}, now)
+            done.append((move.skill, f"{move.before} again (it was {move.after})"))
+        return RolledBack(report.id, dry_run, tuple(done), tuple(left), tuple(failed))
 
     def due(self, now: float | None = None) -> bool:
         """Return whether a run is due. The first time, only write the time down: the first run is an interval later."""
@@ -409,13 +396,8 @@ class Curator:
         due = plan(standings, archived, usage, memory, self._app.clock(), self._settings)
         return _Look(standings, usage, memory, due)
 
-    def _snapshot(self, snapshot_id: str, why: str) -> str:
-        skills = self._app.skills
-        with skills.writer.hold():  # files and states must match
-            return self._snapshots.take(snapshot_id, why, skills.usage(), self._app.clock()).id
-
     def _free_id(self, now: float) -> str:
-        taken = {one.id for one in self._snapshots.list()} | {one.id for one in self._records.reports()}
+        taken = {one.id for one in self._records.reports()}
         plain = _stamp(now)
         return next(each for n in range(1, 10_000) if (each := plain if n == 1 else f"{plain}-{n}") not in taken)
 
@@ -705,63 +687,33 @@ _SYSTEM = (
 )
 
 
-def consolidate(
-    report: CuratorReport, app: Herma, known: Mapping[str, str], cancel: threading.Event
-) -> tuple[CuratorReport, dict[str, str]]:
-    """Ask a model to merge the most similar pairs. Return the report, and for which texts it was ever asked.
+def consolidate(report: CuratorReport, app: Herma, cancel: threading.Event) -> CuratorReport:
+    """Ask a model for one text for each of the most similar pairs that agents made.
 
-    Nothing is merged here: the proposals wait in the inbox, the new text first, then archiving the other skill. A text
-    that leaves out a command, a path or a name of either skill is not proposed.
+    Nothing is merged here: the new text waits in the inbox, and archiving the other skill after it.
     """
     if not report.merges:
-        return report, dict(known)
+        return report
     model = app.models.get("auxiliary", purpose="curate")
     if model is None:
         note = "No model is configured, so none could propose one text for two skills (herma models check)."
-        return replace(report, notes=(*report.notes, note)), dict(known)
+        return replace(report, notes=(*report.notes, note))
     skills = {skill.name: skill for skill in app.skills.shelf().skills if not skill.external}
     usage = app.skills.usage()
-    merges: list[MergeCandidate] = []
-    texts = dict(known)
-    asked = 0
-    for pair in report.merges:
-        both = [skills[name] for name in pair.skills if name in skills and _may_change(usage.get(name))]
-        key, now = " ".join(pair.skills), " ".join(skill.hash for skill in both)
-        if len(both) < 2 or asked >= _MOST_ASKED or cancel.is_set() or texts.get(key) == now:
-            merges.append(pair)
-            continue
-        asked += 1
-        try:
-            merges.append(_proposed(pair, both[0], both[1], usage, model, app, cancel))
-            texts[key] = now
-        except ModelError as exc:
-            merges.append(replace(pair, said=str(exc)))
+    waiting = {one.operation.absorbed_into for one in app.skills.pending() if isinstance(one.operation, DeleteSkill)}
+    merges = list(report.merges)
+    free = [at for at, pair in enumerate(merges) if all(_may_change(usage.get(name)) for name in pair.skills)]
+    asked = [at for at in free if waiting.isdisjoint(merges[at].skills)][:_MOST_ASKED]
+    for at in asked:
+        if cancel.is_set():
             break
-    named = {" ".join(pair.skills) for pair in report.merges}
-    report = replace(report, merges=(*merges, *report.merges[len(merges) :]))
-    return report, {key: now for key, now in texts.items() if key in named}
-
-
-def missing_from(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what the sources have and a text left out: lines of code, names, paths, numbers."""
-    kept = {" ".join(line.split()) for line in text.splitlines()}
-    lost: list[str] = []
-    for source in sources:
-        lost += [line for line in _code(source) if line not in kept and line not in text]
-        lost += [mark.text for mark in landmarks(source) if mark.text not in text]
-    return tuple(dict.fromkeys(lost))
-
-
-def _code(text: str) -> list[str]:
-    """Return the lines of fenced code."""
-    found: list[str] = []
-    inside = False
-    for line in text.splitlines():
-        if line.lstrip().startswith("```"):
-            inside = not inside
-        elif inside and line.strip():
-            found.append(" ".join(line.split()))
-    return found
+        heir, gone = sorted(merges[at].skills, key=lambda name: (-usage[name].uses, name))
+        try:
+            merges[at] = _proposed(merges[at], skills[heir], skills[gone], model, app, cancel)
+        except ModelError as exc:
+            merges[at] = replace(merges[at], said=str(exc))
+            break
+    return replace(report, merges=tuple(merges))
 
 
 def _may_change(usage: SkillUsage | None) -> bool:
@@ -769,194 +721,29 @@ def _may_change(usage: SkillUsage | None) -> bool:
 
 
 def _proposed(
-    pair: MergeCandidate,
-    one: Skill,
-    other: Skill,
-    usage: Mapping[str, SkillUsage],
-    model: ChatModel,
-    app: Herma,
-    cancel: threading.Event,
+    pair: MergeCandidate, heir: Skill, gone: Skill, model: ChatModel, app: Herma, cancel: threading.Event
 ) -> MergeCandidate:
-    """Ask, check, and put the proposals into the inbox. The skill that was used more stays."""
-    heir, gone = sorted((one, other), key=lambda skill: (-usage[skill.name].uses, skill.name))
-    texts = [document_text(app.skills.folders, skill) for skill in (heir, gone)]
-    if any(len(text) > _LARGEST for text in texts):
+    """Ask the model; propose its text, and archiving the other skill, if it leaves out no path, name or number."""
+    one, other = (document_text(app.skills.folders, skill) for skill in (heir, gone))
+    if max(len(one), len(other)) > _LARGEST:
         return replace(pair, said="They are too long to ask a model.")
-    task = f"The result is called {heir.name}.\n\n<first>\n{texts[0]}\n</first>\n\n<second>\n{texts[1]}\n</second>"
+    task = f"The result is called {heir.name}.\n\n<first>\n{one}\n</first>\n\n<second>\n{other}\n</second>"
     messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": task}]
-    reply = model.reply(messages, max_tokens=_ANSWER, deadline=_DEADLINE, cancel=cancel)
-    text = _document(reply.text)
+    reply = model.reply(messages, max_tokens=_ANSWER, deadline=_DEADLINE, cancel=cancel).text
+    text = reply[max(reply.find("---\n"), 0) :].strip().removesuffix("```").rstrip() + "\n"
     merged = parse(text, heir.name)
     if isinstance(merged, str) or merged.name != heir.name:
         return replace(pair, said="The model's text is not a skill.")
-    if lost := missing_from(text, (heir.body, gone.body)):
-        return replace(
-            pair,
-            said=f"The model's text left out {len(lost)} things, for example {lost[0][:80]!r}; it was not proposed.",
-        )
+    lost = [mark.text for mark in landmarks(f"{heir.body}\n{gone.body}") if mark.text not in text]
+    if lost:
+        left_out = f"The model's text left out {len(lost)} things, for example {lost[0][:80]!r}; it was not proposed."
+        return replace(pair, said=left_out)
     reason = f"{heir.name} and {gone.name}: {pair.why}"
     edit = app.skills.propose(EditSkill(heir.name, text), author=_AUTHOR, reason=reason)
-    if not isinstance(edit, SkillStaged):
-        return replace(pair, said=edit.message)
-    away = app.skills.propose(DeleteSkill(gone.name, heir.name), author=_AUTHOR, reason=reason)
-    pending = (edit.pending, away.pending) if isinstance(away, SkillStaged) else (edit.pending,)
-    return replace(
-        pair, pending=pending, said=f"A model proposes one text, as {heir.name}; {gone.name} would be archived."
-    )
-
-
-def _document(text: str) -> str:
-    """Return the SKILL.md in an answer: models put it into fences and write a sentence before it."""
-    start = text.find("---\n")
-    body = text[start:] if start > 0 else text
-    body = body.rstrip()
-    if text[: max(start, 0)].rstrip().endswith(("```", "```markdown", "```md", "```yaml")) and body.endswith("```"):
-        body = body[:-3].rstrip()
-    return body + "\n"
-
-
-# ── rollback ──
-
-_Files = tuple[tuple[str, bytes, bool], ...]
-
-
-def roll_back(
-    app: Herma, content: SkillSnapshotContent, author: Author, *, exact: bool, dry_run: bool = False
-) -> RolledBack:
-    """Restore the skills of a snapshot, or say what would be done. Every step is in the history and can be undone."""
-    work = _Rollback(app, content, author, dry_run=dry_run)
-    shelf = app.skills.shelf()
-    there = {skill.path: skill for skill in shelf.skills if not skill.external}
-    taken = {path: skill.name for path, skill in there.items()}
-    refused = {each.path for each in shelf.refused if not each.root}
-    if exact:
-        for path, skill in sorted(there.items()):
-            if path not in content.folders:
-                work.put_away(skill, "it was made since")
-                taken.pop(path)
-    for path, files in sorted(content.folders.items()):
-        if path in there:
-            work.compare(there[path], files, exact=exact)
-        elif path in refused:
-            if not work.is_same(Skill(path, "", path=path), files):
-                work.left.append((path, "its SKILL.md cannot be read now; check it yourself"))
-        elif other := _namesake(_name_of(path, content.usage), taken):
-            work.left.append((path, f"another skill of this name exists now ({other})"))
-        else:
-            work.bring_back(path, files)
-    work.states()
-    return RolledBack(content.info.id, dry_run, "", tuple(work.done), tuple(work.left), tuple(work.failed))
-
-
-class _Rollback:
-    """The steps of one rollback, and what became of them."""
-
-    def __init__(self, app: Herma, content: SkillSnapshotContent, author: Author, *, dry_run: bool) -> None:
-        self.app = app
-        self.content = content
-        self.author = author
-        self.dry_run = dry_run
-        self.reason = f"rollback to {content.info.id}"
-        self.done: list[tuple[str, str]] = []
-        self.left: list[tuple[str, str]] = []
-        self.failed: list[tuple[str, str]] = []
-
-    def compare(self, skill: Skill, files: _Files, *, exact: bool) -> None:
-        """Handle a skill that is there: as it was, or changed since."""
-        if self.is_same(skill, files):
-            return
-        if not exact:
-            self.left.append((skill.path, "it was changed since"))
-        elif self.put_away(skill, "it was changed since"):
-            self.bring_back(skill.path, files)
-
-    def put_away(self, skill: Skill, why: str) -> bool:
-        usage = self.app.skills.usage().get(skill.name)
-        if usage is not None and usage.pinned:
-            self.left.append((skill.path, "it is pinned"))
-            return False
-        reason = f"{self.reason}: {why}"
-        return self._try(
-            skill.path,
-            f"to the archive: {why}",
-            lambda: self.app.skills.archive(skill.path, author=self.author, reason=reason),
-        )
-
-    def bring_back(self, path: str, files: _Files) -> None:
-        kept = self._archived(path, files)
-        if kept is not None:
-            folder = kept.folder.removeprefix(".archive/")
-            self._try(
-                path,
-                "back from the archive",
-                lambda: self.app.skills.restore(folder, author=self.author, reason=self.reason),
-            )
-        elif self._try(path, "back from the snapshot", lambda: self._install(path, files)) and not self.dry_run:
-            self._know(path)
-
-    def states(self) -> None:
-        """Restore the states of skills that are in their place; keep the counts of their use."""
-        usage = self.app.skills.usage()
-        there = {skill.name for skill in self.app.skills.shelf().skills if not skill.external}
-        there |= {_name_of(path, self.content.usage) for path, what in self.done if what.startswith("back ")}
-        changed: dict[str, SkillState] = {}
-        for name, then in sorted(self.content.usage.items()):
-            now = usage.get(name)
-            if name in there and then.state != "archived" and now is not None and not now.pinned:
-                was = "active" if self.dry_run and now.state == "archived" else now.state
-                if was != then.state:
-                    changed[name] = then.state
-                    self.done.append((name, f"{then.state} again (it was {was})"))
-        if changed and not self.dry_run:
-            self.app.skills.rows.set_states(changed, self.app.clock())
-
-    def _try(self, path: str, what: str, act: Callable[[], SkillOutcome]) -> bool:
-        if self.dry_run:
-            self.done.append((path, what))
-            return True
-        try:
-            outcome = act()
-        except HermaError as exc:
-            self.failed.append((path, str(exc)))
-            return False
-        (self.done if outcome.ok else self.failed).append((path, what if outcome.ok else outcome.message))
-        return outcome.ok
-
-    def _archived(self, path: str, files: _Files) -> ArchivedSkill | None:
-        """Return the archived skill with the same files: it was only moved."""
-        for kept in self.app.skills.folders.archived():
-            if kept.path == path and self.is_same(Skill(kept.name, "", path=kept.folder), files):
-                return kept
-        return None
-
-    def is_same(self, skill: Skill, files: _Files) -> bool:
-        read = self.app.skills.folders
-        now = {each.path for each in read.files(skill, texts=False) if not each.link}
-        return now == {path for path, _, _ in files} and all(read.read(skill, path) == data for path, data, _ in files)
-
-    def _install(self, path: str, files: _Files) -> SkillOutcome:
-        category, _, folder = path.rpartition("/")
-        incoming = Incoming(f"snapshot {self.content.info.id}", folder, files)
-        installed = self.app.skills.install(
-            incoming, trust="builtin", category=category, force=True, author=self.author
-        )
-        return installed[0].outcome
-
-    def _know(self, path: str) -> None:
-        """Restore the usage row of a skill that was made again from the snapshot."""
-        then = self.content.usage.get(_name_of(path, self.content.usage))
-        if then is not None:
-            self.app.skills.rows.put(replace(then, state="active", archived_at=None))
-
-
-def _name_of(path: str, usage: Mapping[str, SkillUsage]) -> str:
-    """Return the name of the skill in a folder, as its row has it; usually the folder's own."""
-    last = path.rpartition("/")[2]
-    return next((name for name in usage if name.casefold() == last.casefold()), last)
-
-
-def _namesake(name: str, taken: Mapping[str, str]) -> str:
-    return next((path for path, other in taken.items() if other.casefold() == name.casefold()), "")
+    away = app.skills.propose(DeleteSkill(gone.name, heir.name), author=_AUTHOR, reason=reason) if edit.ok else edit
+    pending = tuple(one.pending for one in (edit, away) if isinstance(one, SkillStaged))
+    said = f"A model proposes one text, as {heir.name}; {gone.name} would be archived." if pending else edit.message
+    return replace(pair, pending=pending, said=said)
 
 
 # ── reports for people ──
@@ -971,8 +758,8 @@ def _lines(report: CuratorReport) -> Iterator[str]:
     yield f"# Skills, {time.strftime('%Y-%m-%d %H:%M', time.localtime(report.begun))}"
     yield ""
     yield f"Run {report.id} ({report.why}), {report.state}. {report.summary}"
-    if report.snapshot:
-        yield f"To undo everything: `herma skills tidy --rollback {report.snapshot}`"
+    if report.done:
+        yield f"To undo everything: `herma skills tidy --rollback {report.id}`"
     if report.moves:
         yield from ("", "## What was done", "")
         yield from ("| skill | was | is | why | |", "|---|---|---|---|---|")

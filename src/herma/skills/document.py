@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from math import isfinite
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from herma.errors import UsageError
 from herma.skills.rows import SUPPORT_FOLDERS, Parameter, Skill, UnreadableSkill
@@ -599,60 +599,40 @@ def _context(text: str, start: int, end: int) -> str:
 
 # ── filling a template ──
 
-Language: TypeAlias = Literal["shell", "python", "json", "text", "other"]
 _PLACEHOLDER = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_LANGUAGES: Mapping[str, Language] = {
-    **dict.fromkeys(("shell", "sh", "bash", "zsh", "ksh", "console", "terminal"), "shell"),
-    **dict.fromkeys(("python", "python3", "py"), "python"),
-    "json": "json",
-    **dict.fromkeys(("text", "plain", "none", "markdown", "prose"), "text"),
-}
-_SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?([A-Za-z]+)[0-9.]*(?:\s|$)")
-_PYTHON = re.compile(r"(?m)^(?:import [\w.]+|from [\w.]+ import |def \w+\(|class \w+|print\()")
-_JSON = re.compile(r"\s*(?:\{\s*[\"{}]|\[\s*[\"{\[\]0-9])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Filled(NamedTuple):
-    """A filled template: values that it has no place for, placeholders that are still open, what to look at first."""
+    """A filled template: values that it has no place for, and placeholders that are still open."""
 
     text: str
     unknown: tuple[str, ...] = ()
     left_open: tuple[str, ...] = ()
-    language: Language = "shell"
-    notes: tuple[str, ...] = ()
 
 
 def fill(skill: Skill, values: Mapping[str, object]) -> Filled:
     """Return the skill's template with its parameters put in. Evaluate, look up and run nothing.
 
     A placeholder is `{name}` for a declared parameter or a given value. `${name}`, `{{name}}` and other braces stay as
-    they are. Raise `UsageError` if a required value is missing, or if a value in code has characters that a shell would
-    not read as they are (`shlex.quote` would quote it), or `,` and `=` in Python and JSON.
+    they are. Raise `UsageError` if a required value is missing, or if a value could be read as more than a value.
     """
     given = {name: value for name, value in values.items() if value is not None}
-    missing = [p.name for p in skill.parameters if p.required and p.default is None and p.name not in given]
-    if missing:
+    defaults = {p.name: p.default for p in skill.parameters if p.default is not None}
+    if missing := [name for name in skill.required if name not in given and name not in defaults]:
         names = ", ".join(missing)
         raise UsageError(f"The template of {skill.name} needs a value for {names}.", hint=f"Give: {names}.")
-    language = _language(skill.template, skill.language)
-    defaults = {p.name: p.default for p in skill.parameters if p.default is not None}
-    notes: dict[str, None] = {}
 
     def put(match: re.Match[str]) -> str:
         name = match[1]
         if name not in given:
             return defaults.get(name, match[0])  # a default is the author's own code
-        value = given[name]
-        text = str(value).lower() if isinstance(value, bool) and language != "python" else str(value)
-        if problem := _unsafe(text, language):
+        text = str(given[name])
+        if problem := _unsafe(text, skill.language.strip().lower()):
             raise UsageError(
                 f"The value for {name} cannot be put in safely: {problem}.",
-                hint="Use letters, digits and _ @ % + = : , . / - there, or put it in yourself.",
+                hint="Use letters, digits and _ @ % + : . / - there, or put it in yourself.",
             )
-        before = skill.template[max(0, match.start() - 1) : match.start()]
-        if language == "shell" and text.startswith("-") and not before.strip(" \t\n'\""):
-            notes[f"{name} begins with a dash: the command may take it for an option"] = None
         return text
 
     text = _PLACEHOLDER.sub(put, skill.template)
@@ -660,27 +640,16 @@ def fill(skill: Skill, values: Mapping[str, object]) -> Filled:
     declared = {p.name for p in skill.parameters}
     unknown = tuple(name for name in given if name not in declared and name not in there)
     left_open = tuple(name for name in there if name in declared and name not in given and name not in defaults)
-    return Filled(text, unknown, left_open, language, tuple(notes))
+    return Filled(text, unknown, left_open)
 
 
-def _language(template: str, declared: str) -> Language:
-    """Return the language of a template: as declared, or as it begins; a command line if nothing says otherwise."""
-    if declared.strip():
-        return _LANGUAGES.get(declared.strip().lower(), "other")
-    if match := _SHEBANG.match(template):
-        return _LANGUAGES.get(match[1].lower(), "other")
-    if _JSON.match(template) and template.rstrip().endswith(("}", "]")):
-        return "json"
-    return "python" if _PYTHON.search(template) else "shell"
-
-
-def _unsafe(text: str, language: Language) -> str:
+def _unsafe(text: str, language: str) -> str:
     """Return why a value cannot be put in; empty if it can. Prose takes every text without control characters."""
     if _CONTROL.search(text):
         return "it holds control characters"
     if language == "text":
         return ""
-    if not text:
-        return "it is empty"
-    joins = language in ("python", "json") and ("," in text or "=" in text)
+    if text.startswith("-"):
+        return "it begins with a dash, so a command may take it for an option"
+    joins = language not in ("", "shell") and ("," in text or "=" in text)  # it could add an argument
     return "it is more than plain characters" if joins or shlex.quote(text) != text else ""

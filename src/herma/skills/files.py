@@ -1,8 +1,7 @@
-"""Keep skills on disk: read and write their folders, take snapshots, read archives, store the curator's records."""
+"""Keep skills on disk: read and write their folders, read archives, store the curator's records."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -40,9 +39,6 @@ from herma.skills.rows import (
     SkillFile,
     SkillHistory,
     SkillShelf,
-    SkillSnapshotContent,
-    SkillSnapshotInfo,
-    SkillUsage,
     UnreadableSkill,
     UnsafePath,
     hash_of,
@@ -600,245 +596,11 @@ def _sync(folder: Path) -> None:
         sync_folder(folder)
 
 
-# ── snapshots ──
-
-ID = re.compile(r"\d{8}-\d{6}(?:-\d{1,4})?")
-_SUFFIX = ".tar.gz"
-_MANIFEST = "manifest.json"
-_FORMAT = 1
-_NOT_COPIED = {"__pycache__", "node_modules", "venv", "site-packages"}
-_LARGEST = 32 * 2**20
-_BROKEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
-_DAMAGED = (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
-_Listed = tuple[str, str, bool]
-"""Path, hash, executable."""
-
-
-class SkillSnapshots:
-    """Take, list, read and prune snapshots: copies of all skills in `backups/skills/`, one tar file each.
-
-    The first member is a manifest of the others. A snapshot gets its name after it was read back and compared. It does
-    not hold the archive: nothing leaves the archive by itself.
-    """
-
-    def __init__(self, home: Path) -> None:
-        self._skills = home / "skills"
-        self._folder = home / "backups" / "skills"
-
-    def take(self, snapshot_id: str, why: str, usage: Mapping[str, SkillUsage], at: float) -> SkillSnapshotInfo:
-        """Take a snapshot and check it. Return the newest one if nothing changed since."""
-        path = self._path(snapshot_id)
-        skipped: list[str] = []
-        files = [(name, sha256(data).hexdigest(), run) for name, data, run in _files(self._skills, skipped)]
-        digest = _digest(files, usage)
-        newest = next((one for one in self.list() if not one.trouble), None)
-        if newest is not None and newest.digest == digest and _is_whole(self._path(newest.id)):
-            return newest
-        homes = _homes(files)
-        count = len({_home_of(name, homes) for name, _, _ in files} - {""})
-        info = SkillSnapshotInfo(snapshot_id, at, why, count, 0, digest, tuple(skipped))
-        temporary = path.with_name(f".{path.name}.tmp")
-        try:
-            make_folder(self._folder)
-            for left in self._folder.glob(".*.tmp"):
-                left.unlink(missing_ok=True)
-            _write(temporary, _manifest(info, files, usage), self._skills, files, at)
-            if not _is_whole(temporary):
-                raise StoreError(f"{path} is not what was written. Nothing was changed.", hint="Try again.")
-            temporary.rename(path)
-            sync_folder(self._folder)
-        except OSError as exc:
-            raise StoreError(
-                f"{path} could not be written: {exc.strerror or exc}. Nothing was changed.",
-                hint="Check free space and permissions, then try again.",
-            ) from exc
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        return _look(path)
-
-    def list(self) -> Sequence[SkillSnapshotInfo]:
-        """Return all snapshots, newest first; damaged ones say so in `trouble`."""
-        found = [_look(path) for path in self._folder.glob(f"*{_SUFFIX}") if ID.fullmatch(_id(path))]
-        return sorted(found, key=lambda one: (one.id[:15], len(one.id), one.id), reverse=True)
-
-    def read(self, snapshot_id: str) -> SkillSnapshotContent:
-        """Return the content of a snapshot, checked. `StoreError` if it is damaged."""
-        path = self._path(snapshot_id)
-        if not path.is_file():
-            raise UsageError(
-                f"There is no snapshot {snapshot_id}.",
-                hint="`herma skills tidy --rollback --list` lists them.",
-            )
-        try:
-            with tarfile.open(path, "r:gz") as archive:
-                manifest = _read_manifest(archive)
-                files = list(_checked(archive, manifest))
-                usage = {str(one["name"]): _usage(one) for one in manifest["usage"]}
-                info = _info(manifest, path)
-        except (*_DAMAGED, *_BROKEN, StoreError) as exc:
-            why = str(exc) or type(exc).__name__
-            raise StoreError(f"The snapshot {snapshot_id} is damaged ({why}).", hint="Use another one.") from exc
-        homes = _homes(files)
-        folders: dict[str, list[_File]] = {}
-        for name, data, executable in files:
-            if home := _home_of(name, homes):
-                folders.setdefault(home, []).append((name[len(home) + 1 :], data, executable))
-        return SkillSnapshotContent(info, {home: tuple(each) for home, each in folders.items()}, usage)
-
-    def prune(self, keep: int, spare: str) -> None:
-        """Remove all but the newest `keep`, and `spare`."""
-        for old in self.list()[max(keep, 1) :]:
-            if old.id != spare:
-                with suppress(OSError):
-                    self._path(old.id).unlink(missing_ok=True)
-
-    def _path(self, snapshot_id: str) -> Path:
-        if not ID.fullmatch(snapshot_id):
-            raise UsageError(
-                f"{snapshot_id!r} is not the id of a snapshot.",
-                hint="`herma skills tidy --rollback --list` lists them.",
-            )
-        return self._folder / f"{snapshot_id}{_SUFFIX}"
-
-
-def _files(root: Path, skipped: list[str]) -> Iterator[_File]:
-    """Yield the regular files below the skills folder; nothing hidden, nothing behind links."""
-    for folder, folders, names in os.walk(root):
-        here = Path(folder)
-        below = here.relative_to(root).as_posix()
-        linked = {name for name in folders if not name.startswith(".") and (here / name).is_symlink()}
-        skipped += [_printable(f"{below}/{name}".removeprefix("./")) for name in sorted(linked)]
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and name not in _NOT_COPIED and name not in linked
-        )
-        for name in sorted(names):
-            path = here / name
-            relative = name if below == "." else f"{below}/{name}"
-            if name.startswith("."):
-                continue
-            try:
-                relative.encode()
-                status = path.lstat()
-                if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
-                    skipped.append(relative)
-                    continue
-                yield relative, read_regular(path), bool(status.st_mode & 0o111)
-            except (OSError, UnicodeEncodeError):
-                skipped.append(_printable(relative))
-
-
-def _homes(files: Sequence[tuple[str, object, bool]]) -> frozenset[str]:
-    """Return the folders that have a SKILL.md."""
-    return frozenset(path.rpartition("/")[0] for path, _, _ in files if path.rpartition("/")[2] == DOCUMENT) - {""}
-
-
-def _home_of(path: str, homes: frozenset[str]) -> str:
-    """Return the folder of the skill that a file belongs to: the uppermost one that has a SKILL.md."""
-    parts = path.split("/")
-    above = ("/".join(parts[:count]) for count in range(1, len(parts)))
-    return next((each for each in above if each in homes), "")
-
-
-def _digest(files: Sequence[_Listed], usage: Mapping[str, SkillUsage]) -> str:
-    """Return a hash of what a rollback could bring back; how often a skill was used is not part of it."""
-    listed = [list(each) for each in sorted(files)]
-    states = [[name, one.state, one.pinned, one.origin] for name, one in sorted(usage.items())]
-    return sha256(json.dumps([listed, states]).encode()).hexdigest()
-
-
-def _manifest(info: SkillSnapshotInfo, files: Sequence[_Listed], usage: Mapping[str, SkillUsage]) -> bytes:
-    value = {name: getattr(info, name) for name in ("id", "at", "why", "skills", "digest", "skipped")}
-    value |= {
-        "format": _FORMAT,
-        "files": {path: digest for path, digest, _ in files},
-        "usage": [asdict(one) for _, one in sorted(usage.items())],
-    }
-    return json.dumps(value, ensure_ascii=False, indent=1).encode()
-
-
-def _write(path: Path, manifest: bytes, root: Path, files: Sequence[_Listed], at: float) -> None:
-    """Write one file at a time, read again: if an editor changed it meanwhile, it does not match the manifest."""
-    handle = os.open(path, flags("O_WRONLY", "O_CREAT", "O_TRUNC", "O_NOFOLLOW"), 0o600)
-    with open(handle, "wb") as file:  # noqa: PTH123  the path is open already
-        with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6, format=tarfile.PAX_FORMAT) as archive:
-            _add(archive, _MANIFEST, manifest, at, executable=False)
-            for name, _, executable in files:
-                _add(archive, f"skills/{name}", read_regular(root / name), at, executable=executable)
-        flush(file)
-
-
-def _add(archive: tarfile.TarFile, name: str, data: bytes, at: float, *, executable: bool) -> None:
-    member = tarfile.TarInfo(name)
-    member.size, member.mtime, member.mode = len(data), int(at), 0o700 if executable else 0o600
-    archive.addfile(member, io.BytesIO(data))
-
-
-def _look(path: Path) -> SkillSnapshotInfo:
-    """Return what the manifest of a snapshot says, without reading the rest."""
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            return _info(_read_manifest(archive), path)
-    except (*_DAMAGED, *_BROKEN, StoreError) as exc:
-        return SkillSnapshotInfo(_id(path), 0.0, "", 0, 0, trouble=f"it is damaged ({str(exc) or type(exc).__name__})")
-
-
-def _is_whole(path: Path) -> bool:
-    """Return whether every file in a snapshot matches its manifest."""
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for _ in _checked(archive, _read_manifest(archive)):
-                pass
-    except (*_DAMAGED, *_BROKEN, StoreError):
-        return False
-    return True
-
-
-def _checked(archive: tarfile.TarFile, manifest: Mapping[str, Any]) -> Iterator[_File]:
-    """Yield every file of the manifest. `StoreError` if one is missing or its content differs."""
-    hashes = dict(manifest["files"])
-    for member in archive:
-        if member.name == _MANIFEST:
-            continue
-        stream = archive.extractfile(member) if member.isreg() else None
-        name = member.name.removeprefix("skills/")
-        data = b"" if stream is None else stream.read(_LARGEST + 1)
-        if stream is None or hashes.pop(name, "") != sha256(data).hexdigest():
-            raise StoreError(f"{member.name} is not what it was")
-        yield name, data, bool(member.mode & 0o111)
-    if hashes:
-        raise StoreError(f"{next(iter(hashes))} is missing")
-
-
-def _read_manifest(archive: tarfile.TarFile) -> dict[str, Any]:
-    member = archive.next()
-    stream = archive.extractfile(member) if member is not None and member.isreg() else None
-    if member is None or stream is None or member.name != _MANIFEST or member.size > 2 * _LARGEST:
-        raise StoreError("it has no manifest")
-    value = json.loads(stream.read())
-    if not isinstance(value, dict) or value.get("format") != _FORMAT:
-        raise StoreError("its manifest is not ours")
-    return value
-
-
-def _info(manifest: Mapping[str, Any], path: Path) -> SkillSnapshotInfo:
-    id_, at, why, count, digest = (manifest[name] for name in ("id", "at", "why", "skills", "digest"))
-    skipped = tuple(map(str, manifest["skipped"]))
-    return SkillSnapshotInfo(str(id_), float(at), str(why), int(count), path.stat().st_size, str(digest), skipped)
-
-
-def _usage(value: Mapping[str, Any]) -> SkillUsage:
-    known = {each.name for each in fields(SkillUsage)}
-    return SkillUsage(**{name: item for name, item in value.items() if name in known})
-
-
-def _id(path: Path) -> str:
-    return path.name.removesuffix(_SUFFIX)
-
-
 # ── the curator's records ──
 
+_RUN = re.compile(r"\d{8}-\d{6}(?:-\d{1,4})?")
 _KEPT_REPORTS = 100
+_BROKEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 class CuratorFiles:
@@ -866,7 +628,6 @@ class CuratorFiles:
                 runs=int(value["runs"]),
                 noticed={str(name): float(at) for name, at in value["noticed"].items()},
                 flagged={str(name): Flag(**flag) for name, flag in value["flagged"].items()},
-                asked={str(pair): str(texts) for pair, texts in value.get("asked", {}).items()},
                 clean=tuple(map(str, value.get("clean", ()))),
                 scanner=str(value.get("scanner", "")),
             )
@@ -909,7 +670,7 @@ class CuratorFiles:
     def _ids(self) -> list[str]:
         """Return the ids of the runs, newest first."""
         try:
-            names = [path.name for path in self._logs.iterdir() if ID.fullmatch(path.name)]
+            names = [path.name for path in self._logs.iterdir() if _RUN.fullmatch(path.name)]
         except OSError:
             return []
         return sorted(names, key=lambda name: (name[:15], len(name), name), reverse=True)
@@ -931,6 +692,7 @@ def _report(path: Path) -> CuratorReport | None:
 
 _MOST_INCOMING = (2_000, 32 * 2**20)
 """Files and bytes that are read at most, unpacked: an archive can promise any size."""
+_DAMAGED = (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 _ARCHIVES = (".zip", ".skill", ".tar", ".tar.gz", ".tgz")
 
 

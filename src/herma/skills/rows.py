@@ -122,7 +122,7 @@ class SkillFile:
 
 @dataclass(frozen=True, slots=True)
 class SkillUsage:
-    """Hold what is known about the use of a skill. Times are seconds since 1970.
+    """The use of a skill. Times are seconds since 1970.
 
     `source` is where it came from. `vouched` is the hash of the SKILL.md that a person trusts although the scanner
     objects.
@@ -159,7 +159,7 @@ class SkillUsage:
 
 
 class SkillOffer(NamedTuple):
-    """Hold whether a skill can be used here and now, and if not, why."""
+    """The answer whether a skill can be used here and now, and if not, why."""
 
     offered: bool
     reason: str = ""
@@ -435,11 +435,11 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class CuratorMemory:
-    """Hold what the curator knows from earlier runs.
+    """The curator's knowledge from earlier runs.
 
     `seen`: when it first saw skills in this home. `noticed`: skill → since when reports name it as unused. `flagged`:
-    skills that it marked for review; it lifts only its own marks. `asked`: pair of skills → their texts when a model
-    was last asked to merge them. `clean`: hashes of texts that this version of the `scanner` finds safe.
+    skills that it marked for review; it lifts only its own marks. `clean`: hashes of texts that this version of the
+    `scanner` finds safe.
     """
 
     seen: float | None = None
@@ -447,7 +447,6 @@ class CuratorMemory:
     runs: int = 0
     noticed: Mapping[str, float] = field(default_factory=dict)
     flagged: Mapping[str, Flag] = field(default_factory=dict)
-    asked: Mapping[str, str] = field(default_factory=dict)
     clean: tuple[str, ...] = ()
     scanner: str = ""
 
@@ -494,7 +493,6 @@ class CuratorReport:
     state: Literal["running", "done", "interrupted", "failed"] = "running"
     ended: float | None = None
     dry_run: bool = False
-    snapshot: str = ""
     checked: int = 0
     moves: tuple[CuratorMove, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -524,28 +522,6 @@ _STATE_WORDS: Mapping[SkillState, str] = {
     "deprecated": "deprecated",
     "archived": "archived",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SkillSnapshotInfo:
-    """A copy of all skills. `digest` is that of files and states. `trouble`: why it cannot be used."""
-
-    id: str
-    at: float
-    why: str
-    skills: int
-    size: int
-    digest: str = ""
-    skipped: tuple[str, ...] = ()
-    trouble: str = ""
-
-
-class SkillSnapshotContent(NamedTuple):
-    """The content of a snapshot: per folder of a skill its files (path, bytes, executable), and the usage of each."""
-
-    info: SkillSnapshotInfo
-    folders: Mapping[str, tuple[tuple[str, bytes, bool], ...]]
-    usage: Mapping[str, SkillUsage]
 
 
 # ── rows ──

@@ -197,10 +197,10 @@ def restore_skill(h: Herma, name: str) -> Json:
     return skill_done(h.skills.restore(name))
 
 
-@action("/skills/rollback/{snapshot}", person=True)
-def rollback_skills(h: Herma, snapshot: str) -> Json:
-    """Restore the skills as they were before a run of tidying. What was changed since stays as it is."""
-    done = h.curator.rollback(snapshot)
+@action("/skills/rollback/{run}", person=True)
+def rollback_skills(h: Herma, run: str) -> Json:
+    """Undo a run of tidying. What was changed since stays as it is."""
+    done = h.curator.rollback(run)
     told = f"Restored {count(len(done.done), 'skill')}." if done.done else "Every skill is in its place already."
     left = "".join(f" {path} stays as it is: {why}." for path, why in done.left)
     failed = "".join(f" {path} was not restored: {why}." for path, why in done.failed)
