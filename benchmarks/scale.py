@@ -2,12 +2,15 @@
 
 python -m benchmarks.scale [--processes 1 2 8] [--sessions 200] [--seconds 20] [--tenants 1] [--messages 0]
                            [--pause 0] [--kill] [--json]
+python -m benchmarks.scale --processes 1 --sessions 0 --messages 100000    (searches only)
 
 Each process opens the memory and takes turns in its share of the sessions, one thread for each, as fast as it can or
 with `--pause` seconds between turns, in which a model would answer: `before_model`, then `after_model`, with recall of
 past conversations and embedding switched off. The server is the one of the tests, with every commit flushed to disk.
-`--messages` fills the memory first; a search is timed once a second. `--kill` ends the server with SIGKILL in the
-middle, starts it again, and counts acknowledged turns that are missing.
+`--messages` fills the memory first: 39 words a message, half of them from 20 words that most messages have, the rest
+from 50,000 that are the rarer the higher their number. Meanwhile a search is timed once a second; without sessions,
+each of `QUESTIONS` is, again and again. `--kill` ends the server with SIGKILL in the middle, starts it again, and
+counts acknowledged turns that are missing.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import argparse
 import json
 import multiprocessing
 import queue
+import random
 import statistics
 import tempfile
 import threading
@@ -32,28 +36,24 @@ from herma.errors import StoreError
 from herma.store.postgres import initialise
 
 FLAGS = {"embedding.model": "none", "search.prefetch": False, "memory.lock_timeout": 60}
-WORDS = [
-    "garden",
-    "rose",
-    "water",
-    "bed",
-    "plan",
-    "tulip",
-    "spring",
-    "soil",
-    "seed",
-    "path",
-    "gate",
-    "wall",
-    "frost",
-    "shade",
-    "light",
-    "bee",
-    "bird",
-    "tool",
-    "rake",
-    "hose",
-]
+COMMON = "garden rose water bed plan tulip spring soil seed path gate wall frost shade light bee bird tool rake hose"
+WORDS, SYLLABLES = COMMON.split(), "ba ce di fo gu ha ke li mo nu".split()  # noqa: SIM905
+RARER = 50_000
+
+
+def rarer(number: int) -> str:
+    """Return the name of one of the rarer words."""
+    return "".join(SYLLABLES[int(digit)] for digit in str(number))
+
+
+QUESTIONS = {
+    "rare": rarer(30_000),
+    "common": "rose frost",
+    "three common": "rose frost garden",
+    "phrase": '"garden rose"',
+    "both": f"rose AND {rarer(300)}",
+    "beginning": f"{rarer(400)}*",
+}
 
 
 @dataclass
@@ -63,13 +63,17 @@ class Measured:
     before: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
     search: list[float] = field(default_factory=list)
+    questions: dict[str, list[float]] = field(default_factory=dict)
     acknowledged: dict[str, int] = field(default_factory=dict)
     failed: int = 0
     longest: float = 0.0
 
 
 def text(number: int) -> str:
-    return " ".join(WORDS[(number * step + step) % len(WORDS)] for step in range(1, 40))
+    chosen = random.Random(number)
+    some = [chosen.choice(WORDS) for _ in range(20)] + [rarer(int(RARER ** chosen.random())) for _ in range(19)]
+    chosen.shuffle(some)
+    return " ".join(some)
 
 
 def take_turns(h: Herma, found: Measured, until: float, number: int, pause: float) -> None:
@@ -109,6 +113,9 @@ def process(
         for thread in threads:
             thread.start()
         while time.time() < until:
+            if not sessions:
+                ask(h, found)
+                continue
             began = time.perf_counter()
             with suppress(StoreError):
                 h.search("rose frost", limit=10)
@@ -117,6 +124,13 @@ def process(
         for thread in threads:
             thread.join()
     results.put((tenant, found))
+
+
+def ask(h: Herma, found: Measured) -> None:
+    for name, query in QUESTIONS.items():
+        began = time.perf_counter()
+        h.search(query, limit=10)
+        found.questions.setdefault(name, []).append(time.perf_counter() - began)
 
 
 def fill(url: str, home: str, messages: int) -> None:
@@ -157,6 +171,8 @@ def measure(server: Server, options: argparse.Namespace, processes: int) -> dict
     all_of = {
         name: [value for _, one in found for value in getattr(one, name)] for name in ("before", "after", "search")
     }
+    for _, one in found:
+        all_of |= {f"search {name}": values[1:] for name, values in one.questions.items()}
     lost = sum(max(0, count - stored.get(id_, 0)) for _, one in found for id_, count in one.acknowledged.items())
     return {
         "processes": processes,

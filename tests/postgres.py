@@ -65,6 +65,8 @@ class Server:
         server.resume()
         for sql in (f"CREATE ROLE {ROLE} LOGIN", f"CREATE DATABASE {ROLE} OWNER {ROLE}"):
             server.sql(sql, "postgres")
+        if server.sql("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
+            server.sql("CREATE EXTENSION vector")
         return server
 
     def url(self, role: str = ROLE, database: str = ROLE) -> str:

@@ -71,6 +71,11 @@ def say(herma: Herma, *texts: str, session: str | None = None, title: str | None
 
 def stored(home: Path) -> set[tuple[object, ...]]:
     """Everything that is kept, without the order it came in."""
+    with Herma.open(home) as h:
+        if h.settings.store.url:
+            sql = """SELECT m.name, v.kind, v.key, v.part, v.session, v.digest, v.vector::text FROM vectors v
+                     JOIN vector_models m ON m.id = v.model"""
+            return set(h.db.rows(sql))
     connection = apsw.Connection(str(home / "index.db.vectors"))
     try:
         sql = """SELECT m.name, v.kind, v.key, v.part, coalesce(s.session, ''), v.digest, v.vector FROM vectors v
@@ -379,7 +384,7 @@ def test_a_skill_is_embedded_sentence_by_sentence_and_found_as_one(home: Path) -
         assert h.index.vectors is not None
         keys = {hit.key for hit in h.index.vectors.near("iced drinks", 9, kinds=("skill",)).hits}
         assert keys == {"brew-tea", "brew-tea\n0", "brew-tea\n1"}
-        found = h.skills.find("iced drinks", mode="vectors")
+        found = h.skills.find("iced drinks")
         assert [match.name for match in (*found.matches, *found.nearest)] == ["brew-tea"]
         h.skills.edit("brew-tea", text.replace(" Also for iced drinks in summer.", ""))
     with Herma.open(home, embedder=HashEmbedder()) as h:

@@ -481,8 +481,8 @@ def migrate(context: CommandContext, url: str | None, dry_run: bool) -> None:
     due = [] if now is None or now >= needed else list(range(now + 1, needed + 1))
     if now is None and not dry_run:
         made, found = initialise(url), status(url)
-    elif found["trouble"] and not due and not dry_run:
-        apply(url)  # of the same format, without the tables of the search index
+    elif (found["trouble"] or found["share_vectors"] == "herma db migrate") and not due and not dry_run:
+        apply(url)  # of the same format, without the tables of the search index or of vectors
         made, found = True, status(url)
     elif due and not dry_run:
         if not context.confirm(f"Bring {found['url']} from format {now} to {needed}?"):
@@ -527,6 +527,7 @@ def status(context: CommandContext, url: str | None) -> None:
             ("format", f"{found['format']} of {found['needed']}" if found["format"] else "no tables yet"),
             ("size", f"{size(found['bytes'])}, of all tenants"),
             ("tenant", context.settings().tenant or "none named"),
+            ("vectors", f"on each host; to share them: {found['share_vectors']}" if found["share_vectors"] else "shared"),
         ]
     )
     if found["trouble"]:

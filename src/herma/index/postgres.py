@@ -12,15 +12,13 @@ from __future__ import annotations
 import re
 import struct
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from herma.errors import StoreBusy
 from herma.index import IndexAnswer, IndexMissing
 from herma.index.file import COMMON_CAP, VOCABULARY_MESSAGES, IndexRow, IndexState, Rows
 from herma.index.postings import (
@@ -69,7 +67,6 @@ _FILLING, _WEIGH_AGAIN = 0, 1
 _GAP = 2
 _CANDIDATES = 2_000
 _LIST_ROWS = 2_000
-_ASK_AGAIN = 0.005
 _PAIR = struct.Struct("<HH")
 _OPERATORS = {" AND ": " & ", " OR ": " | ", " NOT ": " & !"}
 _OPERATOR = re.compile(r"('(?:[^']|'')*')|( AND | OR | NOT )")
@@ -503,18 +500,9 @@ class ServerIndex:
         tables.published = True
         return tables
 
-    @contextmanager
-    def hold(self, timeout: float) -> Iterator[bool]:
+    def hold(self, timeout: float) -> AbstractContextManager[bool]:
         """Take the lock, for all hosts. `StoreBusy` after the deadline."""
-        deadline = time.monotonic() + timeout
-        while True:
-            with self._db.lock("index") as free:
-                if free:
-                    yield True
-                    return
-            if time.monotonic() > deadline:
-                raise StoreBusy("Another host is indexing.", hint="Try again.")
-            time.sleep(_ASK_AGAIN)
+        return self._db.hold("index", timeout)
 
     def building(self, *, anew: bool) -> ServerTables:
         """Return the index that is being built: a new one, or (not `anew`) what an interrupted attempt left."""

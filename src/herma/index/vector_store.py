@@ -21,6 +21,7 @@ import apsw
 
 from herma.errors import StoreError
 from herma.index import MESSAGE, IndexUnusable
+from herma.index.nearest import Neighbours
 from herma.index.postings import Connections, fetch, guarded, identity, meta
 from herma.store.database import queries
 from herma.store.files import exclusive
@@ -277,6 +278,10 @@ class VectorStore:
         """Delete the file."""
         self.close()
         _remove(self.path)
+
+    def neighbours(self, name: str, dimension: int) -> Neighbours:
+        """Return what answers questions about the vectors of a model."""
+        return Neighbours(self, name, dimension)
 
     def close(self) -> None:
         with self._mutex:

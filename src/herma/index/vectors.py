@@ -13,12 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from herma.errors import HermaError, SpendRefused, StoreBusy, StoreError
 from herma.index import MESSAGE, SESSION, Embeddable, Embeddables, IndexUnusable, Nearest, VectorState
-from herma.index.nearest import Neighbours
 from herma.index.vector_store import (
     EmbedderTrouble,
     EmbeddingStep,
@@ -37,8 +37,11 @@ from herma.worker import BackgroundCall, Lane
 if TYPE_CHECKING:
     from herma.app import Herma
     from herma.index import Vector
+    from herma.index.nearest import Neighbours
+    from herma.index.pgvector import ServerNeighbours, ServerVectors
     from herma.models.embedder import Embedder
     from herma.models.embedder import Vectors as EmbedderVectors
+    from herma.store.postgres import PostgresDatabase
 
 Progress = Callable[[int, int], None]
 """Called with how many messages are done, and of how many."""
@@ -472,12 +475,19 @@ class EmbeddingRun:
     was. The caller of `step` holds the lock of the store. Purged messages go at once, with or without an embedder.
     """
 
-    def __init__(self, store: VectorStore, feed: ChangeFeed, rows: PassageRows, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: VectorStore | ServerVectors,
+        feed: ChangeFeed,
+        rows: PassageRows,
+        sources: Sequence[Embeddables],
+        clock: Callable[[], float],
+    ) -> None:
         self._store = store
         self._feed = feed
         self._rows = rows
+        self.sources = sources
         self._clock = clock
-        self.sources: list[Embeddables] = []
         self._renamed: list[str] | None = None
 
     def anything(self) -> bool:
@@ -688,9 +698,8 @@ class Vectors:
     def __init__(self, app: Herma, *, feed: ChangeFeed | None = None) -> None:
         self._app = app
         self._clock = app.clock
-        self._store = VectorStore(app.home)
         self._feed = feed or ChangeFeed(app.db)
-        self._run = EmbeddingRun(self._store, self._feed, PassageRows(app.db), app.clock)
+        self._sources: list[Embeddables] = []
         self._process = os.getpid()
         self._born = time.monotonic()
         self._background = IndexWorker(app.worker.lane("vectors"), self.in_slices, quiet=QUIET)
@@ -698,11 +707,24 @@ class Vectors:
         self._asked_for = False
         self._trouble = ""
         self._discarded = 0
-        self._neighbours: Neighbours | None = None
+        self._neighbours: Neighbours | ServerNeighbours | None = None
 
     def register(self, source: Embeddables) -> None:
         """Have these texts embedded too."""
-        self._run.sources.append(source)
+        self._sources.append(source)
+
+    @cached_property
+    def _store(self) -> VectorStore | ServerVectors:
+        """Return where the vectors are: on a server that has pgvector, else in a file of this home."""
+        if self._app.settings.store.url and (server := cast("PostgresDatabase", self._app.db)).has_vectors():
+            from herma.index.pgvector import ServerVectors
+
+            return ServerVectors(server)
+        return VectorStore(self._app.home)
+
+    @cached_property
+    def _run(self) -> EmbeddingRun:
+        return EmbeddingRun(self._store, self._feed, PassageRows(self._app.db), self._sources, self._clock)
 
     # ── for searches ──
 
@@ -725,7 +747,9 @@ class Vectors:
         """Return the `k` messages whose cosine, less `share` of their usual one, is highest, in that order."""
         return self._nearest(query, k, lambda found, one: found.apart(one, k, share))
 
-    def _nearest(self, query: str | Vector, k: int, look: Callable[[Neighbours, Vector], Nearest]) -> Nearest:
+    def _nearest(
+        self, query: str | Vector, k: int, look: Callable[[Neighbours | ServerNeighbours, Vector], Nearest]
+    ) -> Nearest:
         self._app.ensure_open()
         if k <= 0:
             return Nearest()
@@ -737,7 +761,7 @@ class Vectors:
         except (IndexUnusable, StoreBusy) as error:
             self._neighbours = None
             return Nearest((), (f"vectors: they cannot be read ({error}).",))
-        return replace(found, notes=self._notes(neighbours.note()))
+        return replace(found, notes=self._notes())
 
     def scores(self, query: str | Vector, message_ids: Sequence[int]) -> Mapping[int, float]:
         """Return the cosine of each of these messages that has a vector."""
@@ -832,7 +856,8 @@ class Vectors:
         """Stop after the step that is running, and close the file."""
         if self._process == os.getpid():
             self._background.close(_CLOSE)
-            self._store.close()
+            if "_store" in vars(self):
+                self._store.close()
 
     # ── inside ──
 
@@ -925,7 +950,7 @@ class Vectors:
         except (IndexUnusable, StoreError) as error:  # then only this process knows
             self._trouble = str(error)
 
-    def _ready(self, query: str | Vector) -> tuple[Neighbours | None, Vector | None, str]:
+    def _ready(self, query: str | Vector) -> tuple[Neighbours | ServerNeighbours | None, Vector | None, str]:
         """Return the vectors to compare and the vector of the question, or a note that says why there are none."""
         embedder = self._guarded()
         if embedder is None:
@@ -940,7 +965,7 @@ class Vectors:
             return None, None, f"vectors: {embedder.note}; words alone were searched."
         neighbours, reading = self._neighbours, None
         if neighbours is None or neighbours.dimension != dimension:
-            neighbours = self._neighbours = Neighbours(self._store, embedder.name, dimension)
+            neighbours = self._neighbours = self._store.neighbours(embedder.name, dimension)
             reading = BackgroundCall("vectors", neighbours.read).start()
         vector = embedder.query(query) if isinstance(query, str) else query
         if reading is not None:  # loading a model for its first question takes as long
@@ -949,11 +974,11 @@ class Vectors:
             return None, None, f"vectors: {embedder.note}; words alone were searched."
         return neighbours, vector, ""
 
-    def _notes(self, slow: str) -> tuple[str, ...]:
+    def _notes(self) -> tuple[str, ...]:
         state = self.state()
-        if state.coverage < 1.0:
-            if time.monotonic() - self._born > LONG_LIVED:
-                self._background.begin()
-            left = f"{state.left:,} of {state.done + state.left:,} messages are not embedded yet"
-            return (f"vectors: {left}. To do it now: herma index embed",)
-        return (f"vectors: {slow}",) if slow else ()
+        if state.coverage == 1.0:
+            return ()
+        if time.monotonic() - self._born > LONG_LIVED:
+            self._background.begin()
+        left = f"{state.left:,} of {state.done + state.left:,} messages are not embedded yet"
+        return (f"vectors: {left}. To do it now: herma index embed",)

@@ -56,7 +56,10 @@ STATEMENT_TIMEOUT = 30
 IDLE_TIMEOUT = 300
 """Seconds after which the server ends a transaction in which nothing happens."""
 IDLE_CONNECTIONS = 8
-_AGAIN = 0.05
+SHARE_VECTORS = "CREATE EXTENSION vector (by a superuser, in this database), then herma db migrate"
+GRAPHS = (256, 384, 512, 768, 1024, 1536, 3072)
+"""Sizes of vectors that pgvector finds without comparing all."""
+_AGAIN, _ASK_AGAIN = 0.05, 0.005
 _FINAL = ("authentication", "password", "does not exist", "pg_hba", "role ", "invalid", "certificate")
 """Errors of the server that connecting again would not solve."""
 _SQL = queries("store.postgres", "postgres")
@@ -348,6 +351,7 @@ class PostgresDatabase(Database):
         self._idle: list[PostgresConnection] = []
         self._pinned = _Pinned()
         self._store_id = ""
+        self._has_vectors = False
 
     def write(self, work: Work[T]) -> T:
         return self.retrying(lambda: self._commits.run(work))
@@ -407,6 +411,24 @@ class PostgresDatabase(Database):
             raise
         finally:
             self._give_back(connection)
+
+    @contextmanager
+    def hold(self, name: str, timeout: float) -> Iterator[bool]:
+        """Hold a name across all hosts during the block; wait for it. `StoreBusy` after the deadline."""
+        deadline = time.monotonic() + timeout
+        while True:
+            with self.lock(name) as free:
+                if free:
+                    yield True
+                    return
+            if time.monotonic() > deadline:
+                raise StoreBusy("Another host has the lock.", hint="Try again.")
+            time.sleep(_ASK_AGAIN)
+
+    def has_vectors(self) -> bool:
+        """Return whether vectors can be kept here: the tables were made where the extension pgvector was."""
+        self.refuse_foreign()
+        return self._has_vectors
 
     def identity(self) -> object:
         return (self.url, self.tenant, self._store_id)
@@ -531,7 +553,7 @@ class PostgresDatabase(Database):
         row = link.execute(_SQL["greet"], [self.tenant, *milliseconds]).fetchone() or ()
         if self._store_id:
             return
-        server, bypasses, ours, indexed = row[-4:]
+        server, bypasses, ours, indexed, self._has_vectors = row[-5:]
         version, compatible = (link.execute(_SQL["format"]).fetchone() if ours else None) or (0, 0)
         if found := _trouble(int(server), bypasses, version, compatible, indexed):
             kind = ForeignStore if compatible > VERSION else StoreError
@@ -614,11 +636,17 @@ def initialise(url: str) -> bool:
 
 
 def _make_index(link: psycopg.Connection[Any]) -> None:
-    """Make the tables that only a server has, of skills and the search index, if they are missing."""
-    if link.execute(_SQL["has_index"]).fetchone() == (None,):
+    """Make the tables that only a server has, of skills, the search index and vectors, if they are missing."""
+    has_index, has_vectors, extension = link.execute(_SQL["has"]).fetchone() or (False, False, None)
+    if not has_index:
         link.execute("SET LOCAL search_path = herma;" + schema(_SQL["skill_files"]))
         link.execute(_SQL["index_base"] + schema(queries("index.postgres", "postgres")["tables"]))
-        link.execute("SET LOCAL search_path = herma")
+    if extension and not has_vectors:
+        named = queries("index.pgvector", "postgres")
+        graphs = [named["graph"].replace("{dimension}", str(numbers)) for numbers in GRAPHS]
+        link.execute(f"SET LOCAL search_path = herma_index, herma, {extension};" + schema(named["tables"]))
+        link.execute("\n".join(graphs))
+    link.execute("SET LOCAL search_path = herma")
 
 
 def migrate(url: str, *, version: int = VERSION, folder: Path = MIGRATIONS) -> list[int]:
@@ -661,12 +689,11 @@ def status(url: str) -> dict[str, Any]:
         ours = link.execute("SELECT to_regclass('herma.format')").fetchone() != (None,)
         found = link.execute("SELECT version, compatible FROM herma.format").fetchone() if ours else None
         size = (link.execute("SELECT pg_database_size(current_database())").fetchone() or (0,))[0]
-        indexed = link.execute(_SQL["has_index"]).fetchone() != (None,)
+        indexed, has_vectors, extension = link.execute(_SQL["has"]).fetchone() or (False, False, None)
         ((number, bypasses),) = link.execute(
             "SELECT current_setting('server_version_num'), rolsuper OR rolbypassrls FROM pg_roles "
             "WHERE rolname = current_user"
         ).fetchall()
-        vector = link.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone()
     version, compatible = found or (0, 0)
     trouble, remedy = _trouble(int(number), bypasses, version, compatible, indexed) or ("", "")
     return {
@@ -675,7 +702,9 @@ def status(url: str) -> dict[str, Any]:
         "format": version or None,
         "needed": VERSION,
         "bytes": size,
-        "pgvector": vector is not None,
+        "pgvector": extension is not None,
+        "vectors": "server" if has_vectors else "host",
+        "share_vectors": "" if has_vectors else "herma db migrate" if extension else SHARE_VECTORS,
         "trouble": trouble,
         "remedy": remedy,
     }

@@ -15,8 +15,10 @@ CREATE FUNCTION add_true(bigint, boolean) RETURNS bigint IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN $2 IS NULL THEN $1 ELSE coalesce($1, 0) + CAST($2 AS INTEGER) END;
 CREATE AGGREGATE sum(boolean) (SFUNC = add_true, STYPE = bigint);
 
--- has_index --
-SELECT to_regclass('herma_index.builds');
+-- has --
+-- Whether the tables of the index and of vectors are there, and the schema of the extension pgvector, if it is installed.
+SELECT to_regclass('herma_index.builds') IS NOT NULL, to_regclass('herma_index.vectors') IS NOT NULL,
+       (SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector');
 
 -- index_base --
 -- What is derived lies in a schema of its own, which no dump needs.
@@ -58,13 +60,16 @@ CREATE POLICY tenant ON {table}
 
 -- greet --
 -- Set a new connection up, and say what it is connected to.
-SELECT set_config('search_path', 'herma, herma_index', FALSE), set_config('herma.tenant', $1, FALSE),
+SELECT set_config('search_path', concat_ws(', ', 'herma, herma_index', (SELECT quote_ident(nspname)
+           FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector')), FALSE),
+       set_config('herma.tenant', $1, FALSE),
        set_config('lock_timeout', $2, FALSE),
        CASE WHEN current_setting('statement_timeout') = '0' THEN set_config('statement_timeout', $3, FALSE) END,
        set_config('idle_in_transaction_session_timeout', $4, FALSE),
        current_setting('server_version_num'),
        (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user),
-       to_regclass('herma.format') IS NOT NULL, to_regclass('herma_index.builds') IS NOT NULL;
+       to_regclass('herma.format') IS NOT NULL, to_regclass('herma_index.builds') IS NOT NULL,
+       to_regclass('herma_index.vectors') IS NOT NULL;
 
 -- format --
 SELECT version, compatible FROM format;
