@@ -15,7 +15,6 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -34,17 +33,14 @@ class Terminal:
         env: Mapping[str, str] | None = None,
         *,
         size: tuple[int, int] = (30, 100),
-        plain: bool = False,
         shell: bool = False,
+        program: Sequence[str] = ("-m", "herma.cli.main"),
     ) -> None:
-        """`plain`: the program reads lines as the terminal gives them, and not key by key. `shell`: it is typed at the
-        prompt of a shell, which is there again afterwards.
-        """
-        self._plain = plain
+        """`shell`: it is typed at the prompt of a shell, which is there again afterwards."""
         self._screen, own = pty.openpty()
         self.resize(*size)
         environment = {**os.environ, "TERM": "xterm-256color", "PS1": "SHELL:", **(env or {})}
-        command = [sys.executable, "-W", "error", "-m", "herma.cli.main", *arguments]
+        command = [sys.executable, "-W", "error", *program, *arguments]
         self.process = subprocess.Popen(
             ["/bin/sh", "-i"] if shell else command,
             stdin=own,
@@ -75,8 +71,7 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """Type a message and send it, once the prompt is there: before, the terminal makes a new line of Enter."""
-        if not self._plain:
-            self.wait_for_prompt()
+        self.wait_for_prompt()
         self.press(text)
         self.press(ENTER)
 
@@ -87,7 +82,7 @@ class Terminal:
             found = self.text.find(words, self._seen)
             if found >= 0:
                 since, self._seen = self.text[self._seen : found + len(words)], found + len(words)
-                if words == ">" and not self._plain:
+                if words == ">":
                     self.wait_for_prompt()
                 return since
             if not self._read(until - time.monotonic()):
@@ -99,16 +94,6 @@ class Terminal:
         while self._by_lines():
             assert time.monotonic() < until, f"no prompt after:\n{self.text[self._seen :][-2_000:]}"
             self._read(0.01)
-
-    def wait_until_it_reads(self) -> None:
-        """Until the program sleeps in `read`. A signal between a plain prompt and that is only seen after a line."""
-        status = Path(f"/proc/{self.process.pid}/stat")
-        until = time.monotonic() + PATIENCE
-        while status.exists() and time.monotonic() < until:
-            if status.read_text().rpartition(")")[2].split()[0] == "S":
-                return
-            time.sleep(0.01)
-        time.sleep(0.5)  # where that cannot be seen
 
     def drain(self, seconds: float = 0) -> None:
         """Take in what was drawn, so that the program can draw on."""

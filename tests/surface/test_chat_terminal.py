@@ -8,9 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.homes import talk
@@ -18,18 +17,12 @@ from tests.homes import talk
 from herma import Add, Herma
 from herma.testing import Answer, Asked, ScriptedModel
 
-if TYPE_CHECKING:
-    from tests.surface.terminal import Terminal
-
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals", allow_module_level=True)
 
-_spec = spec_from_file_location("terminal", Path(__file__).with_name("terminal.py"))
-assert _spec is not None
-assert _spec.loader is not None
-terminal = module_from_spec(_spec)
-_spec.loader.exec_module(terminal)
-CTRL_C, CTRL_D, ALT_ENTER = terminal.CTRL_C, terminal.CTRL_D, terminal.ALT_ENTER
+from tests.surface.terminal import ALT_ENTER, CTRL_C, CTRL_D, PATIENCE, Terminal
+
+Chat = Callable[..., Terminal]
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 pytestmark = pytest.mark.slow
 
@@ -41,14 +34,14 @@ def model() -> Iterator[ScriptedModel]:
 
 
 @pytest.fixture
-def chat(home: Path, model: ScriptedModel, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+def chat(home: Path, model: ScriptedModel, tmp_path: Path) -> Iterator[Chat]:
     """Starts a chat, and waits until it is ready."""
     (home / "config.yaml").write_text(f"model:\n  url: {model.url}\n  name: m\n  retries: 0\n")
     with ExitStack() as stack:
 
         def start(*words: str, **options: Any) -> Terminal:
             made: Terminal = stack.enter_context(
-                terminal.Terminal(["chat", *words, "--home", str(home)], {"NO_COLOR": "1"}, **options)
+                Terminal(["chat", *words, "--home", str(home)], {"NO_COLOR": "1"}, **options)
             )
             made.wait_for("herma 0")
             made.wait_for(">")
@@ -78,11 +71,12 @@ def messages(home: Path) -> list[list[tuple[str, str]]]:
         ]
 
 
-def test_a_turn_a_tool_and_leaving(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+def test_a_turn_a_tool_and_leaving(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then(
         Answer("# Welcome\n\nHello **there**.\n\n```\nx = 1\n```\n", piece=5),
         Answer.calling("memory", {"action": "add", "target": "user", "content": "The user drinks tea."}),
         "Noted.",
+        "\x1b]0;owned\x07 \x1b[2J bell\x07 [link](http://evil.example/x)",
     )
     with chat() as t:
         t.wait_for("m")  # the line below the prompt
@@ -91,18 +85,145 @@ def test_a_turn_a_tool_and_leaving(chat: Callable[..., Terminal], home: Path, mo
         t.wait_for("x = 1")
         t.wait_for("of 32k tokens")
         ask(t, "I drink tea.", "→ memory add", "Noted.")
+        ask(t, "Steer.", "\\x1b[2J", "http://evil.example/x")
         leave(t)
     assert "**" not in t.text
     assert "\x1b[3" not in t.raw.decode()  # no colours: NO_COLOR
+    assert b"owned\x07" not in t.raw
+    assert b"\x1b]8" not in t.raw
     (conversation,) = messages(home)
-    assert [role for role, _ in conversation] == ["user", "assistant", "user", "assistant", "tool", "assistant"]
+    assert [role for role, _ in conversation][:6] == ["user", "assistant", "user", "assistant", "tool", "assistant"]
     assert "The user drinks tea." in (home / "memories" / "USER.md").read_text()
     assert (home / "chat_history").stat().st_mode & 0o077 == 0
 
 
-def test_ctrl_c_stops_the_answer_and_not_the_program(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
+@pytest.mark.usefixtures("chat")
+def test_without_the_library_it_says_what_to_type(home: Path) -> None:
+    code = "import sys; sys.modules['prompt_toolkit'] = None; from herma.cli.main import main; main()"
+    with Terminal(["chat", "--home", str(home)], program=("-c", code)) as t:
+        t.wait_for("pip install")
+        assert t.leave() == 2
+
+
+def test_commands_before_the_first_message(chat: Chat, model: ScriptedModel, home: Path) -> None:
+    with chat() as t:
+        t.press("/he")
+        t.wait_for("Show this list.")
+        t.press("\t")
+        ask(t, "", "Remove the last turn")
+        for typed, drawn in (
+            ("/serch x", "Did you mean /search?"),
+            ("/memory add The user's cat is called Möhre.", "Entry added."),
+            ("/memory", "Möhre"),
+            ("/search cat", "Read as"),
+            ("/tools", "session_search"),
+            ("/cost", "No calls yet"),
+            ("/cost everything", "'everything' is not an option of /cost"),
+            ("/compress", "nothing to compress"),
+            ("/help nonsense", "There is no command /nonsense"),
+            ("/branch", "nothing to branch"),
+            ("/undo", "nothing to undo"),
+            ("/retry", "no message to retry"),
+            ("/search", "nothing to search for"),
+            ("/new A talk about tea", "New conversation"),
+            ("/title", "Title: A talk about tea"),
+            ("/memory reset", "[y/N]"),
+        ):
+            ask(t, typed, drawn, sign="" if "[y/N]" in drawn else ">")
+        t.press("y\r")  # a command that asks reads a line
+        t.wait_for(">")
+        leave(t)
+    assert "Saved to MEMORY.md" not in t.text  # the command has said it
+    assert model.requests == []
+    assert messages(home) == []
+    with Herma.open(home) as h:
+        assert h.memory.entries("memory") == h.memory.entries("user") == []
+
+
+def test_commands_in_a_conversation(chat: Chat, home: Path) -> None:
+    (home / "skills" / "deploy").mkdir(parents=True)
+    (home / "skills" / "deploy" / "SKILL.md").write_text(
+        "---\nname: deploy\ndescription: How to deploy the shop.\n---\nPush the button.\n"
+    )
+
+    def script(asked: Asked) -> str:
+        return "A long answer. " + "word " * 300 if asked.stream else "Goal: talk.\nDone: much."
+
+    with ScriptedModel(script) as long:
+        (home / "config.yaml").write_text(f"model:\n  url: {long.url}\n  name: m\n  retries: 0\n")
+        with chat() as t:
+            for number in range(6):
+                t.say(f"Question {number}: " + "please " * 40)
+                t.wait_for("A long answer.")
+                t.wait_for("of 32k tokens")
+            for command, drawn in (
+                ("/skills", "deploy"),
+                ("/skills find deploy the shop", "deploy"),
+                ("/cost", "calls"),
+                ("/compress --preview here 2", "Nothing was changed."),
+                ("/compress --all", "--all is not an option"),
+                ("/compress here 99", "nothing before the turns"),
+                ("/compress here 2 the shop", "ompressed"),
+                ("/title", "No title"),
+                ("/nonsense", "There is no command /nonsense."),
+                ("/undo x", "is not a number of turns"),
+                ("/branch 0", "For example: /branch 2"),
+                ("/branch 99", "a branch needs"),
+                ("/undo 99", "cannot be removed"),
+                ("/resume nothing-like-it", "nothing-like-it"),
+            ):
+                t.say(command)
+                t.wait_for(drawn)
+                t.wait_for("of 32k tokens")
+            leave(t)
+    assert "Internal error" not in t.text
+
+
+def test_what_is_typed_ahead_of_a_failure_is_not_sent_by_itself(chat: Chat, home: Path, model: ScriptedModel) -> None:
+    model.then(
+        Answer.failing(500, wait=1.0),
+        "Now it works.",
+        Answer("one two three four. ", piece=4, pause=0.05, endless=True),
+        "Fine.",
+    )
+    with chat() as t:
+        t.say("one")
+        t.press("two\rthree\r")
+        t.wait_for("Your message is stored")
+        t.wait_for("three")
+        t.wait_for_prompt()
+        t.press(CTRL_C)  # away with it
+        ask(t, "/retry", "Now it works.")
+        t.say("four")
+        t.wait_for("two three")
+        t.press("five\rsix\r")
+        t.press(CTRL_C)
+        t.wait_for("Stopped.")
+        t.wait_for("six")  # Ctrl-C costs nothing of what was typed
+        ask(t, "!", "Fine.")
+        leave(t)
+    (conversation,) = messages(home)
+    assert conversation[:2] == [("user", "one"), ("assistant", "Now it works.")]
+    assert [text for role, text in conversation if role == "user"] == ["one", "four", "five\nsix!"]
+
+
+def test_the_window_changes_and_bytes_that_are_no_text(chat: Chat, home: Path, model: ScriptedModel) -> None:
+    model.then(Answer("word " * 200, piece=20, pause=0.01), "Fine.")
+    with chat(size=(12, 60)) as t:
+        t.say("Talk.")
+        t.wait_for("word")
+        t.resize(30, 40)
+        os.kill(t.process.pid, signal.SIGWINCH)
+        t.wait_for("of 32k tokens")
+        t.press("caf\udce9 ")
+        ask(t, "?", "Fine.")
+        leave(t)
+    (conversation,) = messages(home)
+    assert conversation[0] == ("user", "Talk.")
+    assert conversation[2][1].startswith("caf")
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then(Answer("one two three four five. ", piece=5, pause=0.02, endless=True), "Fine.")
     with chat() as t:
         t.say("Count.")
@@ -123,7 +244,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
     assert conversation[-1] == ("assistant", "Fine.")
 
 
-def test_taking_back_and_editing(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+def test_taking_back_and_editing(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then("First.", "Second.", "Third.")
     with chat() as t:
         ask(t, "one", "First.")
@@ -140,7 +261,7 @@ def test_taking_back_and_editing(chat: Callable[..., Terminal], home: Path, mode
     assert [text for _, text in conversation] == ["one", "First.", "two", "Third."]
 
 
-def test_going_on_with_an_earlier_one(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+def test_going_on_with_an_earlier_one(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then("Blue.", "Yes, blue.", "A new one.", "Back again.")
     with chat() as t:
         ask(t, "My colour is blue.", "Blue.")
@@ -172,7 +293,7 @@ def test_going_on_with_an_earlier_one(chat: Callable[..., Terminal], home: Path,
     assert len(messages(home)) == 3
 
 
-def test_several_lines_and_pasted_text(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
+def test_several_lines_and_pasted_text(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then("Got it.", "Both.", "Huge.")
     pasted = "".join(f"line {number}\r" for number in range(20_000))
     with chat() as t:
@@ -194,91 +315,11 @@ def test_several_lines_and_pasted_text(chat: Callable[..., Terminal], home: Path
     assert (home / "chat_history").stat().st_size < 10_000
 
 
-def test_commands_are_completed_and_mistyped_ones_get_the_nearest(
-    chat: Callable[..., Terminal], model: ScriptedModel, home: Path
-) -> None:
-    with chat() as t:
-        t.press("/he")
-        t.wait_for("Show this list.")
-        t.press("\t")
-        ask(t, "", "Remove the last turn")
-        ask(t, "/serch x", "Did you mean /search?")
-        t.say("/memory add The user's cat is called Möhre.")
-        t.wait_for(">")
-        ask(t, "/memory", "Möhre")
-        ask(t, "/search cat", "Read as")
-        ask(t, "/tools", "session_search")
-        ask(t, "/cost", "No calls yet")
-        ask(t, "/compress", "nothing to compress")
-        leave(t)
-    assert model.requests == []
-    assert "Möhre" in (home / "memories" / "MEMORY.md").read_text("utf-8")
-    assert messages(home) == []
-
-
-def test_a_model_that_fails_costs_no_message(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
-    model.then(Answer.failing(401, "wrong key"), "Now it works.")
-    with chat() as t:
-        ask(t, "Hi!", "Your message is stored")
-        ask(t, "/retry", "Now it works.")
-        leave(t)
-    (conversation,) = messages(home)
-    assert conversation == [("user", "Hi!"), ("assistant", "Now it works.")]
-
-
-def test_nothing_that_a_model_says_steers_the_terminal(chat: Callable[..., Terminal], model: ScriptedModel) -> None:
-    model.then("\x1b]0;owned\x07 \x1b[2J bell\x07 [link](http://evil.example/x)")
-    with chat() as t:
-        ask(t, "Hi!", "\\x1b[2J", "http://evil.example/x")
-        leave(t)
-    assert b"owned\x07" not in t.raw
-    assert b"\x1b]8" not in t.raw
-
-
-def test_the_window_changes_and_bytes_that_are_no_text(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
-    model.then(Answer("word " * 200, piece=20, pause=0.01), "Fine.")
-    with chat(size=(12, 60)) as t:
-        t.say("Talk.")
-        t.wait_for("word")
-        t.resize(30, 40)
-        os.kill(t.process.pid, signal.SIGWINCH)
-        t.wait_for("of 32k tokens")
-        t.press("caf\udce9 ")
-        ask(t, "?", "Fine.")
-        leave(t)
-    (conversation,) = messages(home)
-    assert conversation[0] == ("user", "Talk.")
-    assert conversation[2][1].startswith("caf")
-
-
-def test_without_the_library_lines_are_read_plainly(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel, tmp_path: Path
-) -> None:
-    (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('gone')")
-    model.then("Hello.", "Two lines.")
-    with terminal.Terminal(["chat", "--home", str(home)], {"PYTHONPATH": str(tmp_path)}, plain=True) as t:
-        t.wait_for("No history and no completion")
-        t.wait_for("> ")
-        ask(t, "Hi!", "Hello.", sign="> ")
-        t.say("one \\")
-        t.wait_for("… ")
-        ask(t, "two", "Two lines.", sign="> ")
-        t.wait_until_it_reads()
-        t.press(CTRL_C)
-        t.wait_for("again")
-        t.wait_for("> ")
-        leave(t)
-    (conversation,) = messages(home)
-    assert ("user", "one \ntwo") in conversation
-
-
-def test_resume_by_the_sessions_command(home: Path, model: ScriptedModel, chat: Callable[..., Terminal]) -> None:
+def test_resume_by_the_sessions_command(home: Path, model: ScriptedModel, chat: Chat) -> None:
     with Herma.open(home) as h, h.session(title="Login bug", source="cli") as s:
         talk(s, "It fails.", reply="Why?\n\nNext steps:\n- look into cookies.py")
     model.then("I see.")
-    with terminal.Terminal(["sessions", "resume", "login", "--home", str(home)]) as t:
+    with Terminal(["sessions", "resume", "login", "--home", str(home)]) as t:
         t.wait_for("Login bug")
         t.wait_for("State of the work on")  # before anything else is said
         t.wait_for("look into cookies.py")
@@ -290,9 +331,7 @@ def test_resume_by_the_sessions_command(home: Path, model: ScriptedModel, chat: 
     assert len(messages(home)) == 1
 
 
-def test_after_a_crash_the_question_is_still_there(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
+def test_after_a_crash_the_question_is_still_there(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then(Answer("never comes", wait=600), "There you are.")
     with chat() as t:
         t.say("Hello?")
@@ -309,24 +348,7 @@ def test_after_a_crash_the_question_is_still_there(
     assert conversation == [("user", "Hello?"), ("assistant", "There you are.")]
 
 
-def test_a_window_that_is_closed_ends_the_session(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
-    model.then(Answer("one two three. ", piece=5, pause=0.02, endless=True))
-    with chat() as t:
-        t.say("Count.")
-        t.wait_for("two")
-        t.process.terminate()
-        assert t.leave() == 128 + signal.SIGTERM
-    with Herma.open(home) as h:
-        (info,) = h.transcripts.list()
-        assert info.ended is not None
-        assert h.transcripts.messages(info.id)[-1].finish_reason == "interrupted"
-
-
-def test_tools_of_servers_and_what_others_write(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
+def test_tools_of_servers_and_what_others_write(chat: Chat, home: Path, model: ScriptedModel) -> None:
     script = Path(__file__).parent.parent / "path" / "mcp_server.py"
     with (home / "config.yaml").open("a") as file:
         file.write(
@@ -358,47 +380,7 @@ def test_tools_of_servers_and_what_others_write(
         leave(t)
 
 
-def test_looking_about_in_a_conversation(chat: Callable[..., Terminal], home: Path) -> None:
-    (home / "skills" / "deploy").mkdir(parents=True)
-    (home / "skills" / "deploy" / "SKILL.md").write_text(
-        "---\nname: deploy\ndescription: How to deploy the shop.\n---\nPush the button.\n"
-    )
-
-    def script(asked: Asked) -> str:
-        return "A long answer. " + "word " * 300 if asked.stream else "Goal: talk.\nDone: much."
-
-    with ScriptedModel(script) as long:
-        (home / "config.yaml").write_text(f"model:\n  url: {long.url}\n  name: m\n  retries: 0\n")
-        with terminal.Terminal(["chat", "--home", str(home)]) as t:
-            t.wait_for("herma 0")
-            t.wait_for(">")
-            for number in range(6):
-                t.say(f"Question {number}: " + "please " * 40)
-                t.wait_for("A long answer.")
-                t.wait_for("of 32k tokens")
-            for command, drawn in (
-                ("/skills", "deploy"),
-                ("/skills find deploy the shop", "deploy"),
-                ("/cost", "calls"),
-                ("/compress --preview here 2", "Nothing was changed."),
-                ("/compress --all", "--all is not an option"),
-                ("/compress here 99", "nothing before the turns"),
-                ("/compress here 2 the shop", "ompressed"),
-                ("/title", "No title"),
-                ("/nonsense", "There is no command /nonsense."),
-                ("/undo x", "is not a number of turns"),
-                ("/resume nothing-like-it", "nothing-like-it"),
-            ):
-                t.say(command)
-                t.wait_for(drawn)
-                t.wait_for("of 32k tokens")
-            leave(t)
-    assert "Internal error" not in t.text
-
-
-def test_what_is_typed_ahead_is_sent_message_by_message(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
+def test_what_is_typed_ahead_is_sent_message_by_message(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then(Answer("Thinking about it. ", piece=4, pause=0.1), "About two.", "About three.", "About four.")
     with chat() as t:
         t.say("one")
@@ -411,55 +393,6 @@ def test_what_is_typed_ahead_is_sent_message_by_message(
     (conversation,) = messages(home)
     asked = [text for role, text in conversation if role == "user"]
     assert asked == ["one", "two", "three", "four\nand its second line"]
-
-
-def test_what_is_typed_ahead_of_a_failure_is_not_sent_by_itself(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
-    model.then(
-        Answer.failing(500, wait=1.0), Answer("one two three four. ", piece=4, pause=0.05, endless=True), "Fine."
-    )
-    with chat() as t:
-        t.say("one")
-        t.press("two\rthree\r")
-        t.wait_for("Your message is stored")
-        t.wait_for("three")
-        t.wait_for_prompt()
-        t.press(CTRL_C)  # away with it
-        t.say("four")
-        t.wait_for("two three")
-        t.press("five\rsix\r")
-        t.press(CTRL_C)
-        t.wait_for("Stopped.")
-        t.wait_for("six")  # Ctrl-C costs nothing of what was typed
-        ask(t, "!", "Fine.")
-        leave(t)
-    (conversation,) = messages(home)
-    asked = [text for role, text in conversation if role == "user"]
-    assert asked[-2:] == ["four", "five\nsix!"]
-
-
-def test_without_the_library_ctrl_c_costs_nothing_that_was_typed(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel, tmp_path: Path
-) -> None:
-    (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('gone')")
-    model.then(Answer("one two three four. ", piece=4, pause=0.05, endless=True), "Two.", "Three.")
-    with terminal.Terminal(["chat", "--home", str(home)], {"PYTHONPATH": str(tmp_path)}, plain=True) as t:
-        t.wait_for("> ")
-        t.say("one")
-        t.wait_for("two three")
-        t.press("two\rand thr")
-        t.press(CTRL_C)
-        t.wait_for("Stopped.")
-        t.wait_for("(was: two\nand thr)")
-        t.wait_for("An empty line sends it.")
-        t.wait_for("> ")
-        ask(t, "", "Two.", sign="> ")
-        t.say("/quit")
-        assert t.leave() == 0
-        assert t.as_found
-    (conversation,) = messages(home)
-    assert [text for role, text in conversation if role == "user"] == ["one", "two\nand thr"]
 
 
 SLOW = """
@@ -486,20 +419,13 @@ def slow_to_leave(home: Path) -> Path:
     return folder / "go-on"
 
 
-@pytest.mark.parametrize("plain", [False, True])
 def test_keys_that_are_typed_while_it_leaves_do_not_reach_the_shell(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel, tmp_path: Path, plain: bool
+    chat: Chat, home: Path, model: ScriptedModel, tmp_path: Path
 ) -> None:
     model.then("Hello.")
     go_on = slow_to_leave(home)
-    if plain:
-        (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('gone')")
-    sign = "> " if plain else ">"
-    env = {"PYTHONPATH": str(tmp_path)} if plain else {}
-    with terminal.Terminal(["chat", "--home", str(home)], env, shell=True, plain=plain) as t:
-        t.wait_for("herma 0")
-        t.wait_for(sign)
-        ask(t, "Hi!", "Hello.", sign=sign)
+    with chat(shell=True) as t:
+        ask(t, "Hi!", "Hello.")
         t.say(f"/quit\rtouch {tmp_path / 'ahead'}")
         t.wait_for("Closing the memory provider")
         t.press(f"touch {tmp_path / 'meanwhile'}\r")
@@ -517,9 +443,7 @@ def test_keys_that_are_typed_while_it_leaves_do_not_reach_the_shell(
         assert h.transcripts.list()[0].ended is not None
 
 
-def test_ctrl_c_ends_the_wait_for_others_and_loses_nothing(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
+def test_ctrl_c_ends_the_wait_for_others_and_loses_nothing(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then("One.", "Two.", "Three.")
     slow_to_leave(home)
     with chat() as t:
@@ -537,11 +461,9 @@ def test_ctrl_c_ends_the_wait_for_others_and_loses_nothing(
         assert [one.conversation for one in h.episodes.list()] == [info.conversation]
 
 
-def test_leaving_waits_for_no_work_in_the_background(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
+def test_leaving_waits_for_no_work_in_the_background(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then("One.", "Two.", "Three.")
-    for _ in range(4):  # as often as one likes: what is put off has not failed
+    for _ in range(2):  # what is put off has not failed
         with chat("--continue") if messages(home) else chat() as t:
             for word in ("one", "two", "three") if not messages(home) else ():
                 ask(t, f"Please write part {word} of the report about the harbour.", f"{word.title()}.")
@@ -560,10 +482,9 @@ def test_leaving_waits_for_no_work_in_the_background(
         assert h.reviews.status().owed == 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("answering", [True, False])
+@pytest.mark.parametrize(("how", "answering"), [(signal.SIGTERM, True), (signal.SIGHUP, False)])
 def test_a_signal_keeps_the_partial_answer_and_gives_the_terminal_back(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel, how: signal.Signals, answering: bool
+    chat: Chat, home: Path, model: ScriptedModel, how: signal.Signals, answering: bool
 ) -> None:
     model.then(Answer("one two three. ", piece=5, pause=0.02, endless=True) if answering else "Fine.")
     with chat() as t:
@@ -582,9 +503,7 @@ def test_a_signal_keeps_the_partial_answer_and_gives_the_terminal_back(
         assert (last.finish_reason == "interrupted") is answering
 
 
-def test_the_cap_is_told_between_two_turns_and_once(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
-) -> None:
+def test_the_cap_is_told_between_two_turns_and_once(chat: Chat, home: Path, model: ScriptedModel) -> None:
     model.then("One.", "Two.", "Three.")
 
     def refused() -> int:
@@ -599,7 +518,7 @@ def test_the_cap_is_told_between_two_turns_and_once(
     with chat() as t:
         for number, word in enumerate(("one", "two", "three"), 1):
             ask(t, word, f"{word.title()}.")
-            until = time.monotonic() + terminal.PATIENCE
+            until = time.monotonic() + PATIENCE
             while number < 3 and refused() < number and time.monotonic() < until:  # nobody types so fast
                 t.drain(0.05)
         leave(t)
@@ -607,42 +526,8 @@ def test_the_cap_is_told_between_two_turns_and_once(
     assert "· The daily cap" in t.text  # as a note, and not as a log writes it into the prompt
 
 
-def test_commands_that_are_used_wrongly_say_so(chat: Callable[..., Terminal], home: Path, model: ScriptedModel) -> None:
-    model.then("Fine.")
-    with chat() as t:
-        for typed, said in (
-            ("/cost everything", "'everything' is not an option of /cost"),
-            ("/help nonsense", "There is no command /nonsense"),
-            ("/branch", "nothing to branch"),
-            ("/new A talk about tea", "New conversation"),
-            ("/title", "Title: A talk about tea"),
-            ("hello", "Fine."),
-            ("/branch 0", "For example: /branch 2"),
-            ("/branch 3", "There is 1 turn; a branch needs"),
-            ("/undo 3", "There is 1 turn; 3 cannot be removed"),
-            ("/memory add Tea is at four.", "Entry added."),
-        ):
-            ask(t, typed, said)
-        t.say("/quit")
-        assert t.leave() == 0
-    assert "Saved to MEMORY.md" not in t.text  # the command has said it
-
-
-def test_a_command_that_asks_is_answered_by_a_line(chat: Callable[..., Terminal], home: Path) -> None:
-    with Herma.open(home) as h:
-        h.memory.apply("memory", Add("The build runs on ARM."))
-    with chat() as t:
-        t.say("/memory reset")
-        t.wait_for("[y/N]")
-        t.press("y\r")
-        t.wait_for(">")
-        leave(t)
-    with Herma.open(home) as h:
-        assert h.memory.entries("memory") == []
-
-
 def test_another_program_moves_the_conversation_and_the_chat_goes_on(
-    chat: Callable[..., Terminal], home: Path, model: ScriptedModel
+    chat: Chat, home: Path, model: ScriptedModel
 ) -> None:
     model.then("First.", "Second.", "Third.")
     with chat() as t:

@@ -31,10 +31,11 @@ from herma.agent.terminal import (
     QuietScreen,
     Reader,
     Screen,
+    by_key,
     by_line,
     compressed_line,
     held,
-    reader_for,
+    pasting,
     status,
     unechoed,
 )
@@ -131,6 +132,11 @@ def _start(context: CommandContext, h: Herma, wanted: ChatOptions, prompt: str |
         screen = QuietScreen() if context.json else PipeScreen()
     if prompt is None and (sys.stdin is None or not sys.stdin.isatty()):
         raise UsageError("Standard input is not a terminal.", hint='For one message: herma chat -p "…"')
+    if prompt is None and importlib.util.find_spec("prompt_toolkit") is None:
+        raise UsageError(
+            "Talking at a terminal needs the package prompt_toolkit, which is not installed.",
+            hint=f'Type: {install_command("chat")}. For one message: herma chat -p "…"',
+        )
     with _ended_by_signals():
         if prompt is None:
             _converse(context, h, wanted, screen)
@@ -643,11 +649,11 @@ class TerminalChat:
         """Talk until the person leaves. Return the reader, which may hold more keys."""
         first = not (self.talk.h.home / HISTORY).exists()
         commands = [(name, command.help) for name, command in COMMANDS.items()]
-        reader = reader_for(self.talk.h.home, commands, lambda: self._status, self.screen.note)
+        reader = Reader(self.talk.h.home / HISTORY, commands, lambda: self._status)
         self._greet(reader.keys if first else "")
         BackgroundCall("loading", partial(_load, self.talk.model)).start()
         self._news.look(None)
-        with shown_by(self.screen), reader.between():
+        with shown_by(self.screen), by_key():
             self._loop(reader)
         return reader
 
@@ -687,7 +693,7 @@ class TerminalChat:
             edit, leaving = "", False
             if text.strip():
                 try:
-                    with reader.meanwhile():
+                    with pasting():
                         done = self._obey(text)
                 except KeyboardInterrupt:  # a command that takes long
                     self.screen.line("Stopped.")

@@ -10,7 +10,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -19,7 +19,6 @@ from herma.agent.loop import AgentCompressed, AgentEvent, AgentNotice, AgentText
 from herma.cli import output
 from herma.cli.output import count, one_line
 from herma.compression.summary import STANDS, Compressed, NotCompressed
-from herma.errors import install_command
 from herma.store.files import make_folder
 from herma.transcript.messages import text_of
 
@@ -579,7 +578,7 @@ def as_text(keys: str) -> str:
     return "".join(written).strip("\n")
 
 
-# ── readers: with history, several lines and completion if prompt_toolkit is installed ──
+# ── the prompt: with history, several lines and completion ──
 
 HISTORY = "chat_history"
 LONGEST_REMEMBERED = 20_000
@@ -588,84 +587,23 @@ _OLDEST = 2_000
 """Messages that the history loads."""
 
 
-class Reader(Protocol):
-    """Reads the next message."""
-
-    keys: str
-    """A line of help about the keys."""
-
-    def read(self, default: str = "") -> str | None:
-        """Return the message; `None` at the end of input. Raise `KeyboardInterrupt` for Ctrl-C with nothing typed."""
-
-    def between(self) -> AbstractContextManager[None]:
-        """Set the terminal's mode between two prompts."""
-
-    def meanwhile(self) -> AbstractContextManager[None]:
-        """Set the terminal's mode while a message is answered."""
-
-    def take_typed(self) -> str:
-        """Return what was typed ahead, so that it is not sent automatically."""
-
-
-class PlainReader:
-    """Uses `input()`. A line that ends with a backslash continues in the next one."""
-
-    keys = (
-        "Enter sends, a \\ at the end continues on a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help lists more."
-    )
-
-    def __init__(self, prompt: str = "> ") -> None:
-        self._prompt = prompt
-
-    def read(self, default: str = "") -> str | None:
-        if default:
-            output.write(f"(was: {default})\n(An empty line sends it.)")
-        lines: list[str] = []
-        while True:
-            try:
-                line = input(self._prompt if not lines else "… ")
-            except EOFError:
-                return whole("\n".join(lines)) if lines else None
-            if not line and not lines:
-                return default
-            if not line.endswith("\\"):
-                return whole("\n".join([*lines, line]))
-            lines.append(line[:-1])
-
-    def between(self) -> AbstractContextManager[None]:
-        return by_line()
-
-    def meanwhile(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def take_typed(self) -> str:
-        with by_key():
-            return as_text(pressed())
-
-
-class PromptReader:
-    """Uses prompt_toolkit. Enter sends, Alt-Enter or Ctrl-J starts a new line, pasted lines stay together."""
+class Reader:
+    """Reads messages. Enter sends, Alt-Enter or Ctrl-J starts a new line, pasted lines stay together."""
 
     keys = "Enter sends, Alt-Enter starts a new line, Ctrl-C stops an answer, Ctrl-D leaves; /help lists the commands."
 
-    def __init__(
-        self, history: Path, commands: Sequence[tuple[str, str]], status: Callable[[], str], *, colours: bool = True
-    ) -> None:
-        self._session = _session(history, commands, status, colours=colours)
+    def __init__(self, history: Path, commands: Sequence[tuple[str, str]], status: Callable[[], str]) -> None:
+        self._session = _session(history, commands, status)
 
     def read(self, default: str = "") -> str | None:
+        """Return the message; `None` at the end of input. Raise `KeyboardInterrupt` for Ctrl-C with nothing typed."""
         try:
             return whole(self._session.prompt("> ", default=default))
         except EOFError:
             return None
 
-    def between(self) -> AbstractContextManager[None]:
-        return by_key()
-
-    def meanwhile(self) -> AbstractContextManager[None]:
-        return pasting()
-
     def take_typed(self) -> str:
+        """Return the text that was typed ahead, so that it is not sent automatically."""
         from prompt_toolkit.input.typeahead import get_typeahead
 
         read = "".join(key.data for key in get_typeahead(self._session.app.input))
@@ -677,31 +615,13 @@ def whole(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def fits(stdin: Any, stdout: Any) -> bool:
-    """Return whether this terminal can be drawn on."""
-    return bool(stdin.isatty() and stdout.isatty()) and os.environ.get("TERM", "") not in ("dumb", "unknown")
-
-
-def reader_for(
-    home: Path, commands: Sequence[tuple[str, str]], status: Callable[[], str], tell: Callable[[str], None]
-) -> Reader:
-    """Return the best reader for this terminal."""
-    if fits(sys.stdin, sys.stdout):
-        try:
-            return PromptReader(home / HISTORY, commands, status, colours=output.colours(sys.stdout))
-        except ImportError:
-            tell(f"No history and no completion: prompt_toolkit is not installed. Type: {install_command('chat')}")
-    return PlainReader()
-
-
-def _session(
-    history: Path, commands: Sequence[tuple[str, str]], status: Callable[[], str], *, colours: bool
-) -> PromptSession[str]:
+def _session(history: Path, commands: Sequence[tuple[str, str]], status: Callable[[], str]) -> PromptSession[str]:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.output import ColorDepth
     from prompt_toolkit.styles import Style
 
+    colours = output.colours(sys.stdout)
     session: PromptSession[str] = PromptSession(
         history=_history(history),
         multiline=True,
