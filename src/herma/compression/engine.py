@@ -9,20 +9,14 @@ at a time. An engine may be a user's: what it raises is caught, counted and show
 from __future__ import annotations
 
 import copy
-import hashlib
 import importlib
-import importlib.util
 import json
 import logging
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from herma.compression.summary import (
     HEADINGS,
@@ -405,13 +399,17 @@ class Compressor:
         focus_topic: str = "",
         force: bool = False,
         memory_context: str = "",
+        to_the_end: bool = False,
     ) -> Compression:
+        """`to_the_end`: the last messages are summarised too, because turns that stay follow them."""
         weights = [self._weight(message) for message in messages]
         fixed = max(0, current_tokens - sum(weights))
         room = max(self.threshold - fixed, self.threshold // 4)
         if force:  # a person wants it shorter than it is, however much would fit
             room = min(room, sum(weights))
         cut = choose(messages, weights, int(room * self._options.tail), head=self._head(messages))
+        if to_the_end:
+            cut = CompressionCut(cut.head, len(messages))
         if cut.empty:
             return NotCompressed(
                 "Nothing to compress yet: there is too little between the first request and the last one."
@@ -435,18 +433,21 @@ class Compressor:
                 return Compressed(
                     tuple(stand_in), made.how, current_tokens, after, cut.replaced, kept, told, made.model
                 )
-            notes.append("Nothing to compress yet: what has to be kept is as long as the conversation.")
         if notes and self._options.on_failure == "abort":
             return NotCompressed("No model could summarise it, and compression.on_failure is abort.", tuple(notes))
         return NotCompressed(
             "Nothing to compress yet: what has to be kept is as long as the conversation.", tuple(notes)
         )
 
-    def preview(self, messages: Sequence[Message], *, current_tokens: int, focus_topic: str = "") -> Compression:
+    def preview(
+        self, messages: Sequence[Message], *, current_tokens: int, focus_topic: str = "", to_the_end: bool = False
+    ) -> Compression:
         """Return what `compress` would make of them, from their own words; nothing is asked or remembered."""
         twin = copy.copy(self)
         twin._models = tuple
-        return twin.compress(messages, current_tokens=current_tokens, focus_topic=focus_topic, force=True)
+        return twin.compress(
+            messages, current_tokens=current_tokens, focus_topic=focus_topic, force=True, to_the_end=to_the_end
+        )
 
     # ── steps ──
 
@@ -611,7 +612,7 @@ def _alternating(messages: Sequence[Message], cut: CompressionCut) -> Compressio
 def _role(messages: Sequence[Message], cut: CompressionCut) -> str | None:
     """Return the role of the summary message, so that no role speaks twice in a row."""
     before = messages[cut.head - 1].role if cut.head else ""
-    after = messages[cut.tail].role if cut.tail < len(messages) else ""
+    after = messages[cut.tail].role if cut.tail < len(messages) else "user"
     before, after = "assistant" if before == "tool" else before, after if cut.request is None else "user"
     for role in ("user", "assistant"):
         if role not in (before, after) and (before or role == "user"):
@@ -634,12 +635,12 @@ def is_own(name: str) -> bool:
     return name.strip() in ("", OWN)
 
 
-def engine_class(name: str, home: Path) -> Callable[[EngineNeeds], ContextEngine]:
+def engine_class(name: str) -> Callable[[EngineNeeds], ContextEngine]:
     """Return the class of `package.module:Class`. Raises whatever importing it raises."""
     module, colon, attribute = name.strip().partition(":")
     if not module or not colon or not attribute:
         raise ConfigError("it must be compressor, or a class as in package.module:Class")
-    made: Callable[[EngineNeeds], ContextEngine] = getattr(_module(module, home), attribute)
+    made: Callable[[EngineNeeds], ContextEngine] = getattr(importlib.import_module(module), attribute)
     return made
 
 
@@ -649,7 +650,7 @@ def make_engine(app: Herma, needs: EngineNeeds) -> tuple[ContextEngine | None, s
     if is_own(name):
         return Compressor(needs), ""
     guard = Guard(f"the context engine {name}", shown=app.record_trouble)
-    made = guard.ask("making it", lambda: engine_class(name, app.home)(needs), None)
+    made = guard.ask("making it", lambda: engine_class(name)(needs), None)
     if made is None:
         why = guard.health.last.why if guard.health.last else "it made nothing"
         return None, f"context.engine is {name}, and that cannot be used ({why}); nothing is compressed."
@@ -673,46 +674,6 @@ def summarisers(app: Herma) -> list[ChatModel]:
     if main is not None and (auxiliary is None or (main.url, main.name) != (auxiliary.url, auxiliary.name)):
         asked.append(app.models.get("main", purpose="compress"))
     return [model for model in asked if model is not None]
-
-
-def _module(name: str, home: Path) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as exc:
-        file = _plugin(name, home) if exc.name == name else None  # else something that it imports is missing
-        if file is None:
-            raise
-        return _loaded(name, file)
-
-
-def _plugin(name: str, home: Path) -> Path | None:
-    if not name.isidentifier():
-        return None
-    places = (home / "plugins" / name / "__init__.py", home / "plugins" / f"{name}.py")
-    return next((file for file in places if file.is_file()), None)
-
-
-def _loaded(name: str, file: Path) -> ModuleType:
-    """Import a file of the home as a module of its own, only if no other user may change it."""
-    inside = file.name == "__init__.py"
-    for path in (file, *([file.parent] if inside else [])):
-        if os.name != "nt" and path.stat().st_mode & 0o002:
-            raise ConfigError(f"everybody may write to {path}, so it is not run", hint=f"chmod o-w {path}")
-    known = f"_herma_engine_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}_{name}"
-    if known in sys.modules:
-        return sys.modules[known]
-    folders = [str(file.parent)] if inside else None
-    spec = importlib.util.spec_from_file_location(known, file, submodule_search_locations=folders)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{file} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[known] = module  # before it runs, so that it can import from itself
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[known]
-        raise
-    return module
 
 
 _REMEMBERED = 20
@@ -860,47 +821,44 @@ class SessionCompression(Feature):
         look = getattr(self._engine, "preview", None)
         if self._engine is None or look is None:
             return NotCompressed(self._why_not if self._engine is None else f"{self.name} has no preview.")
-        old = conversation.view().messages
-        before = kept_from(old, keep)
-        if before is None:
-            return NotCompressed(_ALL_KEPT)
-        size = conversation.tokens - _tokens_of(old[before:])
-        done = self.guard.ask(
-            "preview",
-            lambda: look(old[:before], current_tokens=size, focus_topic=topic),
-            NotCompressed(f"{self.name} has no preview."),
-        )
-        return followed_by(old[before:], done)
+        return self._asked("preview", look, conversation, conversation.tokens, keep, focus_topic=topic)
 
     def _condensed(
         self, engine: ContextEngine, conversation: Session, tokens: int, topic: str, *, force: bool, keep: int
     ) -> Compression:
         """Return what the engine makes of it, if that may stand for the conversation."""
-        outside = conversation.before_compression()
+        about = {"focus_topic": topic, "force": force, "memory_context": conversation.before_compression()}
         old = conversation.view().messages
-        before = kept_from(old, keep)
-        if before is None:
-            return NotCompressed(_ALL_KEPT)
-        size = tokens - _tokens_of(old[before:])
         failures = self.guard.health.failures
-        done = self.guard.ask(
-            "compress",
-            lambda: engine.compress(
-                old[:before], current_tokens=size, focus_topic=topic, force=force, memory_context=outside
-            ),
-            None,
-        )
-        if isinstance(done, NotCompressed):
-            return done
-        done = followed_by(old[before:], done) if isinstance(done, Compressed) else done
+        done = self._asked("compress", engine.compress, conversation, tokens, keep, **about)
         if self.guard.health.failures > failures:
             last = self.guard.health.last
             return NotCompressed(f"{self.name} failed: {last.why if last else 'it said nothing'}.")
-        wrong = unfit(done, old)
-        if wrong or not isinstance(done, Compressed):
+        if isinstance(done, NotCompressed):
+            return done
+        if wrong := unfit(done, old):
             self.guard.count("compress", wrong)
             return NotCompressed(f"What {self.name} answered cannot stand for the conversation: {wrong}.")
         return done
+
+    def _asked(
+        self, what: str, call: Callable[..., Compression], conversation: Session, tokens: int, keep: int, **about: Any
+    ) -> Compression:
+        """Return what the engine answers about all but the last `keep` turns, followed by these."""
+        old = conversation.view().messages
+        begins = [at for at, message in enumerate(old) if _asks(message)]
+        if keep >= len(begins) and keep:
+            return NotCompressed("There is nothing before the turns that are to be kept.")
+        before = begins[-keep] if keep else len(old)
+        kept = sum(message.tokens or 0 for message in old[before:])
+        if keep and isinstance(self._engine, Compressor):
+            about["to_the_end"] = True
+        nothing = NotCompressed(f"{self.name} gave no answer.")
+        done = self.guard.ask(what, lambda: call(old[:before], current_tokens=tokens - kept, **about), nothing)
+        if not keep or not isinstance(done, Compressed):
+            return done
+        sizes = {"tokens_before": done.tokens_before + kept, "tokens_after": done.tokens_after + kept}
+        return replace(done, messages=(*done.messages, *old[before:]), **sizes)
 
     def _report(self, done: Compression) -> None:
         if isinstance(done, NotCompressed):
@@ -939,34 +897,6 @@ class SessionCompression(Feature):
         self._engine.on_session_end(view.id, view.messages)
         if reason == "reset":
             self._engine.on_reset()
-
-
-_ALL_KEPT = "There is nothing before the turns that are to be kept."
-
-
-def kept_from(messages: Sequence[Message], turns: int) -> int | None:
-    """Return where the last so many turns begin; None where nothing is before them."""
-    begins = [at for at, message in enumerate(messages) if _asks(message)]
-    if not turns:
-        return len(messages)
-    return begins[-turns] if turns < len(begins) else None
-
-
-def followed_by(kept: Sequence[Message], done: Compression) -> Compression:
-    """Return what an engine made of the beginning, with the turns that were kept from it."""
-    if not kept or isinstance(done, NotCompressed):
-        return done
-    more = _tokens_of(kept)
-    return replace(
-        done,
-        messages=(*done.messages, *kept),
-        tokens_before=done.tokens_before + more,
-        tokens_after=done.tokens_after + more,
-    )
-
-
-def _tokens_of(messages: Sequence[Message]) -> int:
-    return sum(message.tokens or 0 for message in messages)
 
 
 def unfit(done: object, old: Sequence[Message]) -> str:
