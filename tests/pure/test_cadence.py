@@ -75,6 +75,10 @@ def test_a_resumed_session_counts_on(steps: list[str], every: int) -> None:
         ("기억해 줘, 나는 부산에 살아", "나는 부산에 살아"),
         ("Remember this.", ""),
         ("Save this to memory", ""),
+        ("Please remember what this page says.", ""),
+        ("Remember everything in the attachment.", ""),
+        ("Hey, could you please remember that I'm allergic to nuts?", "I'm allergic to nuts"),
+        ("Note that for later: our son is called Ben.", "our son is called Ben."),
     ],
 )
 def test_requests_to_remember(text: str, what: str) -> None:

@@ -850,7 +850,7 @@ _ASKS = Late(
     r"|keep in mind|don'?t (?:ever )?forget|do not forget|make a note|take note"
     r"|note(?= that\b| down\b|:)"
     r"|memori[sz]e|save (?:this|that|it)?(?: to| in)? ?(?:your )?memory|add (?:this |that |it )?to (?:your )?memory)"
-    r"(?: (?:this|that|the following|for (?:the future|next time|later)))?"
+    r"(?: (?:this|that|the following|for (?:the future|next time|later))){0,2}"
     r"\b[\s:,–—-]*(?P<what>.*)$",
     re.IGNORECASE,
 )
@@ -892,25 +892,27 @@ _ABOUT_ME = re.compile(
 _TAG = re.compile(r"^[ \t]{0,8}<([a-z][\w-]{1,40})(?: [^<>\n]{0,300})?>", re.IGNORECASE | re.MULTILINE)
 _MOST_TAGS = 50
 _SHORTEST_REQUEST, _LONGEST_REQUEST = 6, 600
-_POINTING = frozenset(
-    {"", "this", "that", "it", "these", "the above", "all this", "all of this", "这个", "这些", "これ"}
+_POINTING = Late(
+    r"^(?:(?:all (?:of )?)?(?:this|that|it|these)?|(?:what|everything|all|anything)\b(?!.*\b(?:is|are|was|were)\b).*"
+    r"|(?:our|the|this|that) (?:above|text|page|file|attachment|document|link|message|conversation|chat|discussion)s?"
+    r"(?: (?:above|below))?|这个|这些|これ)$",
+    re.IGNORECASE,
 )
+"""Words that name no fact, but something that was said or shown."""
 
 
 def remember_request(text: str) -> str | None:
     """Return what a message of the user asks to be remembered; "" if it only points at what was said before, None if it
     does not ask."""
     for sentence in sentences(text):
-        if sentence.endswith(("?", "？")) and not sentence.lower().startswith(
-            ("can you", "could you", "will", "would")
-        ):
+        if sentence.endswith(("?", "？")) and not re.search(r"\b(?:can|could|will|would) you\b", sentence[:40].lower()):
             continue
         found = (pattern.match(sentence) for pattern in _PATTERNS)
         match = None if _NOT_ASKING.search(sentence) else next(filter(None, found), None)
         if match is None:
             continue
         what = " ".join(next((part for part in match.groups() if part), "").split()).strip(" ?？")
-        if what.casefold().strip(".!。！") in _POINTING:
+        if _POINTING.match(what.strip(".!。！")):
             return ""
         if len(what) >= _SHORTEST_REQUEST or not what.isascii():
             return what[:_LONGEST_REQUEST]
