@@ -8,9 +8,8 @@
 Vectors are made up: 384 numbers, in clusters, as models give them. Times are in milliseconds over different questions:
 p50 and p95 of wall time, and p50 of processor time, which a busy machine changes less. "ratio" is ours over the bare
 matmul with argpartition, which neither filters nor follows changes, by wall time.
-"first" is what a process pays for its first question: reading everything. With faiss (the extra `ann`), what it needs
-is built aside after three questions on more than 200,000 vectors. "same top 10" and "60" compare with floats; "memory"
-is what vectors take in memory, before and after that, per vector.
+"first" is what a process pays for its first question: reading everything. "same top 10" and "60" compare with floats;
+"memory" is what vectors take in memory, per vector.
 """
 
 from __future__ import annotations
@@ -125,17 +124,6 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def ready(index: Vectors, questions: Floats) -> float:
-    """Ask until nothing is built aside any more that makes answers quicker. → how long that took."""
-    started = time.perf_counter()
-    for _ in range(3):  # from the third question on
-        index.near(questions[0], 60)
-        index.near(questions[1], 60)
-        while any(thread.name == "herma-near" for thread in threading.enumerate()):
-            time.sleep(0.05)
-    return round(time.perf_counter() - started, 1)
-
-
 def measure(size: int) -> dict[str, Any]:
     vectors = made_up(size)
     chance = np.random.default_rng(3)
@@ -149,9 +137,6 @@ def measure(size: int) -> dict[str, Any]:
         index.near(questions[0], 60)
         first = (time.perf_counter() - started) * 1_000
         memory = resident() - before
-        every = timed(lambda one: index.near(one, 60), questions[:2])
-        built = ready(index, questions)
-        memory_built = resident() - before
         same = {
             k: [
                 len({hit.message_id - 1 for hit in index.near(one, k).hits} & set(bare(vectors, one, k).tolist())) / k
@@ -175,13 +160,11 @@ def measure(size: int) -> dict[str, Any]:
         "ratio": round(ours[0] / floor[0], 2),
         "near 60 among 2,000": allowed,
         "scores of 200": scores,
-        "near 60, all compared": every,
-        "built aside, seconds": built,
         "first": round(first, 1),
         "same top 10": round(sum(same[10]) / len(same[10]), 3),
         "same top 60": round(sum(same[60]) / len(same[60]), 3),
         "bytes per vector on disk": round(on_disk / size),
-        "bytes per vector in memory": (round(memory / size), round(memory_built / size)),
+        "bytes per vector in memory": round(memory / size),
         "stored per second": round(rate),
     }
 

@@ -7,7 +7,7 @@ postgres      the text index on a server
 pgvector      the vectors on a server
 vectors       embed what is new; answer what is near
 vector_store  index.db.vectors: keep, verify, drop
-nearest       nearest neighbours over 8-bit vectors (numpy); faiss above a size
+nearest       nearest neighbours over 8-bit vectors (numpy)
 background    the thread that indexes and embeds after writes
 cli           herma index …
 

@@ -1,4 +1,4 @@
-"""Find the nearest vectors: all are compared as 8-bit numbers; above a size, faiss chooses which.
+"""Find the nearest vectors: all are compared, as 8-bit numbers.
 
 A row stays in 8-bit numbers, and some blocks of rows at a time become floats in a buffer that fits the processor's
 cache: a quarter of the memory of floats, and as fast, because reading memory takes the time. A block is also small
@@ -7,18 +7,13 @@ enough that no BLAS spreads it over threads, which costs more than it brings on 
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from herma.errors import StoreError, install_command
+from herma.errors import StoreError
 from herma.index import MESSAGE, IndexUnusable, Near, Nearest
-from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,19 +22,8 @@ if TYPE_CHECKING:
     from herma.index import Vector
     from herma.index.vector_store import VectorStore
 
-ANN_FROM = 200_000
-"""Vectors of one kind from which on an approximate index is built, if faiss is installed (the extra `ann`)."""
-ASKED_OFTEN = 3
-"""Questions after which it is built: a command that ends at once asks one."""
 LOAD = 16_384
 """Vectors that are read at a time, so that a writer never waits for longer."""
-_CELLS_PROBED = 48
-_SAMPLE_PER_CELL = 40
-_CANDIDATES, _CANDIDATES_LEAST = 8, 512
-"""Candidates that the approximate index names for each result that is wanted."""
-_COVERED_AT_A_TIME = 20_000
-_UNCOVERED = 0.25
-"""Share of the rows that the approximate index may lack before it is built again."""
 _BLOCK_NUMBERS = 393_216
 """Numbers in a block: 1.5 MB of floats."""
 _BLOCKS_TOGETHER = 4
@@ -53,33 +37,7 @@ _MEAN_OF = 512
 """Vectors whose mean stands for that of all."""
 _LEAST_SPREAD = 0.1
 """The spread counts as at least this part of how far messages are from each other: a few say little about it."""
-_COLUMNS = ("_ids", "_keys", "_sessions", "_lengths", "_covered", "_vectors")
-
-
-def available() -> bool:
-    """Return whether faiss is installed."""
-    return find_spec("faiss") is not None
-
-
-class FaissIndex:
-    """Vectors in cells round centres; a question looks into the nearest cells. It names candidates, never scores."""
-
-    def __init__(self, rows: int, sample: Vector) -> None:
-        faiss: Any = import_module("faiss")
-        self._index: Any = faiss.index_factory(sample.shape[1], f"IVF{_cells(rows)},SQ8", faiss.METRIC_INNER_PRODUCT)
-        self._index.train(sample)
-        self._index.nprobe = _CELLS_PROBED
-
-    def add(self, ids: NDArray[np.int64], vectors: Vector) -> None:
-        self._index.add_with_ids(vectors, ids)
-
-    def near(self, query: Vector, count: int) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self._index.search(query.reshape(1, -1), count)[1][0]
-        return found[found >= 0]
-
-
-def _cells(rows: int) -> int:
-    return max(1, int(4 * math.sqrt(rows)))
+_COLUMNS = ("_ids", "_keys", "_sessions", "_lengths", "_vectors")
 
 
 class VectorMatrix:
@@ -95,9 +53,6 @@ class VectorMatrix:
         self._keys: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._sessions: NDArray[np.int32] = np.empty(0, dtype=np.int32)
         self._lengths: NDArray[np.float32] = np.empty(0, dtype=np.float32)
-        self._covered: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
-        self._ann: FaissIndex | None = None
-        self._ordered = True
         self._block = max(1, _BLOCK_NUMBERS // dimension)
         self._buffer = np.empty((0, dimension), dtype=np.float32)
         self._usual: tuple[Vector, float, Vector] | None = None
@@ -110,7 +65,6 @@ class VectorMatrix:
         self._ids[self.rows : end] = ids
         self._keys[self.rows : end] = keys
         self._sessions[self.rows : end] = sessions
-        self._covered[self.rows : end] = False
         self._vectors[self.rows : end] = vectors
         for start in range(self.rows, end, self._block):
             upto = min(end, start + self._block)
@@ -129,7 +83,6 @@ class VectorMatrix:
         for name in _COLUMNS:
             column = getattr(self, name)
             column[holes] = column[movers]
-        self._ordered = self._ordered and not len(holes)
         self.rows, self._usual = left, None
 
     def reserve(self, rows: int) -> None:
@@ -177,13 +130,6 @@ class VectorMatrix:
 
     def best(self, query: Vector, k: int, rows: NDArray[np.int64] | None) -> list[tuple[int, int, float, int]]:
         """Return the best `k` keys as (key, session, cosine, row), each with its best part; only among `rows`."""
-        if rows is None and self._ann is not None:
-            found = self._chosen(query, k, self._candidates(query, k, self._ann))
-            if len(found) == k:
-                return found
-        return self._chosen(query, k, rows)
-
-    def _chosen(self, query: Vector, k: int, rows: NDArray[np.int64] | None) -> list[tuple[int, int, float, int]]:
         if rows is None or len(rows) > _FEW * self.rows:
             scores = self.scores(query)
             scores = scores if rows is None else scores[rows]
@@ -217,49 +163,6 @@ class VectorMatrix:
             others = count - 1 if 1 < count == self.rows else count  # one of many makes no difference
             self._usual = sample.sum(axis=0) / np.float32(others), (count - others) / others, sample
         return self._usual
-
-    @property
-    def lacks_ann(self) -> bool:
-        """Return whether an approximate index is missing, or knows too few of the rows."""
-        import numpy as np
-
-        uncovered = self.rows - int(np.count_nonzero(self._covered[: self.rows]))
-        return self._ann is None or uncovered > _UNCOVERED * self.rows
-
-    def build_ann(self, mutex: threading.Lock) -> None:
-        """Build the approximate index; hold `mutex` for a block at a time. Questions compare all rows meanwhile."""
-        import numpy as np
-
-        with mutex:
-            self._ann = None
-            self._covered[:] = False
-            rows = self.rows
-            sampled = min(rows, _cells(rows) * _SAMPLE_PER_CELL)
-            sample = self.units(np.random.default_rng(rows).choice(rows, sampled, replace=False))
-        made = FaissIndex(rows, sample)
-        while True:
-            with mutex:
-                rest = np.flatnonzero(~self._covered[: self.rows])[:_COVERED_AT_A_TIME]
-                if not len(rest):
-                    self._ann = made
-                    return
-                ids, vectors = self._ids[rest], self.units(rest)
-                self._covered[rest] = True
-            made.add(ids, vectors)
-
-    def _candidates(self, query: Vector, k: int, ann: FaissIndex) -> NDArray[np.int64]:
-        """Return the rows that the approximate index names, and those that it does not know yet."""
-        import numpy as np
-
-        named, ids = ann.near(query, max(_CANDIDATES * k, _CANDIDATES_LEAST)), self._ids[: self.rows]
-        if self._ordered:
-            places = np.searchsorted(ids, named)
-            there = places < self.rows
-            there[there] = ids[places[there]] == named[there]
-            places = places[there]
-        else:
-            places = np.flatnonzero(np.isin(ids, named))
-        return np.concatenate([places, np.flatnonzero(~self._covered[: self.rows])])
 
     def units(self, rows: NDArray[np.int64]) -> Vector:
         """Return these rows as floats, scaled to a length of 1."""
@@ -305,8 +208,6 @@ class Neighbours:
         self.name, self.dimension = name, dimension
         self._store = store
         self._mutex = threading.Lock()
-        self._building: BackgroundCall[None] | None = None
-        self._asked = 0
         self._begin()
 
     def near(
@@ -318,7 +219,7 @@ class Neighbours:
         scopes: Collection[str] | None,
     ) -> tuple[Near, ...]:
         with self._mutex:
-            self._prepare()
+            self._read_on()
             found = []
             for kind in kinds:
                 matrix = self._matrices.get(kind)
@@ -334,7 +235,7 @@ class Neighbours:
         import numpy as np
 
         with self._mutex:
-            self._prepare()
+            self._read_on()
             matrix, asked = self._matrices.get(MESSAGE), _unit(query)
             if matrix is None or matrix.rows < 2:  # a single one is neither near nor far
                 return Nearest()
@@ -362,13 +263,6 @@ class Neighbours:
         with self._mutex, suppress(IndexUnusable, StoreError):
             self._read_on()
 
-    def note(self) -> str:
-        """Return what would make it faster, or ""."""
-        rows = sum(matrix.rows for matrix in self._matrices.values())
-        if rows < ANN_FROM or available():
-            return ""
-        return f"{rows:,} were compared without an index; {install_command('ann')} makes that faster."
-
     def _begin(self) -> None:
         self._matrices: dict[str, VectorMatrix] = {}
         self._places: dict[tuple[str, str, str], int] = {}
@@ -377,17 +271,6 @@ class Neighbours:
         self._model = ("", 0)
         self._removed = -1
         self._last = [0, 0]
-
-    def _prepare(self) -> None:
-        """Read what is new; for questions that come often, build what makes them quick, one kind at a time."""
-        self._read_on()
-        self._asked += 1
-        if self._asked < ASKED_OFTEN or (self._building is not None and not self._building.done.is_set()):
-            return
-        for matrix in self._matrices.values():
-            if matrix.rows >= ANN_FROM and available() and matrix.lacks_ann:
-                self._building = BackgroundCall("nearest", partial(matrix.build_ann, self._mutex)).start()
-                return
 
     def _read_on(self) -> None:
         """Read what was added, and forget what was removed, since the last time."""
