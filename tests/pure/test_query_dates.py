@@ -38,13 +38,6 @@ def day(text: str) -> float:
         ("a couple of days ago", "2026-11-16", "2026-11-17"),
         ("on Monday", "2026-11-16", "2026-11-17"),
         ("last Wednesday", "2026-11-11", "2026-11-12"),
-        ("gestern", "2026-11-17", "2026-11-18"),
-        ("letzte Woche", "2026-11-09", "2026-11-16"),
-        ("vor drei Tagen", "2026-11-15", "2026-11-16"),
-        ("la semaine dernière", "2026-11-09", "2026-11-16"),
-        ("il y a 3 jours", "2026-11-15", "2026-11-16"),
-        ("ayer", "2026-11-17", "2026-11-18"),
-        ("hace dos días", "2026-11-16", "2026-11-17"),
         ("我们昨天聊了什么", "2026-11-17", "2026-11-18"),
         ("先週の会議", "2026-11-09", "2026-11-16"),
     ],
@@ -133,8 +126,6 @@ def test_now_and_tomorrow_are_dates_of_filters_only() -> None:
         ("3 days ago", "2026-11-15"),
         ("3 months ago", "2026-08-18"),
         ("a year ago", "2025-11-18"),
-        ("vor zwei Wochen", "2026-11-04"),
-        ("hace 2 semanas", "2026-11-04"),
     ],
 )
 def test_a_filter_begins_exactly_so_long_ago(ago: str, begins: str) -> None:

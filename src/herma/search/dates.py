@@ -1,7 +1,7 @@
-"""Read times as people write them: `2026-03`, `7d`, "last week", "in March", "three days ago", "gestern", "上周".
+"""Read times as people write them: `2026-03`, `7d`, "last week", "in March", "three days ago", "上周".
 
-A date becomes a `Span` of seconds since 1970, in the local time of this machine. English, German, French, Spanish, and
-the commonest words of Chinese, Japanese and Korean are read. Pure and linear; the clock is passed in.
+A date becomes a `Span` of seconds since 1970, in the local time of this machine. English is read, and the commonest
+words of Chinese, Japanese and Korean. Pure and linear; the clock is passed in.
 """
 
 from __future__ import annotations
@@ -22,41 +22,20 @@ def _numbered_names(names: str, first: int) -> dict[str, int]:
 
 
 MONTHS = _numbered_names(
-    "january|jan|januar|janvier|enero february|feb|februar|février|febrero march|mar|märz|mars|marzo "
-    "april|apr|avril|abril may|mai|mayo june|jun|juni|juin|junio july|jul|juli|juillet|julio august|aug|août|agosto "
-    "september|sep|sept|septembre|septiembre october|oct|oktober|okt|octobre|octubre november|nov|novembre|noviembre "
-    "december|dec|dezember|dez|décembre|diciembre",
+    "january|jan february|feb march|mar april|apr may june|jun july|jul august|aug september|sep|sept october|oct "
+    "november|nov december|dec",
     1,
 )
-WEEKDAYS = _numbered_names(
-    "monday|montag|lundi|lunes tuesday|dienstag|mardi|martes wednesday|mittwoch|mercredi|miércoles "
-    "thursday|donnerstag|jeudi|jueves friday|freitag|vendredi|viernes saturday|samstag|samedi|sábado "
-    "sunday|sonntag|dimanche|domingo",
-    0,
-)
-NUMBERS = _numbered_names(
-    "a|an|one|ein|einer|einem|un|une|una two|couple|zwei|deux|dos three|drei|trois|tres four|vier|quatre|cuatro "
-    "five|fünf|cinq|cinco six|sechs|seis seven|sieben|sept|siete eight|acht|huit|ocho nine|neun|neuf|nueve "
-    "ten|zehn|dix|diez eleven|elf|onze|once twelve|zwölf|douze|doce",
-    1,
-)
-UNITS = {
-    **dict.fromkeys(("hour", "hours", "stunde", "stunden", "heure", "heures", "hora", "horas"), "h"),
-    **dict.fromkeys(("day", "days", "tag", "tage", "tagen", "jour", "jours", "día", "días", "night"), "d"),
-    **dict.fromkeys(("week", "weeks", "woche", "wochen", "semaine", "semaines", "semana", "semanas"), "w"),
-    **dict.fromkeys(("month", "months", "monat", "monate", "monaten", "mois", "mes", "meses"), "m"),
-    **dict.fromkeys(("year", "years", "jahr", "jahre", "jahren", "an", "ans", "année", "año", "años"), "y"),
-}
+WEEKDAYS = _numbered_names("monday tuesday wednesday thursday friday saturday sunday", 0)
+NUMBERS = _numbered_names("a|an|one two|couple three four five six seven eight nine ten eleven twelve", 1)
+UNITS = {name: unit[0] for unit in ("hour", "day", "week", "month", "year") for name in (unit, f"{unit}s")}
+UNITS["night"] = "d"
 
-LAST = frozenset(("last", "past", "previous", "letzte", "letzten", "letzter", "letztes", "vorige", "vorigen"))
-THIS = frozenset(("this", "diese", "diesen", "dieses", "cette", "esta", "este"))
-AGO_AFTER = frozenset(("ago", "back"))
-AGO_BEFORE: tuple[tuple[str, ...], ...] = (("il", "y", "a"), ("vor",), ("hace",))
-
+LAST = frozenset(("last", "past", "previous"))
 EDGES: dict[str, Literal["in", "since", "before"]] = {
-    **dict.fromkeys(("in", "on", "during", "from", "im", "am", "en"), "in"),
-    **dict.fromkeys(("since", "after", "seit", "nach", "depuis", "desde"), "since"),
-    **dict.fromkeys(("before", "until", "till", "bis", "avant", "antes"), "before"),
+    **dict.fromkeys(("in", "on", "during", "from"), "in"),
+    **dict.fromkeys(("since", "after"), "since"),
+    **dict.fromkeys(("before", "until", "till"), "before"),
 }
 
 DAYS_BACK = {
@@ -67,24 +46,6 @@ DAYS_BACK = {
     "last night": 1,
     "the day before yesterday": 2,
     "day before yesterday": 2,
-    "heute": 0,
-    "gestern": 1,
-    "vorgestern": 2,
-    "aujourd'hui": 0,
-    "avant-hier": 2,
-    "hoy": 0,
-    "ayer": 1,
-    "anteayer": 2,
-}
-PERIODS = {
-    "la semaine dernière": (1, "w"),
-    "semaine dernière": (1, "w"),
-    "le mois dernier": (1, "m"),
-    "l'année dernière": (1, "y"),
-    "la semana pasada": (1, "w"),
-    "semana pasada": (1, "w"),
-    "el mes pasado": (1, "m"),
-    "el año pasado": (1, "y"),
 }
 DAYS_BACK_CJK = {"昨天": 1, "前天": 2, "今天": 0, "昨日": 1, "一昨日": 2, "어제": 1, "그저께": 2, "오늘": 0}
 PERIODS_CJK = {
@@ -268,12 +229,9 @@ Words = Sequence[tuple[str, int, int]]
 Read = tuple[Span, int]
 
 
-_ARTICLES = ("the", "der", "den", "dem", "le", "la", "el")
 _FIRST_WORDS = frozenset(
-    name.split()[0]
-    for names in (EDGES, DAYS_BACK, PERIODS, LAST, THIS, NUMBERS, WEEKDAYS, MONTHS, _ARTICLES)
-    for name in names
-) | {lead[0] for lead in AGO_BEFORE}
+    name.split()[0] for names in (EDGES, DAYS_BACK, LAST, NUMBERS, WEEKDAYS, MONTHS, ("this", "the")) for name in names
+)
 """A phrase begins with one of these, or with a digit."""
 
 
@@ -304,8 +262,8 @@ def _period(words: Words, place: int, now: float) -> Read | None:
         read = reader(words, place, now)
         if read:
             return read
-    if _text(words, place) in _ARTICLES:
-        read = _period(words, place + 1, now) if _text(words, place + 1) not in ("the", "la", "le", "el") else None
+    if _text(words, place) == "the" and _text(words, place + 1) != "the":
+        read = _period(words, place + 1, now)
         return (read[0], read[1] + 1) if read else None
     return None
 
@@ -315,16 +273,13 @@ def _named_day(words: Words, place: int, now: float) -> Read | None:
         name = " ".join(word for word, _, _ in words[place : place + length])
         if name in DAYS_BACK and place + length <= len(words):
             return _day_back(DAYS_BACK[name], now), length
-        if name in PERIODS and place + length <= len(words):
-            back, unit = PERIODS[name]
-            return _calendar_unit(unit, back, now), length
     return None
 
 
 def _last(words: Words, place: int, now: float) -> Read | None:
     """Read last week, this month, past 3 days, last March, last Tuesday."""
     word = _text(words, place)
-    if word not in LAST and word not in THIS:
+    if word not in LAST and word != "this":
         return None
     nxt = _text(words, place + 1)
     back = 1 if word in LAST else 0
@@ -342,18 +297,12 @@ def _last(words: Words, place: int, now: float) -> Read | None:
 
 
 def _ago(words: Words, place: int, now: float) -> Read | None:
-    """Read 3 days ago, a week ago, vor drei Tagen, hace 2 semanas, il y a 3 jours."""
-    shift = next((len(lead) for lead in AGO_BEFORE if _texts(words, place, len(lead)) == lead), 0)
-    at = place + shift
-    amount, used = _amount(words, at)
-    unit = UNITS.get(_text(words, at + used), "") if amount else ""
-    if not unit:
+    """Read 3 days ago, a week ago, a couple of months back."""
+    amount, used = _amount(words, place)
+    unit = UNITS.get(_text(words, place + used), "") if amount else ""
+    if not unit or _text(words, place + used + 1) not in ("ago", "back"):
         return None
-    if shift:
-        return _long_ago(amount, unit, now), shift + used + 1
-    if _text(words, at + used + 1) in AGO_AFTER:
-        return _long_ago(amount, unit, now), used + 2
-    return None
+    return _long_ago(amount, unit, now), used + 2
 
 
 def _amount(words: Words, place: int) -> tuple[int, int]:
