@@ -17,7 +17,6 @@ from herma.importers.base import (
     Links,
     Machine,
     ReadLog,
-    call_id_of,
     first_of,
     first_record,
     mapping,
@@ -25,12 +24,11 @@ from herma.importers.base import (
     moment,
     parts_of,
     records_of,
-    result_text,
     string,
     text_of,
-    tool_call,
     usage_of,
 )
+from herma.importers.exports.messages import message_in
 from herma.types import Content
 
 _SKIPPED = {
@@ -200,20 +198,9 @@ class Droid(FormatReader):
                 title = string(first_of(record, "sessionTitle", "title"))
                 yield ImportedSession(session, title=title, folder=string(record.get("cwd")))
             elif kind == "message":
-                inner = mapping(record.get("message")) or record
-                role = string(inner.get("role"))
-                parts = parts_of(first_of(inner, "content", "text"), log)
-                if role in ("user", "assistant", "system"):
-                    yield from messages_of(session, key, role, parts, at)
-                else:
-                    log.meet_unknown(f"role {role}")
-            elif kind == "tool_call":
-                call = tool_call(call_id_of(record), record.get("toolName"), record.get("parameters"))
-                yield ImportedMessage(session, (f"line {log.line}",), "assistant", None, at, (call,))
-            elif kind == "tool_result":
-                text = result_text(first_of(record, "value", "error"))
-                call_id = call_id_of(record) or None
-                yield ImportedMessage(session, (f"line {log.line}",), "tool", text, at, tool_call_id=call_id)
+                yield from message_in(session, key, mapping(record.get("message")) or record, log, at)
+            elif kind in ("tool_call", "tool_result"):
+                yield from message_in(session, f"line {log.line}", record, log, at)
             elif kind == "completion":
                 yield ImportedMessage(session, (key,), "assistant", text_of(record.get("finalText")), at)
             elif kind in _DROID_SKIPPED:

@@ -20,18 +20,14 @@ from herma.importers.base import (
     first_of,
     first_record,
     mapping,
-    messages_of,
     moment,
-    parts_of,
     records_of,
-    result_text,
     string,
     text_of,
-    tool_call,
     usage_of,
     whole,
 )
-from herma.importers.exports.messages import messages_in
+from herma.importers.exports.messages import message_in, messages_in
 
 _SKIPPED = {
     "world_state", "inter_agent_communication", "inter_agent_communication_metadata", "security_risk_score",
@@ -99,12 +95,13 @@ class Codex(FormatReader):
             elif kind == "response_item":
                 copied = []
                 key = f"{log.line} {digest(record.get('timestamp'), payload)}"
-                for message in _items(session, key, payload, at, log):
-                    if message.role == "user":
-                        message.after, message.rewinds, back_to, log.open_end = back_to, True, "", False
-                        turns.append(last)
-                    last = message.keys[0]
-                    yield message
+                for item in _items(session, key, payload, at, log):
+                    if isinstance(item, ImportedMessage):
+                        if item.role == "user":
+                            item.after, item.rewinds, back_to, log.open_end = back_to, True, "", False
+                            turns.append(last)
+                        last = item.keys[0]
+                    yield item
             elif kind in _SKIPPED:
                 log.skip(kind)
             else:
@@ -169,32 +166,15 @@ def _event(session: str, payload: dict[str, Any], log: ReadLog) -> Iterator[Item
         log.meet_unknown(f"event {kind}")
 
 
-def _items(session: str, key: str, item: dict[str, Any], at: float, log: ReadLog) -> Iterator[ImportedMessage]:
-    kind = string(item.get("type"))
-    if kind == "message":
-        parts = parts_of(item.get("content"), log)
-        role = string(item.get("role"))
-        if role == "user" and parts.text.lstrip().startswith(_NOT_TYPED):
-            role = "system"
-        yield from messages_of(session, key, {"developer": "system"}.get(role, role), parts, at)
-    elif kind == "agent_message":
-        yield from messages_of(session, key, "system", parts_of(item.get("content"), log), at)
-    elif kind == "reasoning":
-        thought = parts_of(item.get("summary") or item.get("content"), log)
-        if text := "\n".join(filter(None, (thought.thinking, thought.text))):
-            yield ImportedMessage(session, (key,), "assistant", None, at, reasoning=text)
-        else:
-            log.skip("reasoning without text")
-    elif kind.endswith("_call"):
-        given = first_of(item, "arguments", "input", "action")
-        given = {"query": given} if given is None else given
-        call = tool_call(item.get("call_id") or item.get("id"), item.get("name") or kind.removesuffix("_call"), given)
-        yield ImportedMessage(session, (key,), "assistant", None, at, (call,))
-    elif kind.endswith("_output"):
-        result = result_text(first_of(item, "output", "tools", "result"))
-        yield ImportedMessage(session, (key,), "tool", result, at, tool_call_id=string(item.get("call_id")) or None)
-    elif kind in ("ghost_snapshot", "compaction", "compaction_summary"):
+def _items(session: str, key: str, item: dict[str, Any], at: float, log: ReadLog) -> Iterator[Item]:
+    kind, said_by = string(item.get("type")), ""
+    if kind in ("ghost_snapshot", "compaction", "compaction_summary"):
         log.skip(kind)
+    elif kind in ("message", "agent_message", "reasoning") or kind.endswith(("_call", "_output")):
+        typed = text_of(item.get("content")).lstrip()
+        if kind == "agent_message" or (item.get("role") == "user" and typed.startswith(_NOT_TYPED)):
+            said_by = "system"
+        yield from message_in(session, key, item, log, at, said_by)
     else:
         log.meet_unknown(f"item {kind}")
         if text := text_of(first_of(item, "text", "content")):

@@ -15,6 +15,7 @@ from herma.importers.base import (
     Machine,
     ReadLog,
     call_id_of,
+    digest,
     first_of,
     json_beside,
     mapping,
@@ -60,13 +61,12 @@ class Kimi(FormatReader):
             if not kind and string(record.get("role")).startswith("_"):
                 log.skip(record["role"])
             elif not kind and "role" in record:  # of the Kimi CLI
-                yield from message_in(about.id, f"{log.line} ", record, log)
+                yield from message_in(about.id, f"{log.line} {digest(record)}", record, log)
             elif kind == "context.append_message":
                 message = mapping(record.get("message"))
-                origin = mapping(message.get("origin")).get("kind")
-                role = string(message.get("role"))
-                role = "system" if role == "user" and origin not in (None, "user") else role
-                yield from messages_of(about.id, key, role, parts_of(message.get("content"), log), at)
+                typed = mapping(message.get("origin")).get("kind") in (None, "user")
+                said_by = "system" if message.get("role") == "user" and not typed else ""
+                yield from message_in(about.id, key, message, log, at, said_by)
             elif kind == "context.append_loop_event":
                 yield from _event(about.id, key, mapping(record.get("event")), at, log)
             elif kind == "config.update":

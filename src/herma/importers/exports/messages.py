@@ -79,10 +79,10 @@ def messages_in(about: ImportedSession, records: Iterator[Any], log: ReadLog) ->
             yield ImportedSession(chat, title=string(record.get("title")), model=string(record.get("model")),
                                   started=moment(first_of(record, *_TIMES)))  # fmt: skip
             for number, message in enumerate(listed, 1):
-                yield from message_in(chat, f"{number} ", mapping(message), log)
+                yield from message_in(chat, f"{number} {digest(message)}", mapping(message), log)
             continue
         named = string(first_of(record, "session_id", "conversation_id", "thread_id"))
-        yield from message_in(named or about.id, f"{log.line} ", record, log)
+        yield from message_in(named or about.id, f"{log.line} {digest(record)}", record, log)
 
 
 def _described(file: Path) -> ImportedSession:
@@ -103,38 +103,50 @@ def _role(record: dict[str, Any]) -> str:
     return _ROLES.get(string(first_of(record, "role", "from", "sender", "type")).lower(), "")
 
 
-def message_in(session: str, number: str, record: dict[str, Any], log: ReadLog) -> Iterator[Item]:
-    """Yield what a record in the form of OpenAI holds."""
-    kind, at = string(record.get("type")), moment(first_of(record, *_TIMES))
+def message_in(
+    session: str, key: str, record: dict[str, Any], log: ReadLog, at: float = 0.0, said_by: str = ""
+) -> Iterator[Item]:
+    """Yield what a message or an item of a conversation holds, in the shapes of OpenAI and Anthropic.
+
+    `at` and `said_by` are its time and role where the record does not say, or says otherwise.
+    """
+    kind, at = string(record.get("type")), at or moment(first_of(record, *_TIMES))
     if model := string(first_of(record, "model", "model_id")):
         yield ImportedSession(session, model=model)
-    key = number + digest(record)
-    role = _role(record)
-    content = first_of(record, "content", "text", "value", "result", "output")
-    if kind in ("tool_call", "function_call", "backend_tool_call"):
-        function = mapping(record.get("function")) or mapping(record.get("kind")) or record
-        call = tool_call(call_id_of(record) or key, first_of(function, "name", "tool_type"),
-                         first_of(record, "arguments", "input") or function.get("action"))  # fmt: skip
-        yield from messages_of(session, key, "assistant", Parts(calls=(call,)), at)
+    role = said_by or _role(record)
+    content = first_of(record, "content", "text", "value", "result", "output", "tools", "error")
+    if kind.endswith("_call"):
+        yield from messages_of(session, key, "assistant", Parts(calls=(_call_of(record, key),)), at)
     elif kind == "reasoning":
         thought = parts_of(first_of(record, "summary", "content"), log)
-        yield from messages_of(session, key, "assistant", Parts(thinking=thought.thinking or thought.text), at)
-    elif role == "tool":
-        name = string(first_of(record, "name", "tool_name"))
-        result = ToolResult(call_id_of(record), name, parts_of(content, log).text or result_text(content))
+        if text := "\n".join(filter(None, (thought.thinking, thought.text))):
+            yield from messages_of(session, key, "assistant", Parts(thinking=text), at)
+        else:
+            log.skip("reasoning without text")
+    elif role == "tool" or kind.endswith("_output"):
+        name, text = string(first_of(record, "name", "tool_name", "toolName")), parts_of(content, log).text
+        text = (
+            text if isinstance(content, list) and text else result_text(first_of(record, "error", "tools") or content)
+        )
+        result = ToolResult(call_id_of(record), name, text)
         yield from messages_of(session, key, "tool", Parts(results=(result,)), at)
     elif role:
         parts = parts_of(content, log)
-        calls = []
-        for call in map(mapping, items(record.get("tool_calls"))):
-            function = mapping(call.get("function")) or call
-            calls.append(tool_call(call.get("id"), function.get("name"), function.get("arguments")))
+        calls = [_call_of(mapping(call), "") for call in items(record.get("tool_calls"))]
         aside = string(first_of(record, "reasoning", "reasoning_content", "thinking"))
         role = "system" if record.get("synthetic_reason") else role
         whole = Parts(parts.text, parts.thinking or aside, (*parts.calls, *calls), parts.results)
         yield from messages_of(session, key, role, whole, at, finish=string(record.get("finish_reason")))
     else:
         log.meet_unknown(kind or "record " + ",".join(sorted(record))[:40])
+
+
+def _call_of(record: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the call of a tool in a record; `key` serves as its id where it has none."""
+    inner = mapping(record.get("function")) or mapping(record.get("kind")) or record
+    name = first_of(inner, "name", "toolName", "tool_type") or string(record.get("type")).removesuffix("_call")
+    given = first_of({**inner, **record}, "arguments", "input", "action", "parameters", "query")
+    return tool_call(call_id_of(record) or key, name, given)
 
 
 # ── Markdown and text ──
