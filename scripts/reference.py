@@ -1,6 +1,8 @@
 """Write the reference pages from the code: commands, configuration keys, tools, outcomes and errors, addresses.
 
-python scripts/reference.py            write docs/reference/
+The page of each client of `herma connect` is written by running its commands.
+
+python scripts/reference.py            write docs/reference/ and docs/how-to/connect/
 python scripts/reference.py --check    say what is out of date, and fail
 """
 
@@ -12,11 +14,13 @@ import json
 import sys
 import typing
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
+import client_pages
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+FOLDER = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Written by scripts/reference.py from the code. Change the code, then run `./run docs`. -->"
 
 
@@ -167,11 +171,12 @@ def _first(kind: type) -> str:
 
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
-    "commands.md": commands,
-    "configuration.md": configuration,
-    "tools.md": tools,
-    "outcomes.md": outcomes,
-    "http.md": http,
+    "reference/commands.md": commands,
+    "reference/configuration.md": configuration,
+    "reference/tools.md": tools,
+    "reference/outcomes.md": outcomes,
+    "reference/http.md": http,
+    **{name: partial(client_pages.client_page, client) for name, client in client_pages.PAGES.items()},
 }
 
 
@@ -183,15 +188,14 @@ def main() -> int:
     stale = [
         name for name in PAGES if not (FOLDER / name).exists() or (FOLDER / name).read_text("utf-8") != render(name)
     ]
-    if "--check" in sys.argv:
-        for name in stale:
-            print(f"docs/reference/{name} is out of date; run ./run docs")
-        return 1 if stale else 0
-    FOLDER.mkdir(parents=True, exist_ok=True)
     for name in stale:
+        if "--check" in sys.argv:
+            print(f"docs/{name} is out of date; run ./run docs")
+            continue
+        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
         (FOLDER / name).write_text(render(name), encoding="utf-8")
-        print(f"wrote docs/reference/{name}")
-    return 0
+        print(f"wrote docs/{name}")
+    return 1 if stale and "--check" in sys.argv else 0
 
 
 if __name__ == "__main__":

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 @contextmanager
-def other_apis() -> Iterator[tuple[str, list[Any]]]:
-    """A server that answers `Answer 1.`, `Answer 2.`, … → its address, and the bodies that it was sent."""
+def other_apis(say: Callable[[Any], str] | None = None) -> Iterator[tuple[str, list[Any]]]:
+    """A server that answers what `say` makes of a body, else `Answer 1.`, `Answer 2.`, … → its address, and the bodies
+    that it was sent."""
     asked: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append(body)
-            text = f"Answer {len(asked)}."
+            text = say(body) if say else f"Answer {len(asked)}."
             if self.path.partition("?")[0].endswith("/responses"):
                 events, is_stream = _responses(text), bool(body.get("stream"))
             else:

@@ -13,9 +13,12 @@ from click.testing import CliRunner
 
 from herma.cli.context import HermaCommand
 from herma.cli.main import HIDDEN, cli
+from herma.connect.clients import CLIENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FOLDERS = ("connect", "frameworks")
+"""Folders of `how-to` with a page for each client and each framework."""
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -33,9 +36,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def links(page: Path) -> list[str]:
+    return _LINK.findall(page.read_text("utf-8"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in _LINK.findall(page.read_text("utf-8")):
+    for link in links(page):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")
@@ -46,14 +53,22 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_is_reachable_from_the_index() -> None:
-    index = ROOT / "docs" / "README.md"
-    linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(index.read_text("utf-8"))}
-    for page in (ROOT / "docs").rglob("*.md"):
-        if page.name not in ("README.md", "index.md") and page.parent.name != "decisions":
-            assert page.resolve() in linked, f"{name_of(page)} is not in docs/README.md"
+    found, new = set(), {ROOT / "docs" / "README.md"}
+    while new:
+        found |= new
+        linked = {(page.parent / link.partition("#")[0]).resolve() for page in new for link in links(page)}
+        new = linked & set(PAGES) - found
+    assert [name_of(page) for page in PAGES if page.is_relative_to(ROOT / "docs") and page not in found] == []
     decisions = ROOT / "docs" / "decisions"
-    listed = set(_LINK.findall((decisions / "index.md").read_text("utf-8")))
+    listed = set(links(decisions / "index.md"))
     assert listed == {page.name for page in decisions.glob("0*.md")}, "docs/decisions/index.md lists every decision"
+
+
+def test_every_client_and_framework_has_a_page() -> None:
+    pages = {folder: {page.stem for page in (ROOT / "docs/how-to" / folder).glob("*.md")} for folder in FOLDERS}
+    assert pages["connect"] == {client.name for client in CLIENTS}
+    modules = {path.stem.replace("_", "-") for path in (ROOT / "src/herma/integrations").glob("[a-z]*.py")}
+    assert pages["frameworks"] == modules - {"items"}
 
 
 SHORT = [page for page in PAGES if page.parent.name != "reference" and page.name != "CHANGELOG.md"]
@@ -89,8 +104,9 @@ def test_python_examples_run(page: Path, number: int, code: str, home: Path) -> 
 
 
 def commands(page: Path) -> list[str]:
-    lines = [line for block in blocks(page, "") for line in block.splitlines()]
-    return [line for line in lines if line.startswith("herma ")]
+    """The commands of a page: in blocks without a language, and behind the prompt of a terminal."""
+    lines = [line for kind in ("", "console") for block in blocks(page, kind) for line in block.splitlines()]
+    return [line.removeprefix("$ ") for line in lines if line.startswith(("herma ", "$ herma "))]
 
 
 FIRST_PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "docs/quickstart.md", ROOT / "docs/quickstart.zh.md"]

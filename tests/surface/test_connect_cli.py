@@ -37,6 +37,7 @@ FILES: Mapping[str, Mapping[str, str]] = {
     "codex": {".codex/config.toml": '# mine\nmodel = "gpt-9" # fast\n\n[tui]\ntheme = "a"\n', ".codex/hooks.json": ""},
     "cursor": {".cursor/mcp.json": '{"mcpServers": {}}', ".cursor/hooks.json": '{"version": 1, "hooks": {}}'},
     "gemini": {".gemini/settings.json": '{\r\n    // mine\r\n    "theme": "dark",\r\n}\r\n'},
+    "antigravity": {".gemini/config/mcp_config.json": '{\n  "mcpServers": {}\n}\n'},
     "opencode": {".config/opencode/opencode.jsonc": '{\n\t"theme": "x", // mine\n}\n'},
     "vscode": {".config/Code/User/mcp.json": '{\n\t"servers": {},\n\t"inputs": []\n}\n'},
     "copilot": {".copilot/mcp-config.json": '{"mcpServers": {"other": {"type": "local"}}}\n'},
@@ -55,7 +56,7 @@ FILES: Mapping[str, Mapping[str, str]] = {
 }
 PLACES = {
     **dict.fromkeys(("claude-code", "cursor", "gemini", "copilot", "qwen", "droid"), ("mcpServers", "herma")),
-    **dict.fromkeys(("windsurf", "cline", "kimi"), ("mcpServers", "herma")),
+    **dict.fromkeys(("antigravity", "windsurf", "cline", "kimi"), ("mcpServers", "herma")),
     "codex": ("mcp_servers", "herma"),
     "opencode": ("mcp", "herma"),
     "vscode": ("servers", "herma"),

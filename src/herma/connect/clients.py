@@ -24,7 +24,7 @@ SERVER = "herma"
 
 
 class Setting(NamedTuple):
-    """Hold one place in a configuration file: a value, or an item of a list."""
+    """One place in a configuration file: a value, or an item of a list."""
 
     path: Path
     keys: Keys
@@ -55,7 +55,7 @@ class Setting(NamedTuple):
 
 
 class OwnFile(NamedTuple):
-    """Hold a file that is ours alone."""
+    """A file that only Herma writes."""
 
     path: Path
     text: str
@@ -85,7 +85,7 @@ def is_hook(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Program:
-    """Hold how clients start this program, from any folder: its words, and those that name the home."""
+    """The command with which clients start this program from any folder: its words, and those that name the home."""
 
     words: tuple[str, ...]
     home: tuple[str, ...] = ()
@@ -316,6 +316,15 @@ CLIENTS = (
         },
         hook_parts=_groups("settings.json", unit=_MILLISECONDS, name=SERVER),
         trust="Start gemini again; /mcp list and /hooks panel show what is active.",
+    ),
+    Client(
+        name="antigravity",
+        title="Antigravity",
+        programs=("agy", "antigravity"),
+        folder=_folder(".gemini", "config"),
+        servers="mcp_config.json",
+        trust="Start agy again; /mcp shows what is active.",
+        note="It runs no hooks of Herma: its conversations come with `herma import antigravity`.",
     ),
     Client(
         name="opencode",

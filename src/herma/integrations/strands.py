@@ -3,7 +3,7 @@
 from strands.memory import MemoryManager
 from herma.integrations.strands import HermaMemoryStore
 
-agent = Agent(plugins=[MemoryManager(stores=[HermaMemoryStore(h)])])
+agent = Agent(memory_manager=MemoryManager(stores=[HermaMemoryStore(h)]))
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from strands.memory import ExtractionConfig, IntervalTrigger
 from strands.memory.types import MemoryEntry
 
 from herma.integrations.items import ItemLog, keep_entry, recall, scope_of
@@ -42,7 +43,8 @@ class HermaMemoryStore:
         self.description: str | None = "What was said in past sessions, and notes that were kept."
         self.max_search_results: int | None = max_search_results
         self.writable = writable
-        self.extraction = None
+        # After each turn the manager hands its messages to `add_messages`.
+        self.extraction = ExtractionConfig(trigger=IntervalTrigger(turns=1)) if writable else None
         self._app = app
         self._scope = scope_of(app, user, project)
         self._log = ItemLog(app, SOURCE, session_id, self._scope)
