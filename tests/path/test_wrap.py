@@ -218,6 +218,12 @@ def test_a_request_that_names_the_answer_before_goes_on_with_its_conversation(h:
         herma.wrap(client, h)
         first = client.responses.create(model="m", input=[question])
         client.responses.create(model="m", input="And now?", previous_response_id=first.id)
+        for conversation in ("conv_1", {"id": "conv_1"}, "conv_2"):
+            client.responses.create(model="m", input="Which port?", conversation=conversation)  # type: ignore[arg-type]
+        client.herma.close()  # type: ignore[attr-defined]
+    with other_apis() as (url, _), openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:  # it starts again
+        herma.wrap(client, h)
+        client.responses.create(model="m", input="Which port?", conversation="conv_1")
         client.herma.close()  # type: ignore[attr-defined]
     call = Answer.calling("memory", {"command": "create", "path": "/memories/n.md", "file_text": "CI runs on ARM."})
     with ScriptedModel([call, "Kept."]) as model, anthropic.Anthropic(base_url=model.root, api_key="none") as claude:
@@ -229,7 +235,7 @@ def test_a_request_that_names_the_answer_before_goes_on_with_its_conversation(h:
         roles.setdefault(session.source, []).append([one.role for one in h.transcripts.messages(session.id)])
     del roles["cli"]
     assert roles == {
-        "openai": [["user", "assistant", "user", "assistant"]],
+        "openai": [["user", "assistant"] * 3, ["user", "assistant"], ["user", "assistant"] * 2],
         "anthropic": [["user", "assistant", "tool", "assistant"]],
     }
 

@@ -48,7 +48,9 @@ SYSTEM = ("system", "developer")
 class Exchange:
     """One request of a client and its answer."""
 
-    def __init__(self, owner: Conversations, session: Session, digest: str, additions: Sequence[Any]) -> None:
+    def __init__(
+        self, owner: Conversations, session: Session, digest: str, additions: Sequence[Any], thread: str = ""
+    ) -> None:
         self.session = session
         self.memory = memory_part(session.system_prompt)
         """Text for the system message: the same for the whole conversation."""
@@ -56,6 +58,7 @@ class Exchange:
         """For each message of the request, the text to add at its end; "" for none."""
         self._owner = owner
         self._digest = digest
+        self._thread = thread
 
     def answered(self, reply: Mapping[str, Any] | None, usage: object = None, answer: str = "") -> None:
         """Keep the model's message; `None` if nothing came. What it cost is recorded if the client was told.
@@ -67,7 +70,7 @@ class Exchange:
             return
         if self.session.messages and self.session.messages[-1].role != "assistant":
             self.session.after_model(dict(reply), usage=usage)
-        self._owner.keep(_rolled(self._digest, reply), self.session, self._digest, answer)
+        self._owner.keep(_rolled(self._digest, reply), self.session, self._digest, (answer, self._thread))
 
     def failed(self) -> None:
         """Note that the request reached nobody. The user's message is kept; asking again goes on with it."""
@@ -97,12 +100,13 @@ class Conversations:
         model: str | None = None,
         key: str = "",
         after: str = "",
+        thread: str = "",
     ) -> Exchange:
         """Store what is new in a request and look up what may help. `messages` are OpenAI-style, without the system
-        message; `key` is the client's own id of the conversation. `after` is the id of the answer that they follow,
-        where the server keeps the history and the request has only what is new.
+        message; `key` is the client's own id of the conversation. Where the server keeps the history and the request
+        has only what is new, `after` is the id of the answer that they follow, or `thread` that of the conversation.
         """
-        digests = [self._answers.get(after) or _rolled("", {"role": "key", "content": key})]
+        digests = [self._answers.get(thread or after) or _rolled("", {"role": "key", "content": thread or key})]
         for message in messages:
             digests.append(_rolled(digests[-1], message))
         with self._changed:
@@ -113,23 +117,28 @@ class Conversations:
             self._asked.add(digests[-1])
         try:
             if session is None:
-                session, known = self._stored(key or digests[min(1, len(messages))], digests, system, model)
+                chat = thread or key or digests[min(1, len(messages))]
+                session, known = self._stored(chat, digests, system, model, any_history=bool(thread))
             self._take(session, messages[known:])
         except BaseException:
             with self._changed:
                 self._asked.discard(digests[-1])
             raise
-        return Exchange(self, session, digests[-1], _additions(messages, session.messages))
+        return Exchange(self, session, digests[-1], _additions(messages, session.messages), thread)
 
-    def keep(self, digest: str, session: Session, asked: str, answer: str = "") -> None:
-        """Remember with which messages the next request of a conversation begins. `asked`: the request that ended."""
+    def keep(self, digest: str, session: Session, asked: str, names: Sequence[str] = ()) -> None:
+        """Remember with which messages, or with which name instead of them, the next request of a conversation begins.
+
+        `asked`: the request that ended.
+        """
         with self._changed:
             self._live[digest] = session
             self._live.move_to_end(digest)
             closing = [self._live.popitem(last=False)[1]] if len(self._live) > MOST_LIVE else []
             self._asked.discard(asked)
-            if answer:
-                self._answers[answer] = digest
+            for name in filter(None, names):
+                self._answers[name] = digest
+                self._answers.move_to_end(name)
             while len(self._answers) > MOST_LIVE:
                 self._answers.popitem(last=False)
             self._changed.notify_all()
@@ -151,15 +160,21 @@ class Conversations:
                 return session, count
         return None, 0
 
-    def _stored(self, chat: str, digests: Sequence[str], system: str, model: str | None) -> tuple[Session, int]:
-        """Go on with a conversation of an earlier run of the program, or begin one."""
+    def _stored(
+        self, chat: str, digests: Sequence[str], system: str, model: str | None, *, any_history: bool
+    ) -> tuple[Session, int]:
+        """Go on with a conversation of an earlier run of the program, or begin one. With `any_history`, it is known by
+        its id alone: the server has its messages.
+        """
         options: Json = {"source": self._source, "user": self._user, "project": self._project, "chat": chat}
         options |= {"system_message": system, "model": model, "tools": None}
         which = SessionFilter(
             source=self._source, profile=self._app.settings.profile, user=self._user or "", chat=chat, archived=False
         )
-        earlier = self._app.transcripts.list(which, limit=_MOST_EARLIER) if len(digests) > 2 else []
+        earlier = self._app.transcripts.list(which, limit=_MOST_EARLIER) if any_history or len(digests) > 2 else []
         for info in earlier:
+            if any_history:
+                return self._app.session(**options, resume=info.id), 0
             digest = digests[0]
             stored = self._app.session_factory.history(info)
             for message in stored:
@@ -444,8 +459,14 @@ def _begin_response(talks: Conversations, call: Json) -> tuple[Exchange, Json]:
     given = call.get("input", "")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else [plain(item) for item in given]
     said = [item_message(item) for item in items]
-    after = str(call.get("previous_response_id") or "")
-    exchange = talks.begin(said, system=str(call.get("instructions") or ""), model=call.get("model"), after=after)
+    thread = call.get("conversation") or ""
+    exchange = talks.begin(
+        said,
+        system=str(call.get("instructions") or ""),
+        model=call.get("model"),
+        after=str(call.get("previous_response_id") or ""),
+        thread=thread if isinstance(thread, str) else str(plain(thread).get("id") or ""),
+    )
     added = [
         _with_input_text(item, text) if item.get("role") == "user" else item
         for item, text in zip(items, exchange.additions, strict=True)
