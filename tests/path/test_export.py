@@ -269,7 +269,7 @@ BAD: list[tuple[str | bytes, str]] = [
     (text(session(id="a", started=True)), '"started"'),
     (text(session(id="a", reason="why")), '"reason"'),
     (text(session(id="a", archived="yes")), '"archived"'),
-    (text(session(id="a", usage={"input": "many"})), '"usage.input"'),
+    (text(session(id="a", usage={"input": "many"})), '"usage"'),
     (text(session(id="a", usage=[])), '"usage"'),
     (text(session(id="a", title="t" * 101)), '"title"'),
     (text(session(id="a", titel="x")), 'a field "titel", which a session does not have; is "title" meant?'),

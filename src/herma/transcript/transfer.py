@@ -230,15 +230,63 @@ def _through(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 # Reading an export, line by line. Whatever is wrong is one sentence that names the line and the field.
 
-_SCOPE = ("profile", "project", "user", "chat")
-SESSION_FIELDS = frozenset(
-    (
-        *("id", "source", "started", "reason", "parent", "title", "model", "ended", "end_reason"),
-        *(*_SCOPE, "archived", "usage", "system_prompt"),
-        *SessionMetadata.__annotations__,
+
+class _Field(NamedTuple):
+    """What a field of a line may hold, in words for people, and whether it must be there."""
+
+    fits: Callable[[Any], bool]
+    words: str
+    needed: bool = False
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not _SURROGATE.search(value)
+
+
+def _is_name(value: object) -> bool:
+    return _is_text(value) and bool(str(value).strip())
+
+
+def _is_usage(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        name in _COUNTS and is_number(given) and (name == "cost_usd" or not isinstance(given, float))
+        for name, given in value.items()
     )
-)
-MESSAGE_FIELDS = frozenset(("session", "role", "timestamp", "tool_calls", "hidden", "extra", *_OPTIONAL))
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SCOPE = ("profile", "project", "user", "chat")
+_PLACES = (*_SCOPE, *SessionMetadata.__annotations__)
+_COUNTS = tuple(item.name for item in fields(Usage))
+_TEXT = _Field(_is_text, "whole Unicode text")
+_NAME = _Field(_is_name, "text", needed=True)
+_TIME = _Field(is_number, "seconds since 1970")
+_SESSION = {
+    "id": _Field(
+        lambda one: _is_name(one) and len(one) <= LONGEST_ID and one.isprintable() and one.strip() == one,
+        f"1 to {LONGEST_ID} printable characters",
+        needed=True,
+    ),
+    "source": _NAME,
+    "started": _TIME._replace(needed=True),
+    "ended": _TIME,
+    "reason": _Field(get_args(Reason).__contains__, f"one of {', '.join(get_args(Reason))}"),
+    "archived": _Field(lambda one: isinstance(one, bool), "true or false"),
+    "usage": _Field(_is_usage, f"an object with numbers for some of {', '.join(_COUNTS)}"),
+    **dict.fromkeys(("parent", "model", "end_reason", "title", "system_prompt", *_PLACES), _TEXT),
+}
+_MESSAGE = {
+    "session": _NAME,
+    "role": _NAME,
+    "timestamp": _TIME._replace(needed=True),
+    "hidden": _Field(get_args(Hidden).__contains__, '"rewound" or "compacted"'),
+    "extra": _Field(lambda one: isinstance(one, dict), "an object"),
+    "tool_calls": _Field(
+        lambda one: isinstance(one, list) and all(isinstance(call, dict) for call in one), "a list of objects"
+    ),
+    **dict.fromkeys(_OPTIONAL, _Field(lambda _: True, "")),  # the reader of messages says what is wrong with these
+}
+SESSION_FIELDS, MESSAGE_FIELDS = frozenset(_SESSION), frozenset(_MESSAGE)
 _BOM = b"\xef\xbb\xbf"
 _EXPORT = "`herma sessions export` writes such files."
 
@@ -337,99 +385,40 @@ def _check_header(value: Mapping[str, Any]) -> None:
         raise _Wrong(f"was written by a newer version of Herma (format {version}; this one reads {VERSION})")
 
 
+def _fields(value: dict[str, Any], known: Mapping[str, _Field], kind: str) -> dict[str, Any]:
+    """Return the fields of a line that say something, each checked."""
+    for name in value:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            meant = f'; is "{near[0]}" meant?' if near else ""
+            raise _Wrong(f'has a field "{name[:40]}", which a {kind} does not have{meant}')
+    said = {name: given for name, given in value.items() if given is not None}
+    for name, field in known.items():
+        if (name in said or field.needed) and not field.fits(said.get(name)):
+            raise _Wrong(f'has {_short(said.get(name))} in "{name}", not {field.words}')
+    return said
+
+
 def _session(value: dict[str, Any]) -> Parsed:
-    _known(value, SESSION_FIELDS, "session")
-    texts: dict[str, Any] = {name: _text(value, name) for name in ("parent", "model", "end_reason")}
-    names: dict[str, Any] = {name: _text(value, name) or "" for name in (*_SCOPE, *SessionMetadata.__annotations__)}
-    session_id = _text(value, "id", needed=True) or ""
-    if len(session_id) > LONGEST_ID or not session_id.isprintable() or session_id.strip() != session_id:
-        raise _Wrong(f'has {_short(session_id)} in "id": 1 to {LONGEST_ID} printable characters are needed')
-    if (reason := value.get("reason", "new")) not in get_args(Reason):
-        raise _Wrong(f'has {_short(reason)} in "reason", not one of {", ".join(get_args(Reason))}')
-    if not isinstance(archived := value.get("archived", False), bool):
-        raise _Wrong(f'has {_short(archived)} in "archived", not true or false')
+    said = _fields(value, _SESSION, "session")
     try:
-        title = sanitized(_text(value, "title"))
+        title = sanitized(said.pop("title", None))
     except UsageError as exc:
         raise _Wrong(f'has a "title" that is too long: {str(exc).rstrip(".").lower()}') from None
-    session = SessionInfo(
-        id=session_id,
-        source=_text(value, "source", needed=True) or "",
-        scope=Scope(**{name: names.pop(name) for name in _SCOPE}),
-        started=_number(value, "started", needed=True) or 0.0,
-        ended=_number(value, "ended"),
-        conversation="",
-        title=title,
-        reason=reason,
-        archived=archived,
-        usage=_usage(value.get("usage")),
-        **texts,
-        **names,
-    )
-    return Parsed(session, _text(value, "system_prompt"), "profile" in value)
-
-
-def _usage(value: object) -> Usage:
-    if value is None:
-        return Usage()
-    names = {item.name for item in fields(Usage)}
-    if not isinstance(value, dict) or not set(value) <= names:
-        raise _Wrong(f'has {_short(value)} in "usage", not an object with {", ".join(sorted(names))}')
-    for name, given in value.items():
-        if not is_number(given) or (name != "cost_usd" and isinstance(given, float)):
-            raise _Wrong(f'has {_short(given)} in "usage.{name}", not a number')
-    return Usage(**value)
+    prompt, usage = said.pop("system_prompt", None), said.pop("usage", None)
+    scope = Scope(**{name: said.pop(name, "") for name in _SCOPE})
+    times: dict[str, Any] = {name: float(said[name]) for name in ("started", "ended") if name in said}
+    session = SessionInfo(**said | times, scope=scope, conversation="", title=title, usage=Usage(**(usage or {})))
+    return Parsed(session, prompt, "profile" in value)
 
 
 def _message(value: dict[str, Any]) -> Message:
-    _known(value, MESSAGE_FIELDS, "message")
-    if (hidden := value.pop("hidden", "")) not in get_args(Hidden):
-        raise _Wrong(f'has {_short(hidden)} in "hidden", not "rewound" or "compacted"')
-    if not isinstance(extra := value.pop("extra", {}), dict):
-        raise _Wrong(f'has {_short(extra)} in "extra", not an object')
-    calls = value.pop("tool_calls", [])
-    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise _Wrong(f'has {_short(calls)} in "tool_calls", not a list of objects')
-    session_id = _text(value, "session", needed=True) or ""
-    timestamp = _number(value, "timestamp", needed=True) or 0.0
-    if not isinstance(value.get("role"), str):
-        raise _Wrong(f'has {_short(value.get("role"))} in "role", not text')
-    place = {"session_id": session_id, "timestamp": timestamp}
-    given = {name: item for name, item in value.items() if name not in ("session", "timestamp")} | place
+    said = _fields(value, _MESSAGE, "message")
+    said |= {"timestamp": float(said["timestamp"]), "tool_calls": tuple(said.get("tool_calls", ()))}
     try:
-        return from_wire(Message(hidden=hidden, extra=extra, tool_calls=tuple(calls), **given))
+        return from_wire(Message(session_id=said.pop("session"), **said))
     except ValueError as exc:
         raise _Wrong(str(exc)) from None
-
-
-def _known(value: dict[str, Any], names: frozenset[str], kind: str) -> None:
-    for name in value:
-        if name not in names:
-            near = get_close_matches(name, names, n=1)
-            meant = f'; is "{near[0]}" meant?' if near else ""
-            raise _Wrong(f'has a field "{name[:40]}", which a {kind} does not have{meant}')
-
-
-def _text(value: dict[str, Any], name: str, *, needed: bool = False) -> str | None:
-    given = value.get(name)
-    if given is None and not needed:
-        return None
-    if not isinstance(given, str) or (needed and not given.strip()):
-        raise _Wrong(f'has {_short(given)} in "{name}", not text')
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        raise _Wrong(f'has half a character in "{name}"') from None
-    return given
-
-
-def _number(value: dict[str, Any], name: str, *, needed: bool = False) -> float | None:
-    given = value.get(name)
-    if given is None and not needed:
-        return None
-    if not is_number(given):
-        raise _Wrong(f'has {_short(given)} in "{name}", not seconds since 1970')
-    return float(given)  # type: ignore[arg-type]
 
 
 def _short(value: object) -> str:
