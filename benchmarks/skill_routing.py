@@ -21,10 +21,10 @@ from pathlib import Path
 from herma import Herma
 from herma.evals.data import percentile
 from herma.skills.document import compose, slug
-from herma.skills.rows import FindMode, Skill
+from herma.skills.rows import Skill
 
 Rows = list[dict[str, object]]
-MODES: tuple[FindMode, ...] = ("words", "vectors", "hybrid")
+MODES = ("words", "hybrid")
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def rows(path: Path) -> Rows:
 
 
 @contextmanager
-def filled(corpus: Rows, folder: Path | None, mode: FindMode) -> Iterator[Herma]:
+def filled(corpus: Rows, folder: Path | None, mode: str) -> Iterator[Herma]:
     """Open a temporary home with the skills; in mode words it has no embedder."""
     flags: dict[str, object] = {} if mode != "words" else {"embedding.model": "none"}
     if folder is not None:
@@ -68,7 +68,7 @@ def filled(corpus: Rows, folder: Path | None, mode: FindMode) -> Iterator[Herma]
             yield h
 
 
-def measured(h: Herma, mode: FindMode, corpus: Rows, requests: Rows, others: Sequence[str]) -> dict[str, object]:
+def measured(h: Herma, mode: str, corpus: Rows, requests: Rows, others: Sequence[str]) -> dict[str, object]:
     names = {str(row["doc_id"]): str(row.get("name") or row["doc_id"]) for row in corpus}
     named, ranked, took = list[int](), list[int](), list[float]()
     none_needed = silent_rightly = silent_wrongly = 0
@@ -77,7 +77,7 @@ def measured(h: Herma, mode: FindMode, corpus: Rows, requests: Rows, others: Seq
         assert isinstance(gold, list)
         assert isinstance(also, list)
         began = time.perf_counter()
-        found = h.skills.find(str(row["query"]), mode=mode)
+        found = h.skills.find(str(row["query"]))
         took.append((time.perf_counter() - began) * 1000)
         matches = [one.name for one in found.matches]
         if not gold:
@@ -94,7 +94,7 @@ def measured(h: Herma, mode: FindMode, corpus: Rows, requests: Rows, others: Seq
             result[f"{name}@{k}"] = round(sum(place <= k for place in places) / max(1, len(places)), 4)
     result |= {"silent_wrongly": silent_wrongly, "none_needed": none_needed, "silent_rightly": silent_rightly}
     if others:
-        silent = sum(not h.skills.find(text, mode=mode).matches for text in others)
+        silent = sum(not h.skills.find(text).matches for text in others)
         result |= {"others": len(others), "others_silent": silent}
     return {**result, "p95_ms": round(percentile(sorted(took), 0.95), 2)}
 

@@ -418,8 +418,7 @@ def test_a_task_finds_its_skill_and_small_talk_finds_none(h: Herma) -> None:
     assert found.matches[0].name == "ship-it"
     assert "cut a release" in found.matches[0].reasons[0]
     bread = "bake sourdough bread"
-    assert h.skills.find(bread).matches[0].name == h.skills.find(bread, mode="words").matches[0].name == "bake-bread"
-    assert h.skills.find(bread, mode="vectors").abstained == "nothing is embedded yet"
+    assert h.skills.find(bread).matches[0].name == "bake-bread"
     for talk in ("hello, how are you?", "what did we decide about the kitchen table", "", "thanks!"):
         nothing = h.skills.find(talk)
         assert (nothing.matches, bool(nothing.abstained)) == ((), True)
@@ -427,8 +426,6 @@ def test_a_task_finds_its_skill_and_small_talk_finds_none(h: Herma) -> None:
     assert h.skills.find(bread).matches[0].score < found.matches[0].score
     with pytest.raises(UsageError):
         h.skills.find("x", limit=0)
-    with pytest.raises(UsageError, match=r"mode of find.* not 'guess'"):
-        h.skills.find("x", mode="guess")  # type: ignore[arg-type]
 
 
 def test_a_skill_that_fails_gives_way_to_one_that_works(h: Herma) -> None:

@@ -133,16 +133,6 @@ def test_what_a_person_made_or_others_need_or_lies_elsewhere_stays() -> None:
     }
 
 
-def test_skills_that_need_only_each_other_go_together() -> None:
-    circle = [standing("a", 99, "stale", needs=("b",)), standing("b", 98, "stale", needs=("c",)),
-              standing("c", 97, "stale", needs=("a",))]  # fmt: skip
-    assert states(decided(*circle, memory=long_ago("a", "b", "c"))) == dict.fromkeys("abc", "archived")
-    few = replace(RULES, most_archived=2)
-    found = decided(*circle, memory=long_ago("a", "b", "c"), rules=few)
-    assert states(found) == {}
-    assert set(found.kept.values()) == {"at most 2 are archived at a time"}
-
-
 def test_not_too_many_go_at_once() -> None:
     names = [f"skill-{n}" for n in range(25)]
     many = [standing(name, 100 + n, "stale") for n, name in enumerate(names)]
@@ -277,8 +267,7 @@ def test_what_is_protected_is_never_touched_and_every_move_has_a_reason(
             assert not each.skill.external
             assert (row.origin if row else "found") in rules.origins.split(", ")
             assert move.skill in memory.noticed
-    for name in leaving & needed:
-        assert {s.skill.name for s in standings if name in s.skill.dependencies} - {name} <= leaving
+    assert not leaving & needed
     assert len(leaving) <= rules.most_archived
     assert len({move.skill for move in found.moves}) == len(found.moves)
 

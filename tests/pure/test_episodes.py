@@ -3,8 +3,9 @@
 `outcomes.jsonl` has conversations that were invented for the rules of outcomes. The `tuning` rows were in sight when
 the rules were written. The `held back` rows were written after the last freeze; at first look 28 of 42 were judged
 right, and 3 open or failed ones were called a success. What that showed was repaired, so the floors below guard against
-going back; they do not measure unseen conversations. The last 24 rows came later: at first look 20 were judged right,
-and one open conversation was called a success.
+going back; they do not measure unseen conversations. 24 more rows came later: at first look 20 were judged right, and
+one open conversation was called a success. Of the last 20, 14 were judged right at first look, 5 were called unclear,
+and one unclear end was called a success.
 """
 
 from __future__ import annotations

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from herma.episodes.rows import LONGEST_RESULT, Episode, Outcome, SessionState
 from herma.prompt.fence import sanitize
-from herma.text import STOP_WORDS, Late, folded, stem
+from herma.text import HAS_CJK, Late, folded, stemmed_terms
 from herma.transcript.log import IMPORT
+from herma.transcript.messages import text_of
 
 if TYPE_CHECKING:
-    from herma.types import Content, Message, SessionInfo
+    from herma.types import Message, SessionInfo
 
 INTERRUPTED = "interrupted"
 """The finish reason of a reply that was cut off."""
@@ -133,7 +134,8 @@ _NEXT_SENTENCE = re.compile(
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(
-    r"(?:^|[\s,.!;])(?:now|next|also|then|please|can you|could you|let's|add|do|make|write|run)\s+\w{2,}"
+    r"\b(?:now|next|then|also|and|but|please) (?:please )?(?:add|make|do|write|run|fix|go|continue|change|show|create"
+    r"|update|remove|use|try|translate)\b|\bgo ahead\b|\b(?:can|could) you\b"
     r"|接下来|接下來|现在请|然后|然後|再帮|再幫|次に|次は|それと|이제|다음",
     re.IGNORECASE,
 )
@@ -266,7 +268,6 @@ _POLITE = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'(])|(?<=[。！？])|\n+")
-_CJK = Late("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _WORDS = re.compile(r"[^\W_]+")
 _KINDS = ("writing", "planning", "data", "operations", "coding")
 """Kinds of work that a word names, in the order in which they are tried."""
@@ -337,7 +338,7 @@ def is_substantial(task: str) -> bool:
             rest = rest[end:].lstrip(" .,!?~;:-。！？、")
     words = _WORDS.findall(rest)
     letters = sum(map(len, words))
-    return letters >= 3 if _CJK.search(rest) else len(words) >= 2 and letters >= 6
+    return letters >= 3 if HAS_CJK.search(rest) else len(words) >= 2 and letters >= 6
 
 
 def task_key(task: str) -> str:
@@ -396,7 +397,8 @@ _ERROR_LINE = Late(
     r"|traceback \(most recent"
     r"|\w{1,60}(?:\.\w{1,60}){0,6}(?:error|exception)\b\s*[:(]|error\[|e\s{2,}\w+error"
     r"|found [1-9]\d{0,5} errors?\b|={2,}.*\b[1-9]\d{0,5} (?:failed|errors?)\b|(?:failed|error) [\w./:\[\]-]{1,120} - "
-    r"|(?:bash|sh|zsh)[:\w ]{0,20}: .*(?:not found|no such file|denied)|.{0,120}: (?:command not found"
+    r"|(?:bash|sh|zsh)[:\w ]{0,20}: .*(?:not found|no such file|denied)|[\w./-]{1,40}: (?:unable to|cannot|could not) "
+    r"|.{0,120}: (?:command not found"
     r"|no such file or directory"
     r"|permission denied)|npm err!|make: \*\*\*|[1-9]\d{0,5} failed\b|执行失败|操作失败)",
     re.IGNORECASE,
@@ -455,12 +457,6 @@ def _read_call(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             given = {"command": given}
     name = inner.get("name")
     return name if isinstance(name, str) else "", dict(given) if isinstance(given, Mapping) else {}
-
-
-def text_of(content: Content) -> str:
-    if isinstance(content, list):
-        return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
-    return content or ""
 
 
 def has_failed(output: str) -> bool:
@@ -618,12 +614,6 @@ _CHECKING = re.compile(r"\b(?:tests?|check|build|verify|lint|compile|compileall|
 _READING_VERB = re.compile(r"^\S+ (?:status|log|show|diff|list|ls|search|info|describe|get|view|--version|version)$")
 _QUESTION_END = re.compile(r"[?？]\W*$|(?:ですか|ますか|でしょうか|吗|呢)\W*$")
 _PART = re.compile(r"(?<![\d./])(\d{1,9})\s?(?:of|out of|von)\s?(?:the |den )?(\d{1,9})(?![\d./%])")
-_GO_ON = re.compile(
-    r"(?:[,.!;]|\band|\bbut|\bund) (?:now|next|then|also|please|can you|could you|jetzt|bitte) "
-    r"(?!(?:it|that|this|everything|all|i|we|the|works?|fine|good|done)\b)\w+"
-)
-"""A request behind a few words of thanks: "thanks, now make it shorter"."""
-_AND_NOW = (" but ", " now ", " next ", " also ", " and then ", "但是", "不过", "接下来", "另外", "でも", "次に")
 
 
 def judge(
@@ -653,7 +643,7 @@ def judge(
             yield failed, "failed", "the last error was not overcome"
             yield gave_up, "failed", "the assistant said that it did not succeed"
         yield _left_open(messages, facts, word, reply) != "", "interrupted", "the assistant said that work is left"
-        thanked = word == "thanked" and (reported or not facts.worked)
+        thanked = word == "thanked" and (reported or overcome is not None or not facts.worked)
         yield thanked or word in ("confirmed", "pleased"), "successful", "the user confirmed it"
         yield aborted, "interrupted", "the program broke off"
         yield facts.checked and went_well, "successful", "the last test or build passed"
@@ -852,8 +842,7 @@ def _user_verdict(messages: Sequence[Message]) -> str:
     bad = max(sign("still").last(said), -1 if question else sign("objected").last(said))
     if bad >= 0 and bad + 12 >= good:
         return "objected"
-    more = said.endswith(("?", "？")) or _GO_ON.search(said) or (len(said) > 40 and any(m in said for m in _AND_NOW))
-    if good < 0 or more:  # "thanks, and now …" is not the end
+    if good < 0 or said.endswith(("?", "？")) or _GOES_ON.search(said):  # "thanks, and now …" is not the end
         return ""
     if said in sign("confirmed") or said in sign("broken"):  # "thanks, it no longer crashes"
         return "confirmed"
@@ -864,7 +853,7 @@ def _says_more(said: str) -> bool:
     """Return whether there is more than praise and thanks: "great, see you in a month"."""
     for name in ("pleased", "thanked", "courtesy"):
         said = sign(name).sub(" ", said)
-    return sum(len(word) / 2 if _CJK.search(word) else 1 for word in _WORDS.findall(said)) > 3
+    return sum(len(word) / 2 if HAS_CJK.search(word) else 1 for word in _WORDS.findall(said)) > 3
 
 
 # ── errors, and what helped ──
@@ -939,7 +928,7 @@ def _reports_error(sentence: str) -> bool:
     """Return whether a sentence reports an error; "fix the error" and "what if it fails?" only ask something."""
     said = folded(sentence[:500])
     asks = _is_question(said) and (
-        sign("hypothetical").end(said) > 0 or (said in sign("hypothetical") and _CJK.search(said))
+        sign("hypothetical").end(said) > 0 or (said in sign("hypothetical") and HAS_CJK.search(said))
     )
     return said in sign("trouble") and not asks and _ORDER.match(cleaned(sentence, 500)) is None
 
@@ -978,7 +967,7 @@ def _is_courtesy(sentence: str) -> bool:
     if not sign("courtesy").end(said) > 0:
         return False
     left = _WORDS.findall(sign("courtesy").sub(" ", said))
-    said_more = sum(len(word) if _CJK.search(word) else 1 for word in left) > 6
+    said_more = sum(len(word) if HAS_CJK.search(word) else 1 for word in left) > 6
     return not said_more and not any(map(str.isdigit, said)) and said not in sign("result")
 
 
@@ -995,8 +984,8 @@ class Phrases:
     """
 
     def __init__(self, *phrases: str) -> None:
-        spaced = [_expression(phrase) for phrase in phrases if not _CJK.search(phrase)]
-        free = [_expression(phrase) for phrase in phrases if _CJK.search(phrase)]
+        spaced = [_expression(phrase) for phrase in phrases if not HAS_CJK.search(phrase)]
+        free = [_expression(phrase) for phrase in phrases if HAS_CJK.search(phrase)]
         parts = [rf"(?<![\w'])(?:{'|'.join(sorted(spaced, key=len, reverse=True))})(?![\w'])"] if spaced else []
         self._pattern = re.compile("|".join([*parts, *sorted(free, key=len, reverse=True)]))
 
@@ -1040,16 +1029,8 @@ def _table() -> Mapping[str, Sequence[str]]:
 # ── the terms by which a text is found ──
 
 MOST_TERMS = 24
-_CJK_RUN = Late("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+")
 
 
 def terms_of(text: str, most: int = MOST_TERMS) -> tuple[str, ...]:
     """Return the terms by which a text is found: stems of words without stop words, pairs of CJK characters."""
-    found: dict[str, None] = {}
-    said = folded(text[:4_000])
-    for run in _CJK_RUN.findall(said):
-        found.update((run[at : at + 2], None) for at in range(max(1, len(run) - 1)))
-    for word in _WORDS.findall(_CJK_RUN.sub(" ", said)):
-        if word not in STOP_WORDS and len(word) > 1:
-            found[stem(word[:40])] = None
-    return tuple(found)[:most]
+    return tuple(dict.fromkeys(stemmed_terms(folded(text[:4_000]))))[:most]

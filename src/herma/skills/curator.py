@@ -559,7 +559,7 @@ def _next_state(
     if age is None:
         return ("active", "nothing is known of its use; its age counts from now on") if state == "stale" else None
     if age >= rules.stale_days:
-        return None if state == "stale" else ("stale", _unused(age))
+        return None if state == "stale" else ("stale", f"unused for {_days(age)}")
     return ("active", f"it was used {_days(age)} ago") if state == "stale" else None
 
 
@@ -602,56 +602,21 @@ def _leaving(
     for each in all_of_them:  # protected, but reported
         if each.usage and each.usage.pinned and (age := _age(each, now)) is not None and age >= rules.archive_days:
             kept[each.skill.name] = "it is pinned"
-    needed_by = _needed_by(all_of_them)
-    leaving = _without_needed(due, needed_by)
-    kept |= {name: f"{min(needed_by[name] - {name})} needs it" for name in due if name not in leaving}
+    needs = [(name, each.skill.name) for each in reversed(all_of_them) for name in each.skill.dependencies]
+    needed_by = {name: other for name, other in needs if name != other}
+    kept |= {name: f"{needed_by[name]} needs it" for name in due if name in needed_by}
     recent = sum(
         1 for one in usage if one.archived_at is not None and one.archived_at > now - rules.interval_hours * _HOUR
     )
     room = max(0, rules.most_archived - recent)
-    chosen = _within(room, sorted(leaving, key=lambda name: (-due[name], name)), needed_by)
-    kept |= dict.fromkeys(leaving - chosen, f"at most {rules.most_archived} are archived at a time")
-    return {name: _unused(due[name]) for name in chosen}, kept
+    oldest_first = sorted(due.keys() - needed_by.keys(), key=lambda name: (-due[name], name))
+    kept |= dict.fromkeys(oldest_first[room:], f"at most {rules.most_archived} are archived at a time")
+    return {name: f"unused for {_days(due[name])}" for name in oldest_first[:room]}, kept
 
 
 def _says_active(each: SkillStanding) -> bool:
     """Return whether a report would have to call it stale first."""
     return each.usage is None or each.usage.state in ("active", "archived")
-
-
-def _needed_by(standings: Iterable[SkillStanding]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for each in standings:
-        for name in each.skill.dependencies:
-            if name != each.skill.name:
-                found.setdefault(name, set()).add(each.skill.name)
-    return found
-
-
-def _without_needed(due: Collection[str], needed_by: Mapping[str, set[str]]) -> set[str]:
-    """Return those that no remaining skill needs. Skills that need only each other leave together."""
-    leaving = set(due)
-    while True:
-        needed = {name for name in leaving if not needed_by.get(name, set()) <= leaving}
-        if not needed:
-            return leaving
-        leaving -= needed
-
-
-def _within(room: int, leaving: Sequence[str], needed_by: Mapping[str, set[str]]) -> set[str]:
-    """Return as many as there is room for, in this order; each with those that need it, or not at all."""
-    chosen: set[str] = set()
-    while True:
-        before = len(chosen)
-        for name in leaving:
-            group, more = set[str](), {name}
-            while more:
-                group |= more
-                more = {other for each in more for other in needed_by.get(each, ())} - group
-            if len(chosen | group) <= room:
-                chosen |= group
-        if len(chosen) == before:
-            return chosen
 
 
 def _strayed(archived: Collection[str], names: Mapping[str, int], usage: Mapping[str, SkillUsage]) -> list[CuratorMove]:
@@ -661,10 +626,6 @@ def _strayed(archived: Collection[str], names: Mapping[str, int], usage: Mapping
         for name in sorted(set(archived))
         if name not in names and name in usage and usage[name].state != "archived" and not usage[name].pinned
     ]
-
-
-def _unused(age: float) -> str:
-    return f"unused for {_days(age)}"
 
 
 def _days(age: float) -> str:

@@ -13,13 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 from herma.errors import UsageError
 from herma.skills import KIND
 from herma.skills.document import headings
 from herma.skills.rows import (
-    FindMode,
     MergeCandidate,
     Skill,
     SkillMatch,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from herma.skills.library import SkillLibrary
 
 _ALL = 20_000
-_LIMIT = 5
 _WORTH = 0.35
 """A skill whose similarity is below this part of the best one's is not offered."""
 
@@ -48,16 +46,7 @@ class SkillFinder:
         self._library = library
         self._index: tuple[str, WordIndex] | None = None
 
-    def find(
-        self, task: str, *, limit: int = _LIMIT, tools: Sequence[str] | None = None, mode: FindMode = "hybrid"
-    ) -> SkillMatches:
-        if not isinstance(task, str):
-            raise UsageError(
-                f"task must be a str, not {type(task).__name__}.", hint='For example: find("fix the build").'
-            )
-        if mode not in get_args(FindMode):
-            allowed = ", ".join(get_args(FindMode))
-            raise UsageError(f"Unknown search mode {mode!r}.", hint=f"Use one of: {allowed}.")
+    def find(self, task: str, *, limit: int, tools: Sequence[str] | None = None) -> SkillMatches:
         if limit < 1:
             raise UsageError(f"limit must be 1 or more, got {limit}.", hint="Leave it out for five.")
         shelf, usage = self._library.shelf(), self._library.usage()
@@ -66,29 +55,25 @@ class SkillFinder:
             why = "there are no skills yet" if not shelf.skills else "no skill can be used here"
             return SkillMatches(task, abstained=why)
         index = self._words(shelf.stamp, offered)
-        by_words = index.evidence(task) if mode != "vectors" else {}
-        meanings = self._meanings(task, 2 * limit) if mode != "words" else None
+        meanings = self._meanings(task)
         notes = meanings.notes if meanings is not None else ()
-        found = _candidates(index, by_words, meanings, 2 * limit)
+        found = _candidates(index, index.evidence(task), meanings, 2 * limit)
         if not found:
-            why = "no skill shares a word with the task" if mode != "vectors" else "nothing is embedded yet"
-            return SkillMatches(task, abstained=why, notes=notes)
-        if mode == "vectors":
-            found = {at: replace(evidence, words=evidence.meaning or 0.0) for at, evidence in found.items()}
+            return SkillMatches(task, abstained="no skill shares a word with the task", notes=notes)
         ranked = _ranked(index, found, usage)
-        bar = MEANING_ONLY if mode == "vectors" else WITH_MEANING if meanings and meanings.scale else WORDS_ONLY
+        bar = WITH_MEANING if meanings and meanings.scale else WORDS_ONLY
         if unsure := _unsure(ranked, limit, index, task, bar):
             return SkillMatches(task, abstained=unsure, nearest=tuple(ranked[:limit]), notes=notes)
         near = [match for match in ranked[:limit] if match.similarity >= _WORTH * ranked[0].similarity]
         return SkillMatches(task, matches=tuple(near), notes=notes)
 
-    def _meanings(self, task: str, count: int) -> Meanings | None:
+    def _meanings(self, task: str) -> Meanings | None:
         """Return the cosines of the task with skills; None without an embedder, or until all is embedded."""
         index = self._app.index.vectors if task.strip() else None
         state = index.state() if index is not None else None
         if index is None or state is None or not state.ready:
             return None
-        found = index.near(task, max(count, _ALL), kinds=(KIND,))
+        found = index.near(task, _ALL, kinds=(KIND,))
         cosines = by_path((hit.key, hit.score) for hit in found.hits)
         return Meanings(cosines, cosine_scale(state.model, cosines.values()), found.notes) if cosines else None
 
@@ -379,8 +364,7 @@ def reasons(evidence: SkillEvidence) -> tuple[str, ...]:
 # ── whether any of them fits: no skill is better than a wrong one ──
 
 
-@dataclass(frozen=True, slots=True)
-class OfferThreshold:
+class OfferThreshold(NamedTuple):
     """The score that the best must reach: of a skill with triggers, and of one without (`without` if other skills have
     triggers, `bare` if none has)."""
 
@@ -397,7 +381,6 @@ class OfferThreshold:
 
 WORDS_ONLY = OfferThreshold(with_triggers=0.47, without=0.50, bare=0.38)
 WITH_MEANING = OfferThreshold(with_triggers=0.40, without=0.50, bare=0.38)
-MEANING_ONLY = OfferThreshold(with_triggers=0.42, without=0.60, bare=0.50)
 _MANY_TRIGGERS = 0.15
 _MUCH_SAID = 0.2
 _MOST_LEAD = 0.07

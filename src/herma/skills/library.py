@@ -53,7 +53,6 @@ from herma.skills.rows import (
     CreateSkill,
     DeleteSkill,
     EditSkill,
-    FindMode,
     Incoming,
     NewSkillChange,
     PatchSkill,
@@ -252,13 +251,10 @@ class SkillLibrary:
             self._reports[skill.hash] = kept
         return kept
 
-    def find(
-        self, task: str, limit: int = 5, *, tools: Sequence[str] | None = None, mode: FindMode = "hybrid"
-    ) -> SkillMatches:
-        """Return the skills that fit a task, best first, with reasons; or none, and why. `mode`: by words, by meaning
-        (if there is an embedder), or by both."""
+    def find(self, task: str, limit: int = 5, *, tools: Sequence[str] | None = None) -> SkillMatches:
+        """Return the skills that fit a task, best first, with reasons; or none, and why."""
         self._app.ensure_open()
-        return self._finder.find(task, limit=limit, tools=tools, mode=mode)
+        return self._finder.find(task, limit=limit, tools=tools)
 
     def fill(self, name: str, values: Mapping[str, object] | None = None, /, **more: object) -> Filled:
         """Return a skill's code template with its parameters put in. Refuse values that need quoting; run nothing."""

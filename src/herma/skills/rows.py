@@ -354,8 +354,6 @@ class SkillPending:
 
 # ── finding a skill for a task ──
 
-FindMode: TypeAlias = Literal["words", "vectors", "hybrid"]
-
 
 class SkillMatch(NamedTuple):
     """A skill that fits a task, how well, and why."""
