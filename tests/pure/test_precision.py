@@ -263,8 +263,7 @@ def test_another_topic_is_noticed_once_enough_was_said() -> None:
     before = [GARDEN.format(what) for what in ("roses", "beans", "tulips", "apples", "carrots", "leeks")]
     after = [CODE.format(what) for what in ("lexer", "parser", "emitter")]
     found = topic_change(chat(*before, *after), 0)
-    assert found is not None
-    assert found[0] == ("topic", 12)
+    assert found == ("topic", 12)
     assert topic_change(chat(*before, *after[:2]), 0) is None
     assert topic_change(chat(*before, *after), 2) is None
     assert topic_change(chat(*before, *before[:3]), 0) is None

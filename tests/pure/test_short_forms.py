@@ -37,7 +37,7 @@ FAITHFUL = [
     ("i was born nineteen eighty-four", "The user was born in 1984."),
     ("we are iso twenty-seven thousand and one certified", "The company is certified for ISO 27001."),
     ("half the team works remote", "The share of remote work in the team is 50%."),
-    ("Latenz muss unter zweihundert Millisekunden bleiben", "The latency has to stay under 200 ms."),
+    ("上传最多三十个文件", "Uploads are limited to 30 files."),
     ("Ich wohne in München", "User lives in Munich."),
     ("antworte bitte auf deutsch", "User wants answers in German."),
     ("J'habite à Genève", "The user lives in Geneva."),
@@ -94,6 +94,6 @@ def test_any_text_is_heard(said: str, name: str) -> None:
     assert is_foreign(said.casefold().split()) in (True, False)
 
 
-@given(st.lists(st.sampled_from(("dreizehn", "vier", "zehn", "und", "hundred", "x", "and")), max_size=40))
+@given(st.lists(st.sampled_from(("thirteen", "four", "ten", "三", "hundred", "x", "and")), max_size=40))
 def test_a_number_fills_no_more_places_than_were_said(words: list[str]) -> None:
     assert all(digits and places <= 4 * len(words) for digits, places in numbers(words))

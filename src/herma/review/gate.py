@@ -123,55 +123,32 @@ def _missing(entry: str, successor: str) -> int:
 # A model that writes out what a person said in short has made nothing up. Only whole words that a person said count,
 # and no stop words: "on" does not stand for Ontario.
 
-_TOKEN = re.compile(r"[^\W_]+")
+_CHINESE_DIGITS = "零一二三四五六七八九"
+_TOKEN = re.compile(rf"[{_CHINESE_DIGITS}十百千]|[^\W_{_CHINESE_DIGITS}十百千]+")
 _LONGEST_WORD, _MOST_WORDS = 32, 20_000
 _NUMERONYM = re.compile(r"([a-z])(\d{1,2})([a-z])")
 _CAMEL = re.compile(r"[A-Z][a-z]+|[A-Z]+(?![a-z])")
 _VOWELS = frozenset("aeiou")
-_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,4})(?:[.,](\d))? ?(k|thousand|tausend|mille|mil)\b")
+_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,4})(?:[.,](\d))? ?(?:k|thousand)\b")
 _SHORTEST, _LONGEST_SKELETON = 2, 4
-_NUMBERS = """
-0 1 zero null 零
-1 1 one eins einund un uno 一
-2 1 two zwei deux dos 二 两 兩
-3 1 three drei trois tres 三
-4 1 four vier quatre cuatro 四
-5 1 five fünf cinq cinco 五
-6 1 six sechs seis 六
-7 1 seven sieben sept siete 七
-8 1 eight acht huit ocho 八
-9 1 nine neun neuf nueve 九
-1 2 ten zehn dix diez 十 eleven elf onze once
-12 2 twelve zwölf douze doce dozen dutzend
-13 2 thirteen dreizehn treize trece
-14 2 fourteen vierzehn quatorze catorce
-15 2 fifteen fünfzehn quinze quince
-16 2 sixteen sechzehn seize
-17 2 seventeen siebzehn
-18 2 eighteen achtzehn
-19 2 nineteen neunzehn
-2 2 twenty zwanzig vingt veinte veinti
-3 2 thirty dreißig trente treinta
-4 2 forty vierzig quarante cuarenta
-5 2 fifty fünfzig cinquante cincuenta half halb
-6 2 sixty sechzig soixante sesenta
-7 2 seventy siebzig setenta
-8 2 eighty achtzig ochenta
-9 2 ninety neunzig noventa
-25 2 quarter viertel
-1 3 hundred hundert cent cien ciento 百
-1 4 thousand tausend mille mil 千
-"""
+_ONES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_TEENS = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _NUMBER_WORDS = {
-    word.casefold(): (digits, int(places))
-    for digits, places, *words in map(str.split, _NUMBERS.strip().splitlines())
-    for word in words
+    **{word: (str(number), 1) for words in (_ONES, _CHINESE_DIGITS) for number, word in enumerate(words)},
+    **{word: (str(number), 2) for number, word in enumerate(_TEENS, 10)},
+    **{word: (str(number), 2) for number, word in enumerate(_TENS, 2)},
+    "dozen": ("12", 2),
+    "half": ("5", 2),
+    "quarter": ("25", 2),
+    "十": ("1", 2),
+    "hundred": ("1", 3),
+    "百": ("1", 3),
+    "thousand": ("1", 4),
+    "千": ("1", 4),
 }
-"""Words, or parts of words, that say a number → the digits that it may have, and how many places it fills."""
-_BY_LENGTH = sorted(_NUMBER_WORDS, key=len, reverse=True)
-_COMPOUND = Late(f"(?:und|{'|'.join(_BY_LENGTH)})+")
-_WITHIN = Late("|".join(_BY_LENGTH))
-_BETWEEN = frozenset(("and", "a", "und", "et", "y", "point", "komma"))
+"""Words that say a number → the digits that it may have, and how many places it fills."""
+_BETWEEN = frozenset(("and", "a", "point"))
 
 
 class Abbreviations:
@@ -189,7 +166,7 @@ class Abbreviations:
             self.foreign = self.foreign or is_foreign(words)
             self._words.update(words)
             self._numbers.update(numbers(words))
-            for whole, tenth, _ in _THOUSANDS.findall(folded):
+            for whole, tenth in _THOUSANDS.findall(folded):
                 self._thousands.add(str(int(whole) * 1_000 + int(tenth or 0) * 100))
 
     def names(self, name: Sequence[str]) -> bool:
@@ -216,10 +193,10 @@ def numbers(words: Sequence[str]) -> Iterator[tuple[frozenset[str], int]]:
     digits: set[str] = set()
     places = 0
     for word in (*words, ""):
-        if _COMPOUND.fullmatch(word) and word not in _BETWEEN:
-            for part in _WITHIN.findall(word):
-                digits.update(_NUMBER_WORDS[part][0])
-                places += _NUMBER_WORDS[part][1]
+        if word in _NUMBER_WORDS:
+            said, more = _NUMBER_WORDS[word]
+            digits.update(said)
+            places += more
         elif word not in _BETWEEN and places:
             yield frozenset(digits), places
             digits, places = set(), 0

@@ -159,7 +159,7 @@ def request_of(
     window: int,
     count: Callable[[str], int],
 ) -> list[Json]:
-    """Return the prefix and the task, if they fit into `window` tokens; else with a summary as their beginning."""
+    """Return the prefix and the task, if they fit into `window` tokens; else with a line for each early message."""
     asked: Json = {"role": "user", "content": task}
     room = window - count_tools(tools, count) - ANSWER - 2_000
     if count_messages([*prefix, asked], count) <= room:
@@ -173,18 +173,10 @@ def request_of(
             break
         if said[at].get("role") == "user":
             first = at
-    return [system, {"role": "user", "content": _digest(said[:first])}, *said[first:], asked]
-
-
-def _digest(said: Sequence[Mapping[str, Any]]) -> str:
-    """Return one short line for each of the newest messages that do not fit."""
-    lines = [
-        f"{one.get('role')}: {' '.join(text_of(one.get('content')).split())[:_LINE]}"
-        for one in said
-        if one.get("role") in ("user", "assistant") and text_of(one.get("content")).strip()
-    ]
-    left = f"[{len(lines) - _LINES} earlier messages are not shown.]\n" if len(lines) > _LINES else ""
-    return f"(The conversation so far, in short:)\n{left}" + "\n".join(lines[-_LINES:])
+    spoken = [one for one in said[:first] if one.get("role") in ("user", "assistant")]
+    lines = [f"{one['role']}: {' '.join(text_of(one.get('content')).split())[:_LINE]}" for one in spoken[-_LINES:]]
+    begun = "\n".join(["(The conversation so far, in short:)", *lines])
+    return [system, {"role": "user", "content": begun}, *said[first:], asked]
 
 
 def since_of(messages: Sequence[Message], first_message: int) -> str:

@@ -205,19 +205,11 @@ class Reviews:
         owner = f"{view.id} is idle"
         self._lane.submit("waiting", lambda _: then(), priority=LATER, owner=owner, after=seconds)
 
-    def soon(self, what: str, then: Callable[[], None]) -> None:
-        """Call `then` in the background."""
-        self._lane.submit(what, lambda _: then(), priority=SOON)
-
     def do_due(self, cancel: threading.Event) -> int:
         """Do the reviews that programs on any host have left, now. Return how many were done."""
         self._app.ensure_open()
-        before = self._rows.owed(self._app.clock(), MOST_TRIES, _AT_ONCE)
-        for review in before:
-            if not cancel.is_set():
-                self._resume(review, cancel)
-        left = {review.id for review in self._rows.owed(self._app.clock(), MOST_TRIES, _AT_ONCE)}
-        return sum(review.id not in left for review in before)
+        owed = self._rows.owed(self._app.clock(), MOST_TRIES, _AT_ONCE)
+        return sum(self._resume(review, cancel) for review in owed if not cancel.is_set())
 
     def resume_unfinished(self, session: str) -> None:
         """Resume reviews that a new turn, a crash or the end of a program stopped.
@@ -383,21 +375,24 @@ class Reviews:
         before, self._notified = self._notified, local_day(self._app.clock())
         return before == self._notified
 
-    def _resume(self, review: Review, cancel: threading.Event) -> None:
+    def _resume(self, review: Review, cancel: threading.Event) -> bool:
+        """Do a review that is due, unless another process does it. → whether it ended here."""
         view = self._load(review.session_id)
         if view is None:
             self._rows.end(replace(review, state="cancelled", notice="The session is gone."))
-            return
+            return True
         view = replace(view, messages=tuple(one for one in view.messages if one.id <= review.last_message))
+        ended: Review | None = None
         if review.kind == "remember":
             if wanted_in(view.messages) is None:
                 self._rows.end(replace(review, state="cancelled"))
-            else:
-                at_once = threading.Event()
-                at_once.set()
-                self._run(review, lambda record: self._modes.remember(view, Due(), record, at_once), _ignore)
+                return True
+            at_once = threading.Event()
+            at_once.set()
+            ended = self._run(review, lambda record: self._modes.remember(view, Due(), record, at_once), _ignore)
         elif background_model(self._app, "memory_update") is not None:
-            self._run(review, lambda record: self._modes.whole(view, review, record, cancel), _ignore)
+            ended = self._run(review, lambda record: self._modes.whole(view, review, record, cancel), _ignore)
+        return ended is not None and ended.state != "due"
 
 
 def _ended(review: Review, record: ReviewRecord, state: ReviewState, now: float) -> Review:
@@ -574,25 +569,10 @@ class ReviewFeature(Feature):
     def _split(self, view: SessionView) -> None:
         """Review the part before a pause, another day or another topic as a whole."""
         found, self._split_at = self._split_at, None
-        windows = None
         if found is None and "topic" in self._splits:
-            found, windows = topic_change(view.messages, self._since(view)) or (None, None)
-        if found is None:
-            return
-        why, last = found
-        if windows is None or self._app.settings.embedding.model in ("none", "endpoint"):
-            self._owe(view, "boundary", why, last)  # no endpoint is asked to compare topics
-            return
-        texts = ["\n".join(window) for window in windows]
-
-        def compare() -> None:
-            """The words differ; the meanings must, too."""
-            embedder = self._app.embedder
-            vectors = None if embedder is None else embedder.passages(texts).tolist()
-            if vectors is None or apart(*vectors) >= FAR_MEANING:
-                self._owe(view, "boundary", why, last)
-
-        self._app.reviews.soon("comparing topics", compare)
+            found = topic_change(view.messages, self._since(view))
+        if found is not None:
+            self._owe(view, "boundary", *found)
 
     def _owe(self, view: SessionView, kind: ReviewKind, why: str, last: int) -> None:
         self._covered = last
@@ -820,8 +800,6 @@ WINDOW, FEWEST = 3, 6
 """Turns of the user that make a new topic, and turns that the old one must have had."""
 FAR = 0.97
 """Distance of the words of two windows, 0 to 1, from which they are about different things."""
-FAR_MEANING = 0.15
-"""The same for the cosine distance of their vectors, if there is an embedder."""
 _WORDS = 12
 """Words that a window must have to be judged: short remarks have no topic."""
 
@@ -844,9 +822,8 @@ def pause_between(last: float, now: float, idle_minutes: float, watched: Collect
     return None
 
 
-def topic_change(messages: Sequence[Message], since: int) -> tuple[Split, tuple[Sequence[str], Sequence[str]]] | None:
-    """Return the place before the latest turns of the user, if they are about something else than those before, and
-    what was said before and after it.
+def topic_change(messages: Sequence[Message], since: int) -> Split | None:
+    """Return the place before the latest turns of the user, if they are about something else than those before.
 
     Only messages after `since`, the last split, count.
     """
@@ -854,11 +831,10 @@ def topic_change(messages: Sequence[Message], since: int) -> tuple[Split, tuple[
     if len(turns) < FEWEST + WINDOW:
         return None
     said = [text_of(messages[at].content) for at in turns]
-    before, after = said[-WINDOW - FEWEST : -WINDOW], said[-WINDOW:]
     first = turns[-WINDOW]
-    if first == 0 or distance(before, after) < FAR:
+    if first == 0 or distance(said[-WINDOW - FEWEST : -WINDOW], said[-WINDOW:]) < FAR:
         return None
-    return Split("topic", messages[first - 1].id), (before, after)
+    return Split("topic", messages[first - 1].id)
 
 
 def distance(before: Sequence[str], after: Sequence[str]) -> float:
@@ -868,12 +844,6 @@ def distance(before: Sequence[str], after: Sequence[str]) -> float:
         return 0.0
     dot = sum(weight * other[word] for word, weight in one.items())
     return max(0.0, 1.0 - dot / (_length(one) * _length(other)))
-
-
-def apart(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the cosine distance of two vectors; 0 if one has no direction."""
-    lengths = math.sqrt(sum(x * x for x in one)) * math.sqrt(sum(x * x for x in other))
-    return 1.0 - sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 0.0
 
 
 def _counted(texts: Sequence[str]) -> Counter[str]:
