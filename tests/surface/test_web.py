@@ -6,7 +6,6 @@ import http.client
 import json
 import re
 import socket
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from time import sleep, time
 
 import pytest
 from click.testing import CliRunner
-from tests.homes import conversation, filled, skill_text
+from tests.homes import conversation, skill_text
 from tests.surface.web import Answer, Served, furnish, serving
 
 from herma import Add, Author, Herma, Origin, Remove, Who, __version__
@@ -109,6 +108,12 @@ def test_without_a_key_nothing_of_the_home_is_told(served: Served, furnished: Pa
     assert refused.json["ok"] is False
     assert served.ask("/api/v1/cost", key=False, authorization="Bearer wrong").status == 401
     assert served.ask("/api/v1/cost", key=False, authorization=f"Basic {served.token}").status == 401
+    for path in ("/ent%0Aer", "/files%0D/style.css", "/enter%3F/../api/v1/health", "/enter%23"):
+        assert served.ask(path, key=False).status == 401, "the path itself decides"
+    for host in ("127.0.0.1:1/enter?", "x@127.0.0.1", f"rebound.example:{served.port}"):
+        assert {served.ask(path, host=host).status for path in ("/", "/enter", "/files/style.css")} == {421}, host
+    assert served.ask("/healthz", key=False).json == {"ok": True}
+    assert served.ask("/metrics", key=False).status == 401
 
 
 def test_the_token_can_be_typed(served: Served) -> None:
@@ -191,6 +196,15 @@ def test_programs_get_what_the_commands_print(served: Served, furnished: Path) -
     home = served.ask("/api/v1/home").json
     assert home["memory"] == printed("memory", "list", "--status")["files"]
     assert (home["version"], home["home"]) == (__version__, str(furnished))
+    first = served.ask("/api/v1/sessions")
+    assert served.ask("/api/v1/sessions", if_none_match=first.headers["etag"]).status == 304
+    assert served.ask("/api/v1/sessions", if_none_match='"other"').status == 200
+    figures = served.ask("/metrics").text
+    for line in ("herma_messages 2", "herma_inbox_proposals 0", 'herma_http_requests_total{status="200"}'):
+        assert line in figures
+    assert figures.count("# TYPE ") == figures.count("# HELP ")
+    with ThreadPoolExecutor(16) as pool:  # many tabs at once
+        assert {one.result().status for one in [pool.submit(served.ask, path) for path in PAGES * 4]} == {200}
 
 
 def test_what_is_not_there_is_said(served: Served) -> None:
@@ -205,23 +219,6 @@ def test_what_is_not_there_is_said(served: Served) -> None:
     for path in ("/files/../app.py", "/files/%2e%2e/app.py", "/files/nosuch.css", "/files/"):
         assert served.ask(path).status == 404, path
     assert served.ask("/files/style.css").headers["content-type"].startswith("text/css")
-
-
-def test_the_path_itself_decides_who_is_let_in_and_another_name_gets_nothing(served: Served) -> None:
-    """A path that is put together with the Host header, or read as an address, may seem to be another one."""
-    for path in ("/ent%0Aer", "/files%0D/style.css", "/enter%3F/../api/v1/health", "/enter%23"):
-        assert served.ask(path, key=False).status == 401, path
-    for host in ("127.0.0.1:1/enter?", "127.0.0.1:1/files/x?", "x@127.0.0.1", "127.0.0.1:1#"):
-        assert served.ask("/api/v1/health", key=False, host=host).status == 421, host
-    for path in (*PAGES, "/api/v1/health", "/enter", "/files/style.css"):
-        assert served.ask(path, host=f"rebound.example:{served.port}").status == 421, path
-    assert served.ask("/", host=f"localhost:{served.port}").status == 200
-
-
-def test_many_tabs_at_once(served: Served) -> None:
-    with ThreadPoolExecutor(16) as pool:
-        asked = [pool.submit(served.ask, path) for path in PAGES * 8]
-    assert {one.result().status for one in asked} == {200}
 
 
 # ── callers that send half of a request ──
@@ -314,14 +311,24 @@ def test_many_half_sent_requests_lock_nobody_out(home: Path) -> None:
 # ── a home that is not in order ──
 
 
-def test_an_empty_home_is_shown_and_not_made(tmp_path: Path) -> None:
+def test_an_empty_home_is_not_made_and_a_broken_one_is_told(tmp_path: Path) -> None:
     home = tmp_path / "nowhere"
     with serving(home) as served:
         assert all(served.ask(path).status == 200 for path in PAGES)
-        assert "No calls yet" in served.ask("/cost").text
         assert served.ask("/api/v1/home").json["transcripts"]["messages"] == 0
-    assert not home.exists()
+        assert not home.exists()
+        home.mkdir()
+        (home / "herma.db").write_bytes(b"not a database " * 100)
+        for path in ("/", "/cost"):
+            page = served.ask(path)
+            assert (page.status, "<h2>Health" in page.text, "Traceback" in page.text) == (500, True, False)
+            assert served.ask(f"/api/v1{path.rstrip('/') or '/home'}").json["ok"] is False
+        assert served.ask("/health").status == 200
+        statuses = {served.ask("/memory", key=False, cookie="herma-1=x").status for _ in range(260)}
+        assert statuses == {401, 429}, "guesses are limited"
+        assert served.ask("/health").status == 200, "the token is never locked out"
     assert any("does not exist yet" in line for line in served.errors)
+    assert "Traceback" not in "\n".join(served.errors)
 
 
 def test_a_broken_configuration_is_said_and_its_mending_seen(home: Path) -> None:
@@ -345,19 +352,6 @@ def test_a_broken_configuration_is_said_and_its_mending_seen(home: Path) -> None
     assert "Traceback" not in "\n".join(served.errors)
 
 
-@pytest.mark.parametrize("path", ["/", "/cost"])
-def test_a_home_that_cannot_be_read_is_said_as_the_doctor_says_it(home: Path, path: str) -> None:
-    (home / "herma.db").write_bytes(b"not a database " * 100)
-    with serving(home) as served:
-        page = served.ask(path)
-        assert page.status == 500
-        assert "<h2>Health" in page.text
-        assert "problem" in page.text
-        assert served.ask(f"/api/v1{path.rstrip('/') or '/home'}").json["ok"] is False
-        assert served.ask("/health").status == 200
-    assert "Traceback" not in "\n".join(served.errors) + page.text
-
-
 def test_a_busy_store_is_said(home: Path) -> None:
     import apsw
 
@@ -379,37 +373,6 @@ def test_a_busy_store_is_said(home: Path) -> None:
         holder.close()
 
 
-# ── the token's file ──
-
-
-def test_the_token_is_kept_for_its_owner_alone(home: Path) -> None:
-    file = home / "web.token"
-    with serving(home) as served:
-        assert file.read_text().strip() == served.token
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    with serving(home) as again:
-        assert again.token == served.token
-    file.chmod(0o644)
-    with serving(home) as warned:
-        assert warned.token != served.token
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert any("could read" in line for line in warned.errors)
-    with serving(home, "--new-token") as renewed:
-        assert renewed.token not in (served.token, warned.token)
-        assert renewed.ask("/", key=False, authorization=f"Bearer {warned.token}").status == 401
-    file.write_text("too short")
-    with serving(home) as mended:
-        assert len(mended.token) >= 32
-
-
-def test_two_servers_of_one_home_have_one_token(home: Path) -> None:
-    with serving(home) as one, serving(home) as other:
-        assert one.token == other.token
-        assert one.port != other.port
-        cookie = one.ask(one.link.partition(str(one.port))[2], key=False).cookie
-        assert other.ask("/", key=False, cookie=cookie).status == 401, "each has a cookie of its own"
-
-
 # ── changes ──
 
 
@@ -427,6 +390,12 @@ def change(served: Served, path: str, **fields: object) -> Answer:
 
 def test_an_entry_is_added_edited_removed_and_brought_back(home: Path) -> None:
     with serving(home) as served:
+        listener = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        listener.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {served.token}"})
+        events = listener.getresponse()
+        assert events.headers["content-type"].startswith("text/event-stream")
+        while events.readline().strip() != b"event: ready":
+            pass
         added = change(served, "/memory/add", text="The tests run with make test.", tags="tests, #make")
         assert (added.status, added.json["outcome"], added.json["undo"]) == (200, "Applied", "m1")
         edited = change(
@@ -439,6 +408,11 @@ def test_an_entry_is_added_edited_removed_and_brought_back(home: Path) -> None:
         assert "Tests: ./run test" in served.ask("/memory").text
         page = served.ask("/memory/changes/m2").text
         assert (page.count("<del"), page.count("<ins")) == (1, 1)
+        while events.readline().strip() != b"event: change":
+            pass
+        assert served.end() == 0, "an open stream does not hold up the end"
+        listener.close()
+    assert served.errors == []
 
 
 def test_a_form_goes_on_to_its_page_which_says_what_was_done(home: Path) -> None:
@@ -528,8 +502,27 @@ def test_everything_is_put_away_and_brought_back(home: Path) -> None:
         assert served.ask("/api/v1/skills").json["skills"][0]["pinned"] is True
 
 
-def test_no_link_of_a_page_leads_nowhere(home: Path) -> None:
-    furnish(home)
+def _sent_and_outcomes(served: Served, ids: dict[str, str]) -> None:
+    """Check what the model was sent, and how skills did over time."""
+    sent = served.ask(f"/api/v1/sessions/{ids['shop']}/sent").json
+    parts = {one["name"]: one["changes"] for one in sent["prompt_parts"]}
+    assert parts["identity"] == parts["Your skills"] == "with the settings"
+    assert parts["MEMORY (your personal notes)"] == "with memory"
+    between = 2 * (len(parts) - 1)
+    assert sum(one["characters"] for one in sent["prompt_parts"]) + between == len(sent["system_prompt"])
+    ends = [one["id"] for one in sent["messages"] if one["role"] == "user"]
+    assert (sent["sent_until"], sent["cached_until"]) == (ends[-1], ends[-2])
+    assert served.ask("/api/v1/skills/rollout").json["weeks"][0]["successful"] == 1
+    assert sum(one["successful"] for one in served.ask("/api/v1/episodes").json["weeks"]) == 1
+    first, second = (served.ask(f"/sessions/{ids[name]}").text for name in ("orders", "after"))
+    assert "Continued in" in first
+    assert second.count('message summary"') == 1
+    listed = served.ask("/api/v1/sessions?source=delegation").json["sessions"]
+    assert [one["id"] for one in listed] == [ids["delegation"]], "a facet finds what it counts"
+
+
+def test_no_link_of_a_page_leads_nowhere_and_lists_come_in_pages(home: Path) -> None:
+    ids = furnish(home)
     with serving(home) as served:
         seen, waiting = {"/"}, ["/"]
         while waiting:
@@ -539,6 +532,14 @@ def test_no_link_of_a_page_leads_nowhere(home: Path) -> None:
             waiting += [one for one in sorted(linked) if not one.startswith(("/api", "/files")) and "?" not in one]
             seen |= linked
         assert len(seen) > 60
+        first = served.ask("/api/v1/sessions?limit=2").json
+        second = served.ask(f"/api/v1/sessions?limit=2&offset={first['next']}").json
+        assert len({one["id"] for part in (first, second) for one in part["sessions"]}) == 4
+        assert served.ask("/api/v1/sessions?limit=200").json["next"] is None
+        page = served.ask(f"/api/v1/sessions/{ids['shop']}?limit=2").json
+        after = served.ask(f"/api/v1/sessions/{ids['shop']}?limit=2&after={page['next']}").json
+        assert after["messages"][0]["id"] > page["messages"][-1]["id"]
+        _sent_and_outcomes(served, ids)
 
 
 def test_the_home_page_says_what_changed_since_the_last_visit(home: Path) -> None:
@@ -577,26 +578,6 @@ def test_a_run_of_the_curator_is_undone_by_a_person(home: Path) -> None:
         assert change(served, "/skills/rollback/nosuch").status == 404
 
 
-def test_what_the_model_was_sent_and_how_skills_did_over_time(home: Path) -> None:
-    ids = furnish(home)
-    with serving(home) as served:
-        sent = served.ask(f"/api/v1/sessions/{ids['shop']}/sent").json
-        parts = {one["name"]: one["changes"] for one in sent["prompt_parts"]}
-        assert parts["identity"] == parts["Your skills"] == "with the settings"
-        assert parts["MEMORY (your personal notes)"] == "with memory"
-        between = 2 * (len(parts) - 1)
-        assert sum(one["characters"] for one in sent["prompt_parts"]) + between == len(sent["system_prompt"])
-        ends = [one["id"] for one in sent["messages"] if one["role"] == "user"]
-        assert (sent["sent_until"], sent["cached_until"]) == (ends[-1], ends[-2])
-        assert served.ask("/api/v1/skills/rollout").json["weeks"][0]["successful"] == 1
-        assert sum(one["successful"] for one in served.ask("/api/v1/episodes").json["weeks"]) == 1
-        first, second = (served.ask(f"/sessions/{ids[name]}").text for name in ("orders", "after"))
-        assert "Continued in" in first
-        assert second.count('message summary"') == 1
-        listed = served.ask("/api/v1/sessions?source=delegation").json["sessions"]
-        assert [one["id"] for one in listed] == [ids["delegation"]], "a facet finds what it counts"
-
-
 @pytest.mark.parametrize(
     ("body", "kind", "status", "code"),
     [
@@ -618,26 +599,6 @@ def test_a_bad_body_is_one_sentence(served: Served, body: str, kind: str, status
     refused = served.ask("/api/v1/memory/add", method="POST", body=body, content_type=kind)
     assert (refused.status, refused.json["error"]["code"]) == (status, code)
     assert served.ask("/api/v1/memory").json["files"][0]["entry_count"] == 1, "nothing was changed"
-
-
-def test_an_answer_that_is_known_is_not_sent_again(served: Served) -> None:
-    first = served.ask("/api/v1/sessions")
-    assert served.ask("/api/v1/sessions", if_none_match=first.headers["etag"]).status == 304
-    assert served.ask("/api/v1/sessions", if_none_match='"other"').status == 200
-
-
-def test_lists_come_in_pages(home: Path) -> None:
-    filled(home, 5)
-    with serving(home) as served:
-        first = served.ask("/api/v1/sessions?limit=2").json
-        second = served.ask(f"/api/v1/sessions?limit=2&offset={first['next']}").json
-        last = served.ask(f"/api/v1/sessions?limit=2&offset={second['next']}").json
-        ids = [one["id"] for part in (first, second, last) for one in part["sessions"]]
-        assert (len(set(ids)), last["next"]) == (5, None)
-        one = next(each["id"] for part in (first, second, last) for each in part["sessions"] if each["messages"] > 2)
-        page = served.ask(f"/api/v1/sessions/{one}?limit=2").json
-        after = served.ask(f"/api/v1/sessions/{one}?limit=2&after={page['next']}").json
-        assert after["messages"][0]["id"] > page["messages"][-1]["id"]
 
 
 def test_secrets_are_not_shown(home: Path) -> None:
@@ -667,39 +628,6 @@ def test_secrets_are_not_shown(home: Path) -> None:
         entry = served.ask("/api/v1/memory").json["files"][0]["entries"][1]["text"]
         assert change(served, "/memory/remove", target="memory", old=entry).json["ok"] is True, "as it is shown"
     assert secret not in file.read_text()
-
-
-def test_guesses_are_limited_and_the_token_is_never_locked_out(home: Path) -> None:
-    with serving(home) as served:
-        statuses = {served.ask("/memory", key=False, cookie="herma-1=x").status for _ in range(260)}
-        assert statuses == {401, 429}
-        assert served.ask("/memory").status == 200
-
-
-def test_machines_can_watch_it(served: Served) -> None:
-    assert served.ask("/healthz", key=False).json == {"ok": True}
-    assert served.ask("/metrics", key=False).status == 401
-    figures = served.ask("/metrics").text
-    for line in ("herma_messages 2", "herma_inbox_proposals 0", 'herma_http_requests_total{status="200"}'):
-        assert line in figures
-    assert figures.count("# TYPE ") == figures.count("# HELP ")
-
-
-def test_pages_are_told_when_something_changes(home: Path) -> None:
-    with serving(home) as served:
-        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
-        connection.request("GET", "/api/v1/events", headers={"Authorization": f"Bearer {served.token}"})
-        events = connection.getresponse()
-        assert events.headers["content-type"].startswith("text/event-stream")
-        while events.readline().strip() != b"event: ready":
-            pass
-        with Herma.open(home) as h:  # another program
-            h.memory.apply("memory", Add("Written elsewhere."))
-        while events.readline().strip() != b"event: change":
-            pass
-        assert served.end() == 0, "an open stream does not hold up the end"
-        connection.close()
-    assert served.errors == []
 
 
 def test_an_import_runs_beside_the_pages_and_is_undone(home: Path, tmp_path: Path) -> None:

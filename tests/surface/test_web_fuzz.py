@@ -29,7 +29,7 @@ def test_no_request_breaks_the_server(home: Path, tmp_path: Path) -> None:
         h.memory.apply("memory", Add("Deploys happen on Friday."), author=Author(Who.TOOL, Origin.WEB))
         h.skills.create("bake", skill_text("bake"))
         session = conversation(h, "Where is the rose bed?", "By the wall.", ended=True)
-    known = {"session": session, "id": "m1", "number": "1", "name": "bake", "snapshot": "20260101-000000"}
+    known = {"session": session, "id": "m1", "number": "1", "name": "bake", "run": "20260101-000000"}
     config = "".join(f'"path.{name}" = "{value}"\n' for name, value in known.items())
     (tmp_path / "schemathesis.toml").write_text(f"[parameters]\n{config}", "utf-8")
     (tmp_path / "user").mkdir()

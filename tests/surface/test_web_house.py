@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import stat
 import threading
 from functools import partial
 from pathlib import Path
@@ -85,12 +86,10 @@ def test_an_error_of_our_own_is_told_without_its_insides(house: HomeHandle, capl
     assert len(caplog.records) == 2
     assert all("RuntimeError: inside" in record.getMessage() for record in caplog.records)
 
-
-def test_an_error_of_the_store_is_a_page_with_the_doctor(house: HomeHandle) -> None:
-    def fails() -> Response:
+    def refused() -> Response:
         raise StoreError("The disk <b>says</b> no.", hint="Ask again.")
 
-    text = bytes(answer(house, fails, "/").body).decode()
+    text = bytes(answer(house, refused, "/").body).decode()
     assert "The disk &lt;b&gt;says&lt;/b&gt; no." in text
     assert "Ask again." in text
     house.close()
@@ -129,21 +128,28 @@ def test_codes_are_good_once_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -
     assert not codes.use(codes.make())
 
 
-def test_a_token_that_cannot_be_kept_holds_for_now(home: Path) -> None:
-    (home / "web.token").mkdir()  # stands in the way, for root too
-    token = home_token(home)
-    assert len(token.value) >= 32
-    assert "cannot be written" in token.note
-    assert "until this server ends" in token.note
-
-
-def test_a_token_is_not_written_through_a_link(home: Path, tmp_path: Path) -> None:
-    target = tmp_path / "target"
+def test_the_token_is_kept_for_its_owner_alone(home: Path, tmp_path: Path) -> None:
+    file, target = home / "web.token", tmp_path / "target"
+    first = home_token(home)
+    assert (file.read_text().strip(), stat.S_IMODE(file.stat().st_mode), first.note) == (first.value, 0o600, "")
+    assert home_token(home) == first, "another server of the home has the same"
+    file.chmod(0o644)
+    second = home_token(home)
+    assert (second.value != first.value, "could read" in second.note) == (True, True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert home_token(home, renew=True).value not in (first.value, second.value)
+    file.write_text("too short")
+    assert len(home_token(home).value) >= 32
+    file.unlink()
     target.write_text("mine")
-    (home / "web.token").symlink_to(target)
-    token = home_token(home)
-    assert target.read_text() == "mine"
-    assert (home / "web.token").read_text().strip() == token.value
+    file.symlink_to(target)
+    assert home_token(home).value == file.read_text().strip()
+    assert target.read_text() == "mine", "it is not written through a link"
+    file.unlink()
+    file.mkdir()  # stands in the way, for root too
+    kept = home_token(home)
+    assert len(kept.value) >= 32
+    assert "cannot be written, so the link is valid only until this server ends" in kept.note
 
 
 def test_looking_changes_nothing_that_is_remembered(house: HomeHandle, home: Path) -> None:
