@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from tests.homes import of_files, opened, talk
 
-from herma import Herma, Usage
+from herma import Add, Author, Herma, Origin, Remove, Usage, Who
+from herma.agent.chat import Notices
 from herma.agent.loop import Agent, AgentCompressed, AgentEvent, AgentNotice, AgentText, Asking, Called, Calling, worked
 from herma.compression.summary import NotCompressed
 from herma.errors import ModelBroken, ModelOverflow, ModelRefused, ModelUnreachable, UsageError
@@ -68,6 +69,12 @@ def test_a_turn_is_shown_as_it_comes_and_kept(h: Herma, server: ScriptedModel) -
     assert seen.text == "Hello, you."
     assert len(seen.of(AgentText)) > 2
     assert h.cost(s.id).total.output == 7
+    server.then(Answer(f"A\n{fence('secret')}\nB", piece=4))
+    seen = Seen()
+    with (one := agent(h, seen, tools=False)).session as s:
+        done = one.turn("Hi!")
+        assert s.messages[-1].content == done.text == seen.text == "A\n\nB", "a repeated fence is not shown"
+    assert server.requests[-1].tools == []
 
 
 def test_tools_run_between_the_steps_and_each_is_on_disk(h: Herma, server: ScriptedModel) -> None:
@@ -95,17 +102,10 @@ def test_what_a_tool_refuses_goes_to_the_model(h: Herma, server: ScriptedModel) 
     with (one := agent(h)).session:
         done = one.turn("Try.")
     assert [call.ok for call in done.calls] == [False, False, False]
+    for result, ok in (('{"success": true}', True), ("text", True), ('["error"]', True), ('{"success": false}', False)):
+        assert worked(result) is ok
     assert done.text == "I see."
     assert [message["role"] for message in server.requests[1].messages[-3:]] == ["tool"] * 3
-
-
-def test_fences_that_a_model_repeats_are_not_shown(h: Herma, server: ScriptedModel) -> None:
-    server.then(Answer(f"A\n{fence('secret')}\nB", piece=4))
-    seen = Seen()
-    with (one := agent(h, seen, tools=False)).session as s:
-        done = one.turn("Hi!")
-        assert s.messages[-1].content == done.text == seen.text == "A\n\nB"
-    assert server.requests[0].tools == []
 
 
 # ── ends ──
@@ -119,17 +119,12 @@ def test_out_of_steps_the_model_is_told_and_answers(h: Herma, server: ScriptedMo
         assert (done.ended, done.text, done.steps, len(done.calls)) == ("answered", "That is all I found.", 3, 1)
         refused = json.loads(str(s.messages[-2].content))
         assert "used all of its 1 steps" in refused["error"]
-
-
-def test_a_model_that_never_answers_is_stopped(h: Herma, server: ScriptedModel) -> None:
-    server.then(*[Answer.calling("session_search", {"query": "x"}, text="Still looking.")] * 3, "Hello.")
-    with (one := agent(h, max_steps=1)).session as s:
-        done = one.turn("Look for x.")
+        server.then(*[Answer.calling("session_search", {"query": "x"}, text="Still looking.")] * 3, "Hello.")
+        done = one.turn("Look once more.")  # it never answers
         assert (done.ended, done.text, done.steps) == ("out of steps", "Still looking.", 3)
         assert any("chat.max_steps" in note for note in done.notes)
         assert not one.unfinished
-        assert one.turn("And now?").text == "Hello."
-        assert s.messages[-1].content == "Hello."
+        assert one.turn("And now?").text == s.messages[-1].content == "Hello."
 
 
 @pytest.mark.parametrize(
@@ -138,13 +133,15 @@ def test_a_model_that_never_answers_is_stopped(h: Herma, server: ScriptedModel) 
         (Answer("Half an", finish="length"), "maximum length"),
         (Answer("I must not", finish="content_filter"), "by the model's provider"),
         (Answer("", finish="content_filter"), "by the model's provider"),
+        (Answer("  \n"), "The model sent an empty answer."),
     ],
 )
 def test_an_odd_end_is_told(h: Herma, server: ScriptedModel, answer: Answer, said: str) -> None:
     server.then(answer, "Well.")
     with (one := agent(h)).session:
         done = one.turn("Hi!")
-        assert done.ended == ("answered" if answer.text else "empty")
+        assert done.ended == ("answered" if answer.text.strip() else "empty")
+        assert done.text == answer.text.strip()
         assert said in done.notes[0]
         assert one.turn("Go on.").text == "Well."
 
@@ -193,8 +190,8 @@ def test_stopping_between_tools_runs_no_more_of_them(h: Herma, server: ScriptedM
         assert one.turn("And?").text == "Good."
 
 
-@pytest.mark.parametrize("before", ["", "Let me write that down."])
-def test_ctrl_c_in_a_tool_ends_the_turn_and_not_the_program(h: Herma, server: ScriptedModel, before: str) -> None:
+def test_ctrl_c_in_a_tool_ends_the_turn_and_not_the_program(h: Herma, server: ScriptedModel) -> None:
+    before = "Let me write that down."
     server.then(Answer.calling("memory", TEA, text=before), "Good.")
 
     def show(event: AgentEvent) -> None:
@@ -205,14 +202,11 @@ def test_ctrl_c_in_a_tool_ends_the_turn_and_not_the_program(h: Herma, server: Sc
         done = one.turn("Hi!")
         assert (done.ended, done.text) == ("interrupted", "")
         assert [message.role for message in s.messages] == ["user", "assistant", "tool", "assistant"]
-        assert not before or str([message.content for message in s.messages]).count(before) == 1
+        assert str([message.content for message in s.messages]).count(before) == 1
         assert one.turn("And?").text == "Good."
 
 
-@pytest.mark.parametrize("error", [SystemExit, OSError])
-def test_what_has_come_is_kept_when_the_program_is_ended_or_cannot_show_it(
-    h: Herma, server: ScriptedModel, error: type[BaseException]
-) -> None:
+def test_what_has_come_is_kept_when_it_cannot_be_shown(h: Herma, server: ScriptedModel) -> None:
     server.then(Answer("one two three four five six", piece=4), "Good.")
     shown: list[str] = []
 
@@ -220,10 +214,10 @@ def test_what_has_come_is_kept_when_the_program_is_ended_or_cannot_show_it(
         if isinstance(event, AgentText):
             shown.append(event.text)
             if len(shown) == 3:
-                raise error
+                raise OSError
 
     with (one := agent(h, show)).session as s:
-        with pytest.raises(error):
+        with pytest.raises(OSError):
             one.turn("Count.")
         assert str(s.messages[-1].content).startswith("".join(shown))
         assert s.messages[-1].finish_reason == "interrupted"
@@ -302,17 +296,6 @@ def test_what_the_session_warns_of_is_said_once(h: Herma, server: ScriptedModel)
     assert len(seen.of(AgentNotice)) == 1
 
 
-@pytest.mark.parametrize(
-    ("answer", "ok"),
-    [
-        *((text, True) for text in ('{"success": true}', "plain text", '["error"]', '{"error": null, "result": 1}')),
-        *((text, False) for text in ('{"error": "no"}', '{"success": false}')),
-    ],
-)
-def test_whether_a_tool_worked_is_read_from_its_answer(answer: str, ok: bool) -> None:
-    assert worked(answer) is ok
-
-
 def test_what_a_failed_call_took_is_not_counted_or_said_to_be_estimated(h: Herma, server: ScriptedModel) -> None:
     with (one := agent(h)).session as s:
         server.then(Answer("Hello.", usage=Usage(input=900, output=3)))
@@ -336,19 +319,6 @@ def test_what_a_failed_call_took_is_not_counted_or_said_to_be_estimated(h: Herma
     assert h.cost().total.unanswered == 2
 
 
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_nothing_is_no_answer(h: Herma, server: ScriptedModel, text: str) -> None:
-    server.then(Answer(text))
-    seen = Seen()
-    with (one := agent(h, seen)).session as s:
-        done = one.turn("Hi!")
-        assert (done.text, done.ended) == ("", "empty")
-        assert [note.text for note in seen.of(AgentNotice)] == ["The model sent an empty answer."]
-        assert [message.role for message in s.messages] == ["user", "assistant"]
-        server.then("Hello.")
-        assert one.turn("Hello?").ended == "answered"
-
-
 def test_a_key_that_is_missing_is_said_before_anybody_is_asked(
     home: Path, server: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,15 +333,12 @@ def test_a_key_that_is_missing_is_said_before_anybody_is_asked(
         assert one.turn("Hi!").text == "Hello."
         with pytest.raises(UsageError):
             agent(h, max_steps=0)
-
-
-@pytest.mark.parametrize("place", ["openai", "anthropic", "openrouter"])
-def test_known_places_are_not_asked_without_a_key(home: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PRESETS[place].key_variable, raising=False)
-    with Herma.open(home, flags={"model.url": place, "model.name": "m", "model.retries": 0}) as h:
-        one = agent(h)
-        with one.session, pytest.raises(ModelRefused, match=f"{PRESETS[place].key_variable} is not set"):
-            one.turn("Hi!")
+    for place in ("openai", "anthropic", "openrouter"):
+        monkeypatch.delenv(PRESETS[place].key_variable, raising=False)
+        with Herma.open(home, flags={"model.url": place, "model.name": "m", "model.retries": 0}) as h:
+            one = agent(h)
+            with one.session, pytest.raises(ModelRefused, match=f"{PRESETS[place].key_variable} is not set"):
+                one.turn("Hi!")
 
 
 def test_two_in_a_row_are_put_together_for_a_model_that_needs_it(
@@ -397,3 +364,43 @@ def test_two_in_a_row_are_put_together_for_a_model_that_needs_it(
     where = Endpoint("https://api.anthropic.com", "claude", kind="anthropic")
     sent = anthropic_request(where, ModelRequest(server.requests[0].messages), frozenset())["messages"]
     assert [(turn["role"], len(turn["content"])) for turn in sent] == [("user", 2)]
+
+
+# ── news before a prompt ──
+
+
+def test_what_others_write_is_told_once(h: Herma) -> None:
+    h.memory.apply("memory", Add("It was there before."))
+    news = Notices(h)
+    assert news.look(None) == []
+    h.memory.apply("memory", Add("The build runs on ARM."), author=Author(Who.REVIEW, Origin.AGENT_CONCLUDED))
+    h.memory.apply("user", Add("Likes tea."), author=Author(Who.TOOL, Origin.AGENT_CONCLUDED, session="mine"))
+    h.memory.apply("user", Add("Likes cats."), author=Author(Who.TOOL, Origin.AGENT_CONCLUDED, session="other"))
+    assert news.look(None, "mine") == ["Saved to MEMORY.md: The build runs on ARM.", "Saved to USER.md: Likes cats."]
+    assert news.look(None, "mine") == []
+    h.memory.apply("memory", Remove("The build"))
+    assert news.look(None, "mine") == ["Removed from MEMORY.md: The build runs on ARM."]
+
+
+def test_what_waits_for_a_decision_is_told_when_it_comes(h: Herma) -> None:
+    news = Notices(h)
+    news.look(None)
+    h.memory.apply("memory", Add("Said a web page."), author=Author(Who.TOOL, Origin.WEB, session="mine"))
+    assert news.look(None, "mine") == ["1 memory write waits for your decision: /memory pending"]
+    assert news.look(None, "mine") == []
+    h.memory.apply("memory", Add("Said another one."), author=Author(Who.TOOL, Origin.WEB, session="mine"))
+    assert news.look(None, "mine") == ["2 memory writes wait for your decision: /memory pending"]
+
+
+def test_a_day_that_is_used_up_is_told_once(home: Path) -> None:
+    with ScriptedModel(["word " * 400]) as server:
+        flags = {"model.url": server.url, "model.name": "m", "spend.daily_tokens": 120}
+        with Herma.open(home, flags=flags, clock=FixedClock()) as h:
+            news = Notices(h)
+            assert news.look(None) == []
+            model = h.model("auxiliary", purpose="review")
+            assert model is not None
+            model.reply([{"role": "user", "content": "hi"}], max_tokens=20)
+            (said,) = news.look(None)
+            assert "has reached its daily cap" in said
+            assert news.look(None) == []
