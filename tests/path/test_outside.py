@@ -14,6 +14,7 @@ from herma import Add, Attachment, Blocked, Herma, Message, Origin, Session
 from herma.agent.chat import latest_session
 from herma.errors import UsageError
 from herma.testing import FixedClock
+from herma.transcript.provenance import SeenText
 from herma.transcript.transfer import Importer
 
 PAGE = "The shipping service moves to version three of its interface on the first of May, says the page."
@@ -128,7 +129,7 @@ def test_a_wrong_attachment_changes_nothing(h: Herma, wrong: Any) -> None:
         assert session.messages == ()
 
 
-@pytest.mark.parametrize("when", ["before", "afterwards", "with the old name"])
+@pytest.mark.parametrize("when", ["before", "afterwards"])
 def test_a_marked_page_in_a_message_is_not_the_users(h: Herma, when: str) -> None:
     with h.session() as session:
         if when == "before":
@@ -138,11 +139,8 @@ def test_a_marked_page_in_a_message_is_not_the_users(h: Herma, when: str) -> Non
             session.after_model("It is about builds.")
             assert parts(session.messages[0]) == [(POISON, "web")]
             assert kept(h) == []
-        elif when == "afterwards":
-            session.mark_untrusted(POISON, Origin.WEB)
         else:
-            with pytest.warns(DeprecationWarning, match="mark_untrusted"):
-                session.heard(POISON, Origin.WEB)
+            session.mark_untrusted(POISON, Origin.WEB)
         assert save(session, ENTRY)["staged"]
 
 
@@ -186,6 +184,15 @@ def test_much_text_later_nothing_is_forgotten_nor_after_a_summary(h: Herma, home
     h.close()
     with Herma.open(home) as h:
         assert save(h.session(resume=session.id), f"{ENTRY} Each time.")["staged"]
+
+
+@pytest.mark.parametrize("run", ["9" * 400_000, "a." * 200_000, "/" * 400_000])
+def test_an_endless_word_is_compared_in_one_pass(run: str) -> None:
+    """With a second pass from each letter, it would take hours."""
+    seen = SeenText()
+    seen.add(PAGE, Origin.WEB)
+    assert seen.outsider([run]) is None
+    assert seen.outsider([f"{run} {NOTE}"]) is Origin.WEB
 
 
 def test_files_of_a_project_and_soul_are_outside(home: Path, tmp_path: Path) -> None:

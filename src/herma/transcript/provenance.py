@@ -32,7 +32,7 @@ _CJK = "぀-ヿ㐀-䶿一-鿿가-힯"
 _TOKEN = Late(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _TAGS = re.compile(r"<[^<>]{0,300}>")
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|[nrtbf"/\\])')
-_COMPOUND = Late(rf"[^\W_{_CJK}]+(?:[._/:@\\]+[^\W_{_CJK}]+)+")
+_COMPOUND = Late(rf"(?<![^\W_{_CJK}])[^\W_{_CJK}]++(?:[._/:@\\]++[^\W_{_CJK}]++)+")
 _ADDRESS = Late(
     r"(?:https?|ftp|ssh|git|wss?)://[^\s\"'<>“”`|)\]]{3,200}"
     r"|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}"
