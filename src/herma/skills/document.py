@@ -129,7 +129,7 @@ def _front_matter(head: str) -> tuple[dict[str, Any], str]:
         value = _yaml_value(head)
     except _BadFrontMatter as exc:
         fields = _line_by_line(head)
-        if fields is None:
+        if not {"name", "description"} & fields.keys():
             raise
         return fields, f"its front matter is not YAML ({exc}); it was read line by line"
     if not isinstance(value, dict):
@@ -171,36 +171,13 @@ def _value_of(node: Any) -> Any:
     return {"null": None, "bool": text.lower() in ("true", "yes", "on", "y")}.get(kind, text)
 
 
-def _line_by_line(head: str) -> dict[str, Any] | None:
-    """Read one key a line, with lists below it, where a value has what YAML would quote (a colon, most often)."""
-    found: dict[str, Any] = {}
-    key = ""
-    for line in head.split("\n"):
-        if not line.strip():
-            continue
-        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_-]*):(?: +(.*))?", line.rstrip())
-        if match:
-            key = match[1]
-            found[key] = _loose_scalar((match[2] or "").strip())
-        elif not key:
-            return None
-        elif line.lstrip().startswith("- "):
-            if not isinstance(found[key], list):
-                found[key] = [found[key]] if found[key] else []
-            found[key].append(_loose_scalar(line.lstrip()[2:].strip()))
-        elif line[0] in " \t" and isinstance(found[key], str):
-            found[key] = f"{found[key]} {line.strip()}".strip()
-        else:
-            return None
-    return found if isinstance(found.get("name"), str) or isinstance(found.get("description"), str) else None
+_LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):[ \t]+(\S.*)")
 
 
-def _loose_scalar(text: str) -> Any:
-    if text in ("|", ">", "|-", ">-"):
-        return ""
-    if text[:1] == "[" and text.endswith("]"):
-        return [part for item in text[1:-1].split(",") if (part := item.strip().strip("\"'"))]
-    return text.strip("\"'") if text[:1] in "\"'" and text[-1:] == text[:1] else text
+def _line_by_line(head: str) -> dict[str, str]:
+    """Read one key and one text a line, where a value has what YAML would quote (a colon, most often)."""
+    lines = filter(None, map(_LINE.fullmatch, map(str.rstrip, head.split("\n"))))
+    return {found[1]: found[2].strip("\"'") for found in lines}
 
 
 def _skill(fields: Mapping[str, Any], name: str, description: str, body: str, path: str, warnings: list[str]) -> Skill:
@@ -208,6 +185,7 @@ def _skill(fields: Mapping[str, Any], name: str, description: str, body: str, pa
     ours, theirs = _mapping(metadata.get("herma")), _mapping(metadata.get("hermes"))
     wherever = (ours, metadata, theirs, fields)
     template = ours.get("template")
+    systems = [name.lower() for name in _names(_first((fields, ours, theirs), "platforms"))]
     return Skill(
         name=name,
         description=description,
@@ -225,7 +203,7 @@ def _skill(fields: Mapping[str, Any], name: str, description: str, body: str, pa
         pitfalls=_texts(_first((ours, theirs), "pitfalls")),
         tags=_names(_first((ours, theirs, metadata, fields), "tags")),
         related=_names(_first((ours, theirs), "related_skills")),
-        platforms=_platforms(_first((fields, ours, theirs), "platforms")),
+        platforms=tuple(dict.fromkeys(_SYSTEMS.get(name, name) for name in systems if name not in ("all", "any", "*"))),
         compatibility=_text(fields.get("compatibility")),
         requires_tools=_names(_first((ours, theirs), "requires_tools")),
         fallback_for_tools=_names(_first((ours, theirs), "fallback_for_tools")),
@@ -283,11 +261,6 @@ def _item(item: Any) -> str:
 
 def _names(value: Any) -> tuple[str, ...]:
     return _texts(value, ",;\n")
-
-
-def _platforms(value: Any) -> tuple[str, ...]:
-    known = (name.lower() for name in _names(value))
-    return tuple(dict.fromkeys(_SYSTEMS.get(name, name) for name in known if name not in ("all", "any", "*")))
 
 
 def _version(value: Any, warnings: list[str]) -> int | None:
@@ -409,14 +382,10 @@ def file_problem(path: str) -> str:
         return f"{path!r} is not a path inside the skill."
     if segments[0] not in SUPPORT_FOLDERS or len(segments) < 2:
         return f"Put files of a skill under {', '.join(f'{name}/' for name in SUPPORT_FOLDERS)}, not at {path!r}."
-    if len(segments) > 8 or not all(map(_is_portable, segments)):
+    odd = (one[:1] == "." or one[-1:] in ". " or one.partition(".")[0].lower() in _RESERVED for one in segments)
+    if len(segments) > 8 or any(odd) or not all(map(_SEGMENT.fullmatch, segments)):
         return f"{path!r} is not a name that every system can store."
     return ""
-
-
-def _is_portable(segment: str) -> bool:
-    plain = _SEGMENT.fullmatch(segment) is not None and not segment.endswith((".", " "))
-    return plain and not segment.startswith(".") and segment.partition(".")[0].lower() not in _RESERVED
 
 
 # ── writing ──
