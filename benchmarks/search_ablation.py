@@ -36,12 +36,8 @@ WITHOUT: Mapping[str, Mapping[str, object]] = {
     "what is usual": {"APART": 0.0},
     "words of the user": {"SPEAKER": {}},
     "single characters": {"ALONE": 0.0},
-    "coverage": {"COVERAGE": 0.0},
     "words beside": {"BESIDE": 0.0, "NEAR": 0.0},
     "words of the conversation": {"CONVERSATION": 0.0},
-    "nearness beside": {"BESIDE_NEAR": 0.0},
-    "nearness in the conversation": {"AMONG_NEAR": 0.0},
-    "crowding": {"CROWDED": 0.0},
     "frames": {"framing": lambda _plain: set()},
 }
 MODULES: tuple[ModuleType, ...] = (rank, candidates, query, search)

@@ -14,6 +14,7 @@ from herma.index.sync import prepare_query
 from herma.search import dates as when_told
 from herma.search.candidates import terms_of
 from herma.search.query import MOST_PARTS, MOST_TERMS, PARTS_IN_ALL, Query, describe, parse
+from herma.text import unframed
 
 NOW = time.mktime((2026, 11, 18, 15, 30, 0, 0, 0, -1))  # a Wednesday
 
@@ -283,3 +284,18 @@ def test_a_query_says_that_a_long_phrase_was_cut_and_ordinary_ones_are_whole() -
     assert not parse(hindi, NOW).notes, "a vowel sign divides no word"
     dotted = "src/herma/search/query.py tests/pure/test_query.py 3f2a9b8c-12de-4c1f-9a77-0b1c2d3e4f50"
     assert [term.text for term in parse(dotted, NOW).any_of] == dotted.split()
+
+
+def test_what_frames_a_question_is_not_looked_for() -> None:
+    asked = "Can you list the order in which I brought up different aspects of the boiler across our conversations?"
+    found = read(asked)
+    assert [str(term) for term in found.any_of] == ["boiler"]
+    assert "conversations" in found.ignored
+    assert words("a summary of our conversations") != [], "there is nothing else in it"
+    assert "order" in words("list the order of the order numbers"), "in the frame and in the question"
+    assert words("in order to mount the tent") == ["order", "mount", "tent"]
+
+
+@given(st.text(max_size=300))
+def test_unframing_never_fails_and_never_adds(text: str) -> None:
+    assert len(unframed(text)) <= len(text)

@@ -167,3 +167,40 @@ def test_dates_with_slashes_are_day_and_month_and_the_report_says_so(value: str,
 def test_a_fraction_in_a_sentence_is_not_a_date() -> None:
     assert parse("add 3/5 of a cup", NOW).dates == ()
     assert [span.since for span in parse("rent on 05/03/2026", NOW).dates] == [day("2026-03-05")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "since", "days"),
+    [
+        ("在5月6号我读了一本书", (2026, 5, 6), 1),
+        ("5月9日に何を買った", (2026, 5, 9), 1),
+        ("2024年3月的计划", (2024, 3, 1), 31),
+        ("3월 2일에 산 자전거", (2026, 3, 2), 1),
+    ],
+)
+def test_east_asian_dates_prefer_their_day(asked: str, since: tuple[int, int, int], days: int) -> None:
+    span = parse(asked, NOW).soft_dates[0]
+    assert time.localtime(span.since)[:3] == since
+    assert span.before is not None
+    assert span.since is not None
+    assert round((span.before - span.since) / 86_400) == days
+
+
+@pytest.mark.parametrize("asked", ["13月40日", "0月", "10月0日"])
+def test_what_is_no_day_is_no_date(asked: str) -> None:
+    assert parse(asked, NOW).dates == ()
+
+
+@pytest.mark.parametrize(
+    "asked", ["在4月29日我们聊了哪些话题呢？", "what did we talk about on May 3", "what did we do last week"]
+)
+def test_when_nothing_but_a_day_is_asked_for_it_filters(asked: str) -> None:
+    found = parse(asked, NOW)
+    assert len(found.hard_dates) == 1
+    assert found.any_of == ()
+
+
+def test_when_something_happened_is_not_when_it_was_told() -> None:
+    found = parse("what certificate did I complete last month", NOW)
+    assert found.hard_dates == ()
+    assert len(found.soft_dates) == 1

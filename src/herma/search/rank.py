@@ -39,14 +39,10 @@ CONVERSATION = 0.3
 """Weight of terms that occur elsewhere in the conversation; from 0.5 on, long conversations fill the list."""
 NAMED_DATE, NAMED_PERIOD = 0.8, 0.4
 """Gain for the day or month that the query names; and for "last month", which is more often when something happened
-than
-when it was told. 2.5 points on LoCoMo, 20 on questions by date."""
-COVERAGE = 0.05
-"""Gain for having all of the words: neutral up to here, harmful from 0.2 on."""
+than when it was told. 2.5 points on LoCoMo, 20 on questions by date."""
 SPEAKER = {"user": 0.15, "tool": -0.1}
 """Users tell facts, and assistants repeat them at length: 4 to 6 points on BEAM."""
 _SATURATION, _LENGTH = 1.2, 0.75
-_RIDGE = 0.05
 _MOST_TIMES = 12
 """More occurrences of a word add next to nothing."""
 
@@ -100,8 +96,7 @@ def rank(candidates: Sequence[Candidate], units: Sequence[Unit]) -> list[Candida
             further = by_id.get(before.before or 0) if before else None, by_id.get(after.after or 0) if after else None
             one.beside = (BESIDE * _both(before, after) + NEAR * _both(*further)) / best
         one.around = CONVERSATION * around[one.group] / best
-        covered = COVERAGE * len(one.weights) / len(units) if one.weights else 0.0
-        one.score = one.own / best + one.beside + one.around + covered + one.bonus
+        one.score = one.own / best + one.beside + one.around + one.bonus
     return _sorted(candidates)
 
 
@@ -141,48 +136,15 @@ def _norm(one: Candidate, average: float) -> float:
 
 
 def rarities(candidates: Sequence[Candidate]) -> dict[str, float]:
-    """Return what each unit is worth, so that weights times worth come nearest to the index's scores (least squares).
-
-    The ridge draws units that occur in few candidates towards the common mean.
-    """
-    scored = [one for one in candidates if one.found > 0 and one.weights]
-    names = sorted({name for one in candidates for name in one.weights})
-    if not scored:
-        return dict.fromkeys(names, 1.0)
-    total = sum(sum(one.weights.values()) for one in scored)
-    mean = sum(one.found for one in scored) / total
-    place = {name: at for at, name in enumerate(names)}
-    matrix = [[0.0] * len(names) for _ in names]
-    right = [_RIDGE * mean] * len(names)
-    for at in range(len(names)):
-        matrix[at][at] = _RIDGE
-    for one in scored:
-        items = [(place[name], weight) for name, weight in one.weights.items()]
-        for row, weight in items:
-            right[row] += weight * one.found
-            line = matrix[row]
-            for column, other in items:
-                line[column] += weight * other
-    return {name: max(value, 0.05 * mean) for name, value in zip(names, _solve(matrix, right), strict=True)}
-
-
-def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Solve by Gauss without pivoting: the matrix is symmetric and positive definite."""
-    size = len(right)
-    for at in range(size):
-        line = matrix[at]
-        for row in range(at + 1, size):
-            factor = matrix[row][at] / line[at]
-            if factor:
-                below = matrix[row]
-                for column in range(at, size):
-                    below[column] -= factor * line[column]
-                right[row] -= factor * right[at]
-    solution = [0.0] * size
-    for at in range(size - 1, -1, -1):
-        rest = sum(matrix[at][column] * solution[column] for column in range(at + 1, size))
-        solution[at] = (right[at] - rest) / matrix[at][at]
-    return solution
+    """Return what each unit is worth by its rarity among the candidates, in the scale of the index's scores."""
+    having = Counter(name for one in candidates for name in one.weights)
+    worth = {
+        name: math.log(1 + (len(candidates) - count + 0.5) / (count + 0.5)) for name, count in sorted(having.items())
+    }
+    scored = [one for one in candidates if one.found > 0]
+    total = sum(weight * worth[name] for one in scored for name, weight in one.weights.items())
+    scale = sum(one.found for one in scored) / total if total else 1.0
+    return {name: value * scale for name, value in worth.items()}
 
 
 def _conversations(candidates: Sequence[Candidate]) -> dict[str, float]:
@@ -224,10 +186,6 @@ NEAREST = 60
 """So many messages count as near; all others are equally far."""
 MEANING = 0.8
 """Weight of being the nearest, where having the best words is worth 1."""
-BESIDE_NEAR = 0.15
-"""Part of that for a turn beside a near one; little, because a vector includes the end of the turn before."""
-AMONG_NEAR = 0.15
-"""Part of that for the other messages of the conversation."""
 LEAST_SPREAD = 0.06
 """Cosines closer together than this do not tell which is nearer: few messages, or many alike."""
 APART = 0.7
@@ -244,9 +202,6 @@ ONE_THING = 0.5
 """Trust in meaning for one single thing."""
 HEARD = {"assistant": 0.7}
 """An answer repeats the question, at length and in several parts, each of which may be near."""
-FREE, CROWDED = 4, 0.03
-"""Messages of a conversation that come as they are, and what each further one has to be better by."""
-
 
 def shares(near: Sequence[tuple[int, float]]) -> dict[int, float]:
     """Turn cosines, best first, into shares: 1 for the nearest, 0 for the last of `NEAREST`."""
@@ -271,13 +226,8 @@ def fuse(ranked: Sequence[Candidate], near: Mapping[int, float], trust: float = 
     """Add what meaning is worth to candidates that are scored by words."""
     if not near:
         return list(ranked)
-    around: dict[str, float] = defaultdict(float)
     for one in ranked:
-        around[one.group] = max(around[one.group], near.get(one.id, 0.0))
-    for one in ranked:
-        beside = max(near.get(one.before or 0, 0.0), near.get(one.after or 0, 0.0))
-        own = near.get(one.id, 0.0)
-        one.meaning = trust * MEANING * (own + BESIDE_NEAR * beside + AMONG_NEAR * around[one.group])
+        one.meaning = trust * MEANING * near.get(one.id, 0.0)
         one.score += one.meaning
     return _sorted(ranked)
 
@@ -534,7 +484,7 @@ def arrange(
     reranker: Reranker | None,
     deadline: float,
 ) -> Arranged:
-    """Apply boosts and reranker, put the later of two claims first, spread conversations or keep one hit of each."""
+    """Apply boosts and reranker, put the later of two claims first, and keep one hit of each session if asked."""
     chosen, contradicted, notes = list(ranked), dict[int, int](), list[str]()
     if wanted.sort:
         chosen.sort(key=lambda one: (one.timestamp, one.id), reverse=wanted.sort == "newest")
@@ -546,8 +496,6 @@ def arrange(
             order, note = opinion(reranker, query.plain or query.text, [one.text for one in first], deadline)
             chosen[:RERANKED] = [first[at] for at in order] or first
             notes += [note] if note else []
-        elif wanted.level == "message" and wanted.mode != "vectors":
-            chosen = spread_out(chosen, wanted.limit)
         pool = chosen[: max(LEAST_POOL, 2 * wanted.limit)]
         contradicted = _outdated(pool, found)
         if contradicted and not asks_for_the_past(query.text):
@@ -583,19 +531,3 @@ def _outdated(pool: Sequence[Candidate], found: Candidates) -> dict[int, int]:
             who = found.sessions[head.session_id].scope.user
             spoken.append(Spoken(one.id, one.folded, one.timestamp, who, head.role))
     return outdated(spoken)
-
-
-def spread_out(ranked: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """Return the best `limit`, where every further message of one conversation counts a little less; then the rest."""
-    left, chosen = list(ranked), []
-    taken: dict[str, int] = defaultdict(int)
-
-    def worth(one: Candidate) -> float:
-        return one.score - CROWDED * max(0, taken[one.group] - FREE + 1)
-
-    for _ in range(min(limit, len(left))):
-        best = max(range(min(len(left), 3 * limit)), key=lambda at: (worth(left[at]), -at))
-        one = left.pop(best)
-        taken[one.group] += 1
-        chosen.append(one)
-    return chosen + left
