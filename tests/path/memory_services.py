@@ -24,7 +24,7 @@ Routes = Mapping[str, Callable[["MemoryService", Any, dict[str, str], Any], Any]
 class MemoryService:
     """A server with routes `METHOD /path/{name}`; a route gets the service, the body, the query and the names."""
 
-    def __init__(self, routes: Routes, key: str = KEY) -> None:
+    def __init__(self, routes: Routes, key: str = KEY, port: int = 0) -> None:
         self.calls: list[tuple[str, str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.stored: dict[str, str] = {}
@@ -48,7 +48,7 @@ class MemoryService:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -78,7 +78,8 @@ class MemoryService:
     def _find(self, method: str, path: str, body: Any, query: dict[str, str]) -> tuple[int, Any]:
         if self.status != 200:
             return self.status, {"error": "broken on purpose", "detail": "broken on purpose"}
-        if self.key and not any(self.key in value for value in self.headers[-1].values()):
+        free = path.startswith(("/oauth/", "/.well-known/", "/health"))
+        if self.key and not free and not any(self.key in value for value in self.headers[-1].values()):
             return 401, {"error": "no key", "detail": "no key"}
         for wanted, pattern, route in self._routes:
             match = pattern.fullmatch(path)
@@ -206,6 +207,7 @@ def _hindsight_retain(s: MemoryService, body: Any, query: Any, names: Any) -> An
 
 
 HINDSIGHT: Routes = {
+    "GET /health": lambda s, body, query, names: {"status": "healthy"},
     "GET /version": lambda s, body, query, names: {
         "api_version": s.kept.get("version", "1.1.0"),
         "features": dict.fromkeys(_FEATURES, True),
@@ -261,6 +263,7 @@ def _viking_read(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
 
 
 OPENVIKING: Routes = {
+    "GET /health": lambda s, body, query, names: {"status": "ok", "healthy": True},
     "POST /api/v1/search/{how}": _viking_found,
     "POST /api/v1/sessions/{id}/messages/batch": _viking_batch,
     "POST /api/v1/sessions/{id}/commit": lambda s, body, query, names: _ok({"status": "accepted", "archived": True}),
@@ -284,6 +287,7 @@ def _retain_upload(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
 
 
 RETAINDB: Routes = {
+    "POST /v1/memory/agent/{id}/seed": lambda s, body, query, names: {"success": True},
     "POST /v1/memory": lambda s, body, query, names: (201, {"success": True, "id": s.store(body["content"])}),
     "POST /v1/memory/search": lambda s, body, query, names: {
         "results": [
@@ -314,6 +318,13 @@ RETAINDB: Routes = {
     "POST /v1/files/{id}/ingest": lambda s, body, query, names: {"success": True},
     "DELETE /v1/files/{id}": lambda s, body, query, names: {"success": s.kept.pop(names["id"], None) is not None},
 }
+
+RETAINDB_OLD: Routes = {
+    "GET /v1/memory/profile/{user}": RETAINDB["GET /v1/memory/profile/{user}"],
+    "POST /v1/memories": RETAINDB["POST /v1/memory"],
+    "DELETE /v1/memories/{id}": RETAINDB["DELETE /v1/memory/{id}"],
+}
+"""A server that has another name for memories."""
 
 # ── Honcho ──
 
@@ -366,7 +377,47 @@ def _honcho_card(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
     return {"peer_card": s.kept.get("card", [])}
 
 
+def _honcho_uploaded(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
+    name = body.partition(b'filename="')[2].partition(b'"')[0].decode()
+    return [_honcho_message(s.store(name), name)]
+
+
+def _oauth_about(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
+    return {"device_authorization_endpoint": f"{s.url}/oauth/device", "token_endpoint": f"{s.url}/oauth/token"}
+
+
+def _oauth_device(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
+    lives = s.kept.get("code lives", 30)
+    where = {"verification_uri": f"{s.url}/activate", "interval": 0.01, "expires_in": lives}
+    return {"device_code": "d-1", "user_code": "ABCD-EFGH", **where}
+
+
+def _oauth_token(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
+    """The second question for the code gets tokens; each refresh token works once."""
+    form = dict(parse_qsl(body.decode()))
+    if form["grant_type"] == "refresh_token":
+        if form["refresh_token"] != s.kept["refresh"]:
+            return 400, {"error": "invalid_grant"}
+    elif not s.kept.setdefault("asked", False):
+        s.kept["asked"] = s.kept.get("code lives", 30) > 1
+        return 400, {"error": "authorization_pending"}
+    number = s.kept["number"] = s.kept.get("number", 0) + 1
+    s.kept["refresh"], s.key = f"refresh-{number}", f"access-{number}"
+    return {"access_token": s.key, "refresh_token": s.kept["refresh"], "expires_in": 3600}
+
+
 HONCHO: Routes = {
+    "GET /.well-known/oauth-authorization-server": _oauth_about,
+    "POST /oauth/device": _oauth_device,
+    "POST /oauth/token": _oauth_token,
+    f"POST {_WS}/sessions/{{id}}/messages/upload": _honcho_uploaded,
+    f"POST {_WS}/sessions/{{id}}/messages/list": lambda s, body, query, names: {
+        "items": [],
+        "page": 1,
+        "size": 1,
+        "total": len(s.stored),
+        "pages": 1,
+    },
     "POST /v3/workspaces": _peer,
     f"POST {_WS}/peers": _peer,
     f"POST {_WS}/sessions": _peer,

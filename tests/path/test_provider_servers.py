@@ -176,6 +176,29 @@ def test_hindsight_server(home: Path, model: ScriptedModel, tmp_path: Path) -> N
         provider.shutdown()
 
 
+def test_hindsight_that_herma_starts(home: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(Path(program("TEST_HINDSIGHT")).parent)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    (home / ".env").write_text(
+        "HINDSIGHT_API_EMBEDDINGS_PROVIDER=openai\nHINDSIGHT_API_EMBEDDINGS_OPENAI_API_KEY=k\n"
+        "HINDSIGHT_API_EMBEDDINGS_OPENAI_MODEL=scripted\nHINDSIGHT_API_RERANKER_PROVIDER=rrf\n"
+        f"HINDSIGHT_API_EMBEDDINGS_OPENAI_BASE_URL={model.url}\n"
+    )
+    (home / ".env").chmod(0o600)
+    url = f"http://127.0.0.1:{port()}"
+    settings = {"mode": "local_embedded", "api_url": url, "recall_types": [], "retain_async": False}
+    provider = round_trip(home, "hindsight", {**settings, "idle_timeout": 5.0, "port_health_grace_timeout": 120.0})
+    provider.shutdown()
+
+    def ended() -> bool:
+        try:
+            return bool(urllib.request.urlopen(f"{url}/health", timeout=2).status != 200)
+        except OSError:
+            return True
+
+    assert until(ended, 60), "nobody uses it"
+
+
 def test_openviking_server(home: Path, model: ScriptedModel, tmp_path: Path) -> None:
     command = program("TEST_OPENVIKING")
     at = port()

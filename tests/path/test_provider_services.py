@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,13 +16,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
-from tests.homes import herma, talk
+from tests.homes import herma, of_files, talk
 from tests.path import memory_services as services
 from tests.path.memory_services import KEY, MemoryService, Routes
 
 from herma import Herma, HermaWarning, MemoryProvider, Message
+from herma.errors import ProviderError
 from herma.providers.discovery import discover, find, load
+from herma.testing import ScriptedModel
 from herma.testing.contracts import ProviderContract
+
+pytestmark = of_files
 
 Json = dict[str, Any]
 
@@ -46,6 +53,7 @@ CASES = {
     "retaindb": Case("retaindb", services.RETAINDB, "base_url", "RETAINDB_API_KEY", "httpx2"),
     "byterover": Case("byterover"),
 }
+OLD = {"retaindb-old": CASES["retaindb"]._replace(routes=services.RETAINDB_OLD)}
 REMOTE = [name for name, case in CASES.items() if case.routes]
 KEPT_UNSENT = ["honcho", "supermemory", "hindsight", "retaindb"]
 
@@ -94,7 +102,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def placed(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    case = CASES[name]
+    case = (CASES | OLD)[name]
     if case.package and not find_spec(case.package):
         pytest.skip(f"the package {case.package} is not installed (it is one of herma[dev])")
     if case.name == "byterover":
@@ -184,7 +192,7 @@ TOOLS: list[tuple[str, str, Json, str]] = [
     ("mem0", "mem0_search", {"query": "tea"}, "Likes tea."),
     ("mem0", "mem0_search", {}, "query is required"),
     ("mem0", "mem0_update", {"memory_id": "m-1", "text": "Likes coffee."}, "m-1"),
-    ("mem0", "mem0_update", {"memory_id": "m-9", "text": "x"}, "There is no memory m-9"),
+    ("mem0", "mem0_update", {"memory_id": "m-9", "text": "x"}, "Mem0 answered 404"),
     ("mem0", "mem0_delete", {"memory_id": "../users"}, "is not an id. Nothing was changed."),
     ("mem0", "mem0_delete", {"memory_id": "m-1"}, "deleted"),
     ("honcho", "honcho_conclude", {"conclusion": "Counts herons."}, "m-1"),
@@ -221,14 +229,14 @@ TOOLS: list[tuple[str, str, Json, str]] = [
     ("retaindb", "retaindb_context", {"query": "tea"}, "Likes tea."),
     ("retaindb", "retaindb_profile", {}, "Likes birds."),
     ("retaindb", "retaindb_forget", {"memory_id": "m-1"}, "success"),
-    ("retaindb", "retaindb_forget", {"memory_id": "m-1"}, "m-1 is not there"),
+    ("retaindb", "retaindb_forget", {"memory_id": "m-1"}, "RetainDB answered 404"),
     ("retaindb", "retaindb_upload_file", {"local_path": "{home}/.env"}, "may hold secrets"),
     ("retaindb", "retaindb_upload_file", {"local_path": "{home}/plan.txt", "ingest": True}, "ingested"),
     ("retaindb", "retaindb_read_file", {"file_id": "f-1"}, "Tulips in spring."),
     ("retaindb", "retaindb_list_files", {"prefix": "p"}, "f-1"),
     ("retaindb", "retaindb_ingest_file", {"file_id": "f-1"}, "success"),
     ("retaindb", "retaindb_delete_file", {"file_id": "f-1"}, "success"),
-    ("retaindb", "retaindb_read_file", {"file_id": "f-9"}, "f-9 is not there"),
+    ("retaindb", "retaindb_read_file", {"file_id": "f-9"}, "RetainDB answered 404"),
     ("retaindb", "retaindb_delete_file", {"file_id": "../memory/m-1"}, "is not an id. Nothing was changed."),
     ("byterover", "brv_curate", {"content": "The mill uses walnut gears."}, "Curated"),
     ("byterover", "brv_query", {"query": "which walnut gears"}, "The mill uses walnut gears."),
@@ -257,7 +265,7 @@ def test_tools(place: Place) -> None:
 @every("mem0", "mem0-self-hosted", "honcho", "supermemory", "hindsight", "openviking", "retaindb", "byterover")
 def test_a_service_that_fails_is_an_error_and_works_again(place: Place) -> None:
     provider = place.begin()
-    tool = next(name for name in provider.reads if "status" not in name)
+    tool = next(name for name in provider.read_tools if "status" not in name)
     place.fault(True)
 
     def sync() -> None:
@@ -495,6 +503,206 @@ def test_honcho_writes_as_often_as_it_is_told(place: Place) -> None:
     provider.on_session_switch("s-2", parent_session_id="s-1")
     assert len(place.service.bodies("/messages")) == 3
     provider.shutdown()
+
+
+@every("honcho")
+def test_honcho_signs_in_with_a_code(place: Place) -> None:
+    assert place.service is not None
+    (place.home / ".env").unlink()
+    words = ("--set", "auth=oauth", "--set", f"baseUrl={place.service.url}", "--defaults", "--no-install")
+    place.service.kept["code lives"] = 0.1
+    late = herma(place.home, "providers", "setup", "honcho", *words)
+    assert late.code != 0
+    assert "Nobody is signed in" in late.err
+    assert "nobody has signed in" in place.make().unavailable_reason()
+    place.service.kept["code lives"] = 30
+    done = herma(place.home, "providers", "setup", "honcho", *words)
+    assert "/activate and approve the code ABCD-EFGH" in done.err
+    file = place.home / "honcho.oauth.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "access-1" not in done.out + done.err + (place.home / "honcho.json").read_text()
+    provider, other = place.begin(), place.begin()
+    for each in (provider, other):
+        each.sync_turn("The grey heron nests by the weir.", "Noted.")
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "expires_at": 0}))
+    provider.shutdown()
+    provider = place.begin()
+    for each in (provider, other, provider):
+        each.begin()
+        each.sync_turn("It left.", "Noted.")
+    assert place.service.kept["number"] == 2, "one asks for a new token, the others take it"
+    assert place.service.headers[-1]["authorization"] == "Bearer access-2"
+    place.service.kept["refresh"] = "withdrawn"
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "expires_at": 0}))
+    provider.begin()
+    with pytest.raises(Exception, match="refused to renew the sign-in"):
+        provider.prefetch("Where does the heron nest?")
+    provider.shutdown()
+    other.shutdown()
+
+
+@every("honcho")
+def test_honcho_knows_what_the_home_knows(place: Place) -> None:
+    """A session without messages gets the home's files; it is opened when it is needed, or at once."""
+    assert place.service is not None
+    (place.home / "memories").mkdir(exist_ok=True)
+    (place.home / "memories" / "USER.md").write_text("Likes birds.")
+    (place.home / "SOUL.md").write_text("Be brief.")
+    place.begin(recallMode="tools").shutdown()
+    assert place.service.calls == []
+    rules = {"user": {"observeMe": False}, "ai": {"observeOthers": False}}
+    place.begin(initOnSessionStart=True, sessionStrategy="global", observation=rules).shutdown()
+    assert list(place.service.stored.values()) == ["USER.md", "SOUL.md"]
+    assert place.service.bodies("/sessions/global/peers") == [
+        {
+            "user": {"observe_me": False, "observe_others": False},
+            "herma": {"observe_me": True, "observe_others": False},
+        }
+    ]
+    place.begin().shutdown()
+    assert len(place.service.stored) == 2, "it has them now"
+
+
+@every("honcho")
+def test_honcho_asks_a_question_that_the_auxiliary_model_wrote(place: Place) -> None:
+    assert place.service is not None
+    place.use()
+    place.make(queryRewrite=True)
+    with ScriptedModel(lambda request: "Which birds does the user watch?") as model:
+        flags = {"embedding.model": "none", "model.url": model.url, "model.name": "scripted", "review.enabled": False}
+        with Herma.open(place.home, flags=flags) as h, h.session() as session:
+            for text in ("And those from before, again?", "And the others by the weir?"):
+                talk(session, text, reply="Herons.")
+                assert h.providers.flush(30)
+    asked = [body["query"] for body in place.service.bodies("/chat")]
+    assert asked[0].endswith("And those from before, again?"), "the first turn does not wait for a model"
+    assert asked[1].endswith("Which birds does the user watch?")
+
+
+FAKE_SERVER = """#!{python}
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.path.memory_services import {routes}, MemoryService
+at = int(os.environ.get("HINDSIGHT_API_PORT") or sys.argv[-1])
+with open({home!r} + "/started", "a") as log:
+    print(os.environ.get("HINDSIGHT_API_LLM_MODEL", ""), file=log)
+with MemoryService({routes}, key="", port=at):
+    while not Path({home!r}, "stop").exists():
+        time.sleep(0.05)
+"""
+
+
+def fake_server(home: Path, name: str, routes: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Install a program that is a server; return the address that it is to have."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{found.getsockname()[1]}"
+    root = str(Path(__file__).parents[2])
+    (home / "bin").mkdir(parents=True)
+    program = home / "bin" / name
+    program.write_text(FAKE_SERVER.format(python=sys.executable, root=root, routes=routes, home=str(home)))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return url
+
+
+def answers(url: str) -> bool:
+    try:
+        return bool(urllib.request.urlopen(f"{url}/health", timeout=5).status == 200)
+    except OSError:
+        return False
+
+
+def test_hindsight_starts_its_own_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("hindsight_client")
+    url = fake_server(home, "hindsight-api", "HINDSIGHT", monkeypatch)
+    place = Place(CASES["hindsight"], home, None)
+    embedded = {"mode": "local_embedded", "api_url": url, "llm_model": "small", "idle_timeout": 1.0}
+    refused = place.make(**embedded).unavailable_reason()
+    assert ("does not run as root" in refused) == (os.geteuid() == 0)
+    provider = place.begin(**embedded, database_url="postgresql://db/x")
+    assert not answers(url), "it is started when it is needed"
+    provider.sync_turn("The grey heron nests by the weir.", "Noted.")
+    assert "nests by the weir" in place.begin().prefetch("Where does the heron nest?")
+    assert (home / "started").read_text() == "small\n", "one server for all"
+    while answers(url):
+        time.sleep(0.1)  # unused for a second
+    (home / "bin" / "hindsight-api").write_text("#!/bin/sh\necho no model; exit 3\n")
+    with pytest.raises(ProviderError, match=r"ended.*no model"):
+        place.begin().prefetch("Where does the heron nest?")
+
+
+def test_openviking_starts_a_server_and_reads_the_settings_of_its_program(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("httpx2")
+    url = fake_server(home, "openviking-server", "OPENVIKING", monkeypatch)
+    file = home / "ovcli.conf"
+    file.write_text(json.dumps({"url": url, "agent_id": "gardener", "api_key": "k", "timeout": 9}))
+    monkeypatch.setenv("OPENVIKING_CLI_CONFIG_FILE", str(file))
+    provider = Place(CASES["openviking"], home, None).begin(autostart=True)
+    try:
+        assert (provider.values["endpoint"], provider.values["agent"], provider.values["api_key"]) == (
+            url,
+            "gardener",
+            "k",
+        )
+        assert call(provider, "viking_remember", content="Likes tea.")["stored"]
+        provider.shutdown()
+    finally:
+        (home / "stop").touch()
+
+
+@every("openviking")
+def test_openviking_that_asks_for_a_trusted_identity_gets_it(place: Place) -> None:
+    assert place.service is not None
+    provider = place.begin(account="garden")
+    found = place.service._find
+
+    def trusted(method: str, path: str, body: Any, query: dict[str, str]) -> tuple[int, Any]:
+        if "x-openviking-account" not in place.service.headers[-1]:  # type: ignore[union-attr]
+            return 403, {"status": "error", "error": {"message": "A trusted identity is required."}}
+        return found(method, path, body, query)
+
+    place.service._find = trusted  # type: ignore[method-assign]
+    assert call(provider, "viking_remember", content="Likes tea.")["stored"]
+    assert place.service.headers[-1]["x-openviking-account"] == "garden"
+    provider.shutdown()
+
+
+@every("retaindb")
+def test_retaindb_learns_who_the_agent_is_once(place: Place) -> None:
+    assert place.service is not None
+    (place.home / "SOUL.md").write_text("Be brief.")
+    for soul in ("", "", "Be kind."):
+        (place.home / "SOUL.md").write_text(soul) if soul else None
+        provider = place.begin()
+        provider.sync_turn("The grey heron nests by the weir.", "Noted.")
+        provider.shutdown()
+    seeds = place.service.bodies("/agent/herma/seed")
+    assert [seed["content"] for seed in seeds] == ["Be brief.", "Be kind."]
+
+
+@every("retaindb-old")
+def test_retaindb_of_an_older_server(place: Place) -> None:
+    provider = place.begin()
+    assert call(provider, "retaindb_remember", content="Likes tea.")["stored"]
+    assert call(provider, "retaindb_forget", memory_id="m-1") == {"success": True}
+    provider.on_memory_write("add", "user", "Likes herons.")
+    assert list(place.service.stored.values()) == ["Likes herons."]  # type: ignore[union-attr]
+    provider.shutdown()
+
+
+@every("supermemory")
+def test_supermemory_answers_to_other_names(place: Place) -> None:
+    place.use()
+    with Herma.open(place.home, flags={"embedding.model": "none"}) as h, h.session() as session:
+        assert "supermemory-" not in json.dumps(session.tools), "they cost nothing"
+        assert call_in(session, "supermemory-save", content="Likes tea.")["stored"]
+        assert call_in(session, "supermemory-search", query="tea")["count"] == 1
+        assert call_in(session, "supermemory-profile")["static"] == ["Likes birds."]
+        assert call_in(session, "supermemory-forget", query="tea")["forgotten"] == 1
 
 
 @every("hindsight")

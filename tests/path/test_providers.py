@@ -163,6 +163,7 @@ def test_everything_a_session_is_told_reaches_it(home: Path) -> None:
             thread="7",
         )
         told = next(entry for entry in shelf(h) if entry[1] == session.id)[2]
+        assert told.pop("ask_model")("Say hello.", "Hi.") == "", "there is no model"
         assert told == {
             "platform": "telegram",
             "platform_hint": "Write short messages.",

@@ -90,6 +90,15 @@ class Models:
             return model
         return MeteredModel(model, self.meter, purpose, self.pauses)
 
+    def ask(self, purpose: str, rules: str, text: str, *, deadline: float = 10.0) -> str:
+        """Return a short answer of the auxiliary model; "" if there is none, or it fails."""
+        model = self.get("auxiliary", purpose=purpose)
+        messages = [{"role": "system", "content": rules}, {"role": "user", "content": text}]
+        try:
+            return model.reply(messages, max_tokens=300, deadline=deadline).text.strip() if model else ""
+        except ModelError:
+            return ""
+
     def why_not(self, role: Role = "main") -> str:
         """Say why there is no such model, what it would add and how to set one; "" if there is one."""
         if self.endpoint(role) is not None:

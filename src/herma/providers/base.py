@@ -7,7 +7,7 @@ being handed over in the background. An exception is counted and shown, and neve
 Names and signatures are those of Hermes Agent's class of this name, so that providers run in both. Herma also calls,
 if a provider has them: `post_setup(hermes_home, config)`, which replaces the questions of `herma providers setup`;
 `get_status_config(config)`, pairs for `herma providers status`; and it reads `read_tools`, the names of tools that
-change nothing, which are the ones that subagents get.
+change nothing, which are the ones that subagents get; and `aliases`, other names of its tools.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class MemoryProvider(ABC):
 
         `kwargs` say where and for whom: platform and source (cli, telegram, …), platform_hint, agent_context (primary,
         subagent, cron), user_id, user_name, chat_id, chat_type, thread_id, agent_identity (the profile), hermes_home
-        (the folder of this memory), session_title, parent_session_id, system_message, project, folder, model. More may
-        come: take `**kwargs`.
+        (the folder of this memory), session_title, parent_session_id, system_message, project, folder, model, and
+        ask_model: what the auxiliary model answers to instructions and a text, under the daily cap; "" if there is
+        none. More may come: take `**kwargs`.
         """
 
     @abstractmethod

@@ -21,7 +21,7 @@ import click
 
 from herma import config as configuration
 from herma.cli.context import CommandContext, HermaGroup, pass_context, with_home, yes_option
-from herma.cli.output import when
+from herma.cli.output import when, write
 from herma.errors import HermaError, ProviderError, UsageError
 from herma.evals.data import percentile
 from herma.evals.retrieval import history, questions
@@ -173,6 +173,8 @@ def setup(
     if not own:
         written = _configure(provider, home, answers, ask=not defaults and _asks())
     _install(context, found.name, getattr(provider, "requires", ()), install)
+    if (sign_in := getattr(provider, "sign_in", None)) and (file := sign_in(lambda line: write(line, sys.stderr))):
+        written.append(f"{file}: the sign-in")
     configuration.set_value(home / configuration.HOME_FILE, KEY, wanted)
     now = _state(context)
     if now.name != wanted:

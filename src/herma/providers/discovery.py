@@ -421,9 +421,7 @@ class HermesModules:
                 setattr(above, last, made)
 
     def load_config(self) -> dict[str, Any]:
-        """Return the home's config.yaml as a dict."""
-        value = plain_yaml().load(_beginning(self._home / HOME_FILE) or "{}")
-        return dict(value) if isinstance(value, Mapping) else {}
+        return home_config(self._home)
 
     def load_env(self) -> dict[str, str]:
         """Return the variables of the home's `.env`."""
@@ -435,6 +433,12 @@ class HermesModules:
 
     def raise_if_read_blocked(self, path: str) -> None:
         raise_if_read_blocked(path, self._home)
+
+
+def home_config(home: Path) -> dict[str, Any]:
+    """Return the home's config.yaml as a dict."""
+    value = plain_yaml().load(_beginning(home / HOME_FILE) or "{}")
+    return dict(value) if isinstance(value, Mapping) else {}
 
 
 class SingletonSlot:

@@ -205,6 +205,7 @@ class ProviderSession(Feature):
         profile: str = "",
         deadline: float = 8.0,
         recall_only: bool = False,
+        ask_model: Callable[[str, str], str] | None = None,
         left: Callable[[ProviderSession], None] = lambda _: None,
     ) -> None:
         """With `recall_only`, and in sessions of subagents and timers, the provider recalls and is never written to."""
@@ -221,7 +222,7 @@ class ProviderSession(Feature):
         self._recall_only = recall_only
         self._load = load
         self._home = Path(home)
-        self._told = environment_of(view, home=home, profile=profile)
+        self._told = {**environment_of(view, home=home, profile=profile), "ask_model": ask_model}
         self._left = left
         self._begun = threading.Event()
         self._gone = False
@@ -300,8 +301,11 @@ class ProviderSession(Feature):
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Its tools, called through the guard."""
-        return [self._tool(schema) for schema in self.schemas]
+        """Its tools, called through the guard; also under other names that it gives them."""
+        shown = {schema["name"]: self._tool(schema) for schema in self.schemas}
+        aliases = getattr(self._provider, "aliases", {}).items()
+        hidden = [replace(shown[name], name=alias, hidden=True) for alias, name in aliases if name in shown]
+        return [*shown.values(), *hidden]
 
     def _tool(self, schema: Json) -> Tool:
         def run(arguments: Json, context: ToolContext) -> Json:  # noqa: ARG001
@@ -652,8 +656,10 @@ class Providers:
         record_trouble: Callable[[Trouble], None] = lambda _: None,
         ensure_open: Callable[[], None] = lambda: None,
         worker: Worker | None = None,
+        ask_model: Callable[[str, str], str] | None = None,
     ) -> None:
         self._home = home
+        self._ask_model = ask_model
         self._name, *self._refused = words(settings.memory.provider) or ("",)
         self._sources = tuple(name for name in words(settings.providers.recall_from) if name != self._name)
         self._profile = settings.profile
@@ -764,6 +770,7 @@ class Providers:
             profile=self._profile,
             deadline=self._deadline,
             recall_only=name != self._name,
+            ask_model=self._ask_model,
             left=self._leave,
         )
         with self._mutex:

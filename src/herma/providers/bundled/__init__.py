@@ -6,24 +6,31 @@ methods block: Herma calls them in threads of its own, with deadlines, and count
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from herma.errors import ProviderError
 from herma.models.endpoints import FILE, read_file
 from herma.providers.base import MemoryProvider
-from herma.providers.discovery import atomic_json_write, tool_error, tool_result
+from herma.providers.discovery import atomic_json_write, cfg_get, home_config, tool_error, tool_result
+from herma.store.files import exclusive, make_folder
 
 if TYPE_CHECKING:
     import httpx2
 
 Json: TypeAlias = dict[str, Any]
+Method = TypeVar("Method", bound=Callable[..., Json])
 
 HTTPX = "httpx2>=2.16"
 _KINDS = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
@@ -33,18 +40,17 @@ _SHORT = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_REASON = 300
+_WRONG = frozenset({400, 404, 409, 422})
+"""Error statuses of a service that the model is told of: its arguments are wrong."""
+
+
+# ── settings ──
 
 
 def field(key: str, default: Any, description: str, **more: Any) -> Json:
-    """Describe a setting. Its type is that of the default; `advanced` ones are not asked for in the setup."""
+    """Describe a setting. Its type is that of the default."""
     kind = _KINDS.get(type(default), "string")
     return {"key": key, "default": default, "description": description, "type": kind, **more}
-
-
-def mode_field(key: str = "memory_mode") -> Json:
-    """Describe the setting that every provider has: whether it recalls, has tools, or both."""
-    told = "hybrid: it recalls and has tools; context: it only recalls; tools: it only has tools"
-    return field(key, "hybrid", told, choices=["hybrid", "context", "tools"])
 
 
 def secret_field(key: str, variable: str, url: str = "", **more: Any) -> Json:
@@ -52,10 +58,52 @@ def secret_field(key: str, variable: str, url: str = "", **more: Any) -> Json:
     return field(key, "", "the key of the service", secret=True, env_var=variable, url=url, **more)
 
 
-def tool(name: str, description: str, required: str = "", **parameters: Json) -> Json:
-    """Describe a tool. `required` lists parameters."""
-    schema = {"type": "object", "properties": parameters, "required": required.split()}
-    return {"name": name, "description": description, "parameters": schema}
+def convert(setting: Mapping[str, Any], value: Any) -> Any:
+    """Return a setting's value with its type; `ProviderError` if it is not allowed."""
+    kind, key = setting.get("type"), setting["key"]
+    try:
+        if kind == "boolean":
+            words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False}
+            value = (words | {"off": False, "0": False})[str(value).strip().lower()]
+        elif kind in ("integer", "number"):
+            if isinstance(value, bool):
+                raise ValueError
+            value = int(value) if kind == "integer" else float(value)
+        elif kind in ("array", "object"):
+            value = json.loads(value) if isinstance(value, str) else value
+            if not isinstance(value, list if kind == "array" else dict):
+                raise TypeError
+        elif not isinstance(value, str):
+            raise TypeError
+    except (KeyError, ValueError, TypeError):
+        article = {"integer": "a whole number", "boolean": "true or false", "string": "text", "number": "a number"}
+        wanted = article.get(str(kind), f"JSON for an {kind}")
+        raise ProviderError(f"{key}: {value!r} is not {wanted}.") from None
+    choices = setting.get("choices")
+    if choices and value not in choices:
+        raise ProviderError(f"{key}: unknown value {value!r}. Allowed: {', '.join(map(str, choices))}.")
+    least, most = setting.get("minimum"), setting.get("maximum")
+    if (least is not None and value < least) or (most is not None and value > most):
+        raise ProviderError(f"{key}: {value} is not between {least} and {most}.")
+    return value
+
+
+# ── tools ──
+
+
+def tool(description: str, *, reads: bool = False, **parameters: Json) -> Callable[[Method], Method]:
+    """Make a method a tool of its name. Parameters without a default are required; `reads`: it changes nothing."""
+
+    def made(method: Method) -> Method:
+        needed = {name for name, each in inspect.signature(method).parameters.items() if each.default is each.empty}
+        required = [name for name, rule in parameters.items() if name in needed and "default" not in rule]
+        shape = {"type": "object", "properties": parameters, "required": required}
+        told: Any = method
+        told.schema = {"name": told.__name__, "description": description, "parameters": shape}
+        told.reads = reads
+        return method
+
+    return made
 
 
 def text(description: str, *choices: str) -> Json:
@@ -84,62 +132,44 @@ def texts(description: str) -> Json:
     return {"type": "array", "items": {"type": "string"}, "description": description}
 
 
-def is_installed(requirement: str) -> bool:
-    """Say whether the package of a requirement such as `mem0ai>=2` is installed."""
-    name = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
-    try:
-        return bool(name and version(name[0]))
-    except PackageNotFoundError:
-        return False
-
-
-def convert(setting: Mapping[str, Any], value: Any) -> Any:
-    """Return a setting's value with its type; `ProviderError` if it is not allowed."""
-    kind, key = setting.get("type"), setting["key"]
-    try:
-        if kind == "boolean":
-            words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False}
-            value = words[str(value).strip().lower()] if str(value).strip() != "0" else False
-        elif kind in ("integer", "number"):
-            if isinstance(value, bool):
-                raise ValueError
-            value = int(value) if kind == "integer" else float(value)
-        elif kind in ("array", "object"):
-            value = json.loads(value) if isinstance(value, str) else value
-            if not isinstance(value, list if kind == "array" else dict):
-                raise TypeError
-        elif not isinstance(value, str):
-            raise TypeError
-    except (KeyError, ValueError, TypeError):
-        article = {"integer": "a whole number", "boolean": "true or false", "string": "text", "number": "a number"}
-        wanted = article.get(str(kind), f"JSON for an {kind}")
-        raise ProviderError(f"{key}: {value!r} is not {wanted}.") from None
-    choices = setting.get("choices")
-    if choices and value not in choices:
-        raise ProviderError(f"{key}: unknown value {value!r}. Allowed: {', '.join(map(str, choices))}.")
-    least, most = setting.get("minimum"), setting.get("maximum")
-    if (least is not None and value < least) or (most is not None and value > most):
-        raise ProviderError(f"{key}: {value} is not between {least} and {most}.")
-    return value
+# ── the base of every provider ──
 
 
 class BundledProvider(MemoryProvider):
-    """A provider that comes with Herma. A subclass lists its settings and tools, and implements what it supports."""
+    """A provider that comes with Herma. A subclass lists its settings, and implements what it supports."""
 
     file: ClassVar[str] = ""
     """Its settings file, below the home."""
     fallback: ClassVar[str] = ""
     """A settings file of the user that other programs share; the home's file overrides it."""
+    section: ClassVar[tuple[str, ...]] = ()
+    """Where Hermes Agent has its settings in config.yaml; both files override them."""
     fields: ClassVar[Sequence[Json]] = ()
-    tools: ClassVar[Sequence[Json]] = ()
-    reads: ClassVar[Sequence[str]] = ()
+    """Settings that the setup asks for."""
+    advanced: ClassVar[Sequence[Json]] = ()
+    """Settings that it does not ask for."""
     mode_key: ClassVar[str] = "memory_mode"
+    packages: ClassVar[Sequence[str]] = ()
     about: ClassVar[str] = ""
     """Its text in the system prompt."""
     shown: ClassVar[Sequence[str]] = ()
     """Settings that `herma providers status` prints."""
     budget: ClassVar[str] = ""
     """Maximum for a turn, if no setting names one."""
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names of its tools."""
+    settings: ClassVar[Sequence[Json]] = ()
+    tools: ClassVar[Sequence[Json]] = ()
+    read_tools: ClassVar[Sequence[str]] = ()
+    """The tools that change nothing."""
+
+    def __init_subclass__(cls) -> None:
+        told = "hybrid: it recalls and has tools; context: it only recalls; tools: it only has tools"
+        mode = field(cls.mode_key, "hybrid", told, choices=["hybrid", "context", "tools"])
+        cls.settings = (*cls.fields, mode, *({**each, "advanced": True} for each in cls.advanced))
+        methods = [each for each in vars(cls).values() if hasattr(each, "schema")]
+        cls.tools = tuple(each.schema for each in methods)
+        cls.read_tools = tuple(each.__name__ for each in methods if each.reads)
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -153,16 +183,12 @@ class BundledProvider(MemoryProvider):
     @property
     def requires(self) -> Sequence[str]:
         """Return the packages that it needs, given its settings."""
-        return ()
-
-    @property
-    def read_tools(self) -> Sequence[str]:
-        """Return the tools that change nothing."""
-        return self.reads
+        return self.packages
 
     def load_settings(self) -> Json:
         """Return the value of every setting; `ProviderError` says which one is wrong."""
-        stored: Json = {}
+        own = cfg_get(home_config(self.home), *self.section) if self.section else {}
+        stored: Json = dict(own) if isinstance(own, Mapping) else {}
         for path in (Path(self.fallback).expanduser() if self.fallback else None, self.home / self.file):
             if path is not None and path.is_file():
                 try:
@@ -174,25 +200,24 @@ class BundledProvider(MemoryProvider):
                 stored.update(self.adapt(read))
         variables = {**read_file(self.home / FILE), **os.environ}
         values: Json = {}
-        for setting in self.fields:
+        for setting in self.settings:
             key, named = setting["key"], (setting.get("env_var", ""), setting.get("env_var_of_hermes", ""))
             value = next(filter(None, map(variables.get, named)), stored.get(key, setting["default"]))
             values[key] = setting["default"] if value is None else convert(setting, value)
         return values
 
     def adapt(self, stored: Json) -> Json:
-        """Return what a settings file says, by the keys of `fields`."""
+        """Return what a settings file says, by the keys of `settings`."""
         return stored
 
     def get_config_schema(self) -> list[Json]:
-        return [dict(setting) for setting in self.fields]
+        return [dict(setting) for setting in self.settings]
 
     def save_config(self, values: Mapping[str, Any], hermes_home: str) -> None:
         path = Path(hermes_home) / self.file
         old = json.loads(path.read_bytes()) if path.is_file() else {}
-        secret = {setting["key"] for setting in self.fields if setting.get("secret")}
-        new = {setting["key"]: setting for setting in self.fields if setting["key"] in values}
-        kept = {key: convert(new[key], values[key]) for key in new if key not in secret}
+        known = {setting["key"]: setting for setting in self.settings if not setting.get("secret")}
+        kept = {key: convert(known[key], value) for key, value in values.items() if key in known}
         atomic_json_write(path, {**old, **kept}, mode=0o600)
 
     def is_available(self) -> bool:
@@ -210,7 +235,7 @@ class BundledProvider(MemoryProvider):
 
     def missing(self) -> str:
         """Say which required setting has no value, or nothing."""
-        for setting in self.fields:
+        for setting in self.settings:
             if setting.get("required") and not self.values[setting["key"]] and self._applies(setting):
                 return f"{setting.get('env_var') or setting['key']} is not set"
         return ""
@@ -268,17 +293,18 @@ class BundledProvider(MemoryProvider):
         return f"# {self.about}{recalls}{names}"
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ARG002
+        tool_name = self.aliases.get(tool_name, tool_name)
         schema = next((each for each in self.tools if each["name"] == tool_name), None)
         if schema is None:
             return tool_error(f"{self.name} has no tool {tool_name}.")
         try:
-            return tool_result(self.run(tool_name, checked_arguments(schema["parameters"], args)))
+            return tool_result(getattr(self, tool_name)(**checked_arguments(schema["parameters"], args)))
         except ToolProblem as exc:
             return tool_error(str(exc))
-
-    @abstractmethod
-    def run(self, tool_name: str, given: Json) -> Json:
-        """Run a tool with arguments that fit its schema."""
+        except ServiceRefused as exc:
+            if exc.status in _WRONG:
+                return tool_error(str(exc))
+            raise
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:  # noqa: ARG002
         if self.mode == "tools" or is_trivial(query):
@@ -311,6 +337,12 @@ class BundledProvider(MemoryProvider):
     def mirror(self, action: str, target: str, content: str, old: str) -> None:
         """Follow a change of curated memory."""
 
+    def flush(self) -> None:
+        """Send what was kept back."""
+
+    def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002
+        self.flush()
+
     def on_session_switch(
         self,
         new_session_id: str,
@@ -331,6 +363,37 @@ class BundledProvider(MemoryProvider):
     def go_on(self, session_id: str, parent: str, reset: bool) -> None:  # noqa: ARG002
         """Go on under another id; with `reset`, with another conversation."""
         self.session_id = session_id
+
+
+class Unsent:
+    """What a service does not have yet, in order. What cannot be sent waits for the next attempt."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.items: list[Any] = []
+
+    def add(self, *items: Any) -> int:
+        """Append items; return how many wait."""
+        with self._lock:
+            self.items += items
+            return len(self.items)
+
+    def drop(self, count: int) -> None:
+        """Forget the last ones: their turn was taken back."""
+        with self._lock:
+            del self.items[max(len(self.items) - count, 0) :]
+
+    def send(self, send: Callable[[list[Any]], object]) -> None:
+        """Call `send` with the items, if there are any. It may remove those that the service has from the list."""
+        with self._lock:
+            waiting, self.items = self.items, []
+        try:
+            if waiting:
+                send(waiting)
+        except BaseException:
+            with self._lock:
+                self.items = waiting + self.items
+            raise
 
 
 class ToolProblem(ProviderError):
@@ -407,6 +470,15 @@ def transcript(messages: Sequence[Mapping[str, Any]], most: int = 100_000) -> li
     ]
 
 
+def is_installed(requirement: str) -> bool:
+    """Say whether the package of a requirement such as `mem0ai>=2` is installed."""
+    name = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
+    try:
+        return bool(name and version(name[0]))
+    except PackageNotFoundError:
+        return False
+
+
 # ── HTTP ──
 
 
@@ -465,3 +537,70 @@ class Http:
     def close(self) -> None:
         """Close the connections. Closing twice does no harm."""
         self.client.close()
+
+
+# ── a service on this machine ──
+
+
+class LocalServer:
+    """A server that all programs of a home share. It is started when it is needed, and ends when it is unused."""
+
+    def __init__(
+        self, command: Sequence[str], health: str, folder: Path, *, environ: Mapping[str, str], idle: float
+    ) -> None:
+        """`health` is an address that answers once the server is up; `idle` 0: it does not end by itself."""
+        self._command, self._health, self._folder = list(command), health, folder
+        self._environ, self._idle = {**os.environ, **environ}, idle
+
+    def ensure(self, within: float) -> None:
+        """Start the server unless it answers, and wait for it; `ProviderError` if it does not come up in time."""
+        make_folder(self._folder)
+        used, log = self._folder / "used", self._folder / "server.log"
+        used.touch()
+        if self._answers():
+            return
+        until = time.monotonic() + within
+        with exclusive(self._folder / "server.lock", within):
+            if self._answers():  # another program has started it
+                return
+            code = "import sys; from herma.providers.bundled import supervise; supervise(sys.argv[1:])"
+            words = [sys.executable, "-c", code, str(used), str(self._idle), *self._command]
+            with log.open("wb") as output:
+                log.chmod(0o600)
+                started = subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=self._environ,
+                    start_new_session=True,
+                )
+            threading.Thread(target=started.wait, name="herma: server", daemon=True).start()  # leaves no zombie
+            while not self._answers():
+                ended = started.poll() is not None
+                if ended or time.monotonic() > until:
+                    said = (log.read_text("utf-8", "replace").strip().splitlines() or ["nothing"])[-1]
+                    what = "ended" if ended else f"is not ready after {within:g} s"
+                    raise ProviderError(f"{self._command[0]} {what}; its log {log} says: {said[:_LONGEST_REASON]}")
+                used.touch()
+                time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with direct.open(self._health, timeout=2) as answer:
+                return int(answer.status) == 200
+        except OSError:
+            return False
+
+
+def supervise(words: Sequence[str]) -> None:
+    """Run a server (`used idle command…`) until its file `used` has not been touched for `idle` seconds."""
+    used, idle, *command = words
+    with subprocess.Popen(command) as server:
+        while server.poll() is None:
+            try:
+                server.wait(min(float(idle) or 60.0, 5.0))
+            except subprocess.TimeoutExpired:
+                if float(idle) and time.time() - Path(used).stat().st_mtime > float(idle):
+                    server.terminate()

@@ -16,7 +16,6 @@ from herma.providers.bundled import (
     ToolProblem,
     clean,
     field,
-    mode_field,
     secret_field,
     text,
     tool,
@@ -39,17 +38,13 @@ class ByteRover(BundledProvider):
     about = "ByteRover memory\nKnowledge about the user's projects, curated from earlier work."
     budget = f"{ROOM:,} characters"
     shown = ("auto_extract",)
-    reads = ("brv_query", "brv_status")
+    section = ("memory", "byterover")
     fields: ClassVar[Sequence[Json]] = (
         secret_field("api_key", "BRV_API_KEY", "https://app.byterover.dev"),
-        mode_field(),
         field("auto_extract", True, "curate turns, memory entries and what a compression leaves out"),
-        field("query_timeout", QUERY, "seconds for a recall", minimum=1.0, maximum=60.0, advanced=True),
     )
-    tools = (
-        tool("brv_query", "Ask the knowledge tree a question.", "query", query=text("The question.")),
-        tool("brv_curate", "Add knowledge to the tree.", "content", content=text("What to keep.")),
-        tool("brv_status", "Show the state of the knowledge tree."),
+    advanced: ClassVar[Sequence[Json]] = (
+        field("query_timeout", QUERY, "seconds for a recall", minimum=1.0, maximum=60.0),
     )
 
     def program(self) -> str:
@@ -122,12 +117,16 @@ class ByteRover(BundledProvider):
             self.ask("curate", "--detach", "--", content, timeout=STATUS)
         return ""
 
-    def run(self, tool_name: str, given: Json) -> Json:
-        if tool_name == "brv_query":
-            answer = self.ask("query", "--", given["query"][:LONGEST_QUERY], timeout=CURATE / 3)
-            return {"result": answer[:LONGEST_ANSWER]}
-        if tool_name == "brv_curate":
-            if len(given["content"]) > LONGEST_CURATED:
-                raise ToolProblem(f"content may have {LONGEST_CURATED:,} characters. Nothing was curated.")
-            return {"result": self.ask("curate", "--", given["content"], timeout=CURATE / 3)[:LONGEST_ANSWER]}
+    @tool("Ask the knowledge tree a question.", reads=True, query=text("The question."))
+    def brv_query(self, query: str) -> Json:
+        return {"result": self.ask("query", "--", query[:LONGEST_QUERY], timeout=CURATE / 3)[:LONGEST_ANSWER]}
+
+    @tool("Add knowledge to the tree.", content=text("What to keep."))
+    def brv_curate(self, content: str) -> Json:
+        if len(content) > LONGEST_CURATED:
+            raise ToolProblem(f"content may have {LONGEST_CURATED:,} characters. Nothing was curated.")
+        return {"result": self.ask("curate", "--", content, timeout=CURATE / 3)[:LONGEST_ANSWER]}
+
+    @tool("Show the state of the knowledge tree.", reads=True)
+    def brv_status(self) -> Json:
         return {"result": self.ask("status", timeout=STATUS)[:LONGEST_ANSWER]}

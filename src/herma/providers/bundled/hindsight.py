@@ -1,23 +1,30 @@
 """Hindsight: a bank of facts and observations, through its SDK; in the cloud or a server of your own.
 
-The server runs on one machine too: `pip install "hindsight-api-slim[embedded-db]"` and `hindsight-api`.
+With `local_embedded` Herma starts the server on this machine when it is needed, and it ends when nobody uses it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
+from herma.models.endpoints import FILE, read_file
 from herma.providers.bundled import (
     BundledProvider,
     Json,
+    LocalServer,
+    Unsent,
     clean,
     field,
     listed,
-    mode_field,
     secret_field,
     text,
     texts,
@@ -25,7 +32,13 @@ from herma.providers.bundled import (
 )
 
 T = TypeVar("T")
-URLS = {"cloud": "https://api.hindsight.vectorize.io", "local_external": "http://localhost:8888"}
+URLS = {
+    "cloud": "https://api.hindsight.vectorize.io",
+    "local_embedded": "http://127.0.0.1:8888",
+    "local_external": "http://localhost:8888",
+}
+EMBEDDED = {"mode": "local_embedded"}
+_VARIABLES = "HINDSIGHT_API_"
 APPENDS = (0, 5, 0)
 """The server's version from which a document can be appended to."""
 LONGEST = 50_000
@@ -39,9 +52,8 @@ class Hindsight(BundledProvider):
     fallback = "~/.hindsight/config.json"
     about = "Hindsight memory\nFacts and observations from earlier conversations."
     shown = ("bank_id", "recall_budget", "recall_max_tokens")
-    reads = ("hindsight_recall", "hindsight_reflect")
     fields: ClassVar[Sequence[Json]] = (
-        field("mode", "cloud", "where Hindsight runs", choices=["cloud", "local_external"], env_var="HINDSIGHT_MODE"),
+        field("mode", "cloud", "where Hindsight runs", choices=[*URLS], env_var="HINDSIGHT_MODE"),
         secret_field(
             "apiKey",
             "HINDSIGHT_API_KEY",
@@ -51,61 +63,81 @@ class Hindsight(BundledProvider):
         ),
         field("api_url", "", "address of the server; empty: as the mode says", env_var="HINDSIGHT_API_URL"),
         field("bank_id", "herma", "name of the bank", env_var="HINDSIGHT_BANK_ID"),
-        mode_field(),
+        field("llm_provider", "none", "language model of the server: openai, ollama, …; none", when=EMBEDDED),
+        secret_field("llm_api_key", "HINDSIGHT_API_LLM_API_KEY", when=EMBEDDED),
+        field("llm_model", "", "its name", when=EMBEDDED),
+        field("llm_base_url", "", "its address", when=EMBEDDED),
+    )
+    advanced: ClassVar[Sequence[Json]] = (
         field(
-            "bank_id_template",
+            "database_url",
             "",
-            "a bank for each {profile}, {workspace}, {platform}, {user} or {session}",
-            advanced=True,
+            "PostgreSQL for local_embedded; empty: one that comes with the server",
+            env_var="HINDSIGHT_API_DATABASE_URL",
         ),
-        field("bank_mission", "", "what the bank is for", advanced=True),
-        field("bank_retain_mission", "", "what to retain", advanced=True),
-        field("recall_budget", "mid", "effort of a recall", choices=["low", "mid", "high"], advanced=True),
-        field("recall_prefetch_method", "recall", "how it recalls", choices=["recall", "reflect"], advanced=True),
-        field("recall_types", ["observation"], "kinds of facts; [] for all", advanced=True),
-        field("recall_tags", [], "only facts with these tags", advanced=True),
+        field(
+            "idle_timeout", 300.0, "seconds without use after which a local_embedded server ends; 0: never", minimum=0
+        ),
+        field("port_health_grace_timeout", 60.0, "seconds that it may take to start", minimum=1.0),
+        field("bank_id_template", "", "a bank for each {profile}, {workspace}, {platform}, {user} or {session}"),
+        field("bank_mission", "", "what the bank is for"),
+        field("bank_retain_mission", "", "what to retain"),
+        field("recall_budget", "mid", "effort of a recall", choices=["low", "mid", "high"]),
+        field("recall_prefetch_method", "recall", "how it recalls", choices=["recall", "reflect"]),
+        field("recall_types", ["observation"], "kinds of facts; [] for all"),
+        field("recall_tags", [], "only facts with these tags"),
         field(
             "recall_tags_match",
             "any",
             "how tags are compared",
             choices=["any", "all", "any_strict", "all_strict", "exact"],
-            advanced=True,
         ),
-        field("recall_max_tokens", 4_096, "tokens of a recall", minimum=64, advanced=True),
-        field("recall_max_input_chars", 800, "characters of the message that are used", minimum=16, advanced=True),
-        field("recall_prompt_preamble", "", "a line before what is recalled", advanced=True),
-        field("auto_recall", True, "recall before each turn", advanced=True),
-        field("auto_retain", True, "store turns", advanced=True),
-        field("retain_every_n_turns", 1, "turns that are stored together", minimum=1, maximum=100, advanced=True),
-        field("retain_async", True, "do not wait until facts are extracted", advanced=True),
-        field("retain_context", "conversation between a user and an agent", "what the text is", advanced=True),
-        field("retain_tags", [], "tags of what is stored", advanced=True),
-        field("retain_source", "", "value of the metadata key source", advanced=True),
-        field("retain_user_prefix", "User", "how the user is called", advanced=True),
-        field("retain_assistant_prefix", "Assistant", "how the agent is called", advanced=True),
-        field("observation_scopes", "", "value of the metadata key observation_scopes", advanced=True),
-        field("timeout", 120.0, "seconds for a call", minimum=1.0, advanced=True),
+        field("recall_max_tokens", 4_096, "tokens of a recall", minimum=64),
+        field("recall_max_input_chars", 800, "characters of the message that are used", minimum=16),
+        field("recall_prompt_preamble", "", "a line before what is recalled"),
+        field("auto_recall", True, "recall before each turn"),
+        field("auto_retain", True, "store turns"),
+        field("retain_every_n_turns", 1, "turns that are stored together", minimum=1, maximum=100),
+        field("retain_async", True, "do not wait until facts are extracted"),
+        field("retain_context", "conversation between a user and an agent", "what the text is"),
+        field("retain_tags", [], "tags of what is stored"),
+        field("retain_source", "", "value of the metadata key source"),
+        field("retain_user_prefix", "User", "how the user is called"),
+        field("retain_assistant_prefix", "Assistant", "how the agent is called"),
+        field("observation_scopes", "", "value of the metadata key observation_scopes"),
+        field("timeout", 120.0, "seconds for a call", minimum=1.0),
     )
-    tools = (
-        tool(
-            "hindsight_retain",
-            "Store a fact.",
-            "content",
-            content=text("The fact."),
-            context=text("What it belongs to."),
-            tags=texts("Its tags."),
-        ),
-        tool("hindsight_recall", "Find facts by meaning.", "query", query=text("What to look for.")),
-        tool("hindsight_reflect", "Ask the bank to think about a question.", "query", query=text("The question.")),
-    )
+    _server: LocalServer | None = None
 
     @property
     def requires(self) -> Sequence[str]:
-        return ("hindsight-client>=1.1,<2",)
+        client = "hindsight-client>=1.1,<2"
+        embedded = self.load_settings()["mode"] == "local_embedded" and not program()
+        return (client, "hindsight-api-slim[embedded-db]>=1.1,<2") if embedded else (client,)
+
+    def missing(self) -> str:
+        root = os.name == "posix" and os.geteuid() == 0
+        if self.values["mode"] == "local_embedded" and root and not self.values["database_url"]:
+            return "its PostgreSQL does not run as root; set database_url, or be another user"
+        return super().missing()
+
+    def connect(self) -> None:
+        """Name the server of `local_embedded`, which is started when it is first asked."""
+        self._url = self.values["api_url"] or URLS[self.values["mode"]]
+        if self.values["mode"] != "local_embedded":
+            return
+        where = urlsplit(self._url)
+        environ = {key: value for key, value in read_file(self.home / FILE).items() if key.startswith(_VARIABLES)}
+        environ |= {f"{_VARIABLES}HOST": "127.0.0.1", f"{_VARIABLES}PORT": str(where.port or 8888)}
+        for key in ("llm_provider", "llm_api_key", "llm_model", "llm_base_url", "database_url"):
+            if self.values[key]:
+                environ[_VARIABLES + key.upper()] = self.values[key]
+        idle, folder = self.values["idle_timeout"], self.home / "hindsight"
+        self._server = LocalServer([program()], f"{self._url}/health", folder, environ=environ, idle=idle)
 
     def begin(self) -> None:
         self._lock = threading.Lock()
-        self._buffer: list[str] = []
+        self._unsent = Unsent()
         self._reflected = ""
         self._appends: bool | None = None
         self._parent = str(self.told.get("parent_session_id") or "")
@@ -129,9 +161,12 @@ class Hindsight(BundledProvider):
         """Run a call of the SDK, whose client belongs to one event loop."""
         from hindsight_client import Hindsight as Client
 
+        if self._server is not None:
+            self._server.ensure(self.values["port_health_grace_timeout"])
+
         async def work() -> T:
             client: Any = Client(
-                self.values["api_url"] or URLS[self.values["mode"]],
+                self._url,
                 api_key=self.values["apiKey"] or None,
                 timeout=self.values["timeout"],
                 max_attempts=1,
@@ -196,35 +231,24 @@ class Hindsight(BundledProvider):
             return
         said = {"retain_user_prefix": user[:LONGEST], "retain_assistant_prefix": assistant[:LONGEST]}
         turn = "\n".join(f"{self.values[who]}: {what}" for who, what in said.items() if what)
-        with self._lock:
-            if turn:
-                self._buffer.append(turn)
-            due = len(self._buffer) >= self.values["retain_every_n_turns"]
-        if due:
-            self._flush()
+        if self._unsent.add(*([turn] if turn else [])) >= self.values["retain_every_n_turns"]:
+            self.flush()
 
-    def _flush(self) -> None:
-        """Store the turns that wait. Turns that cannot be stored wait for the next attempt."""
-        with self._lock:
-            waiting, self._buffer = self._buffer, []
-        if not waiting:
-            return
+    def flush(self) -> None:
+        self._unsent.send(self._store)
+
+    def _store(self, waiting: Sequence[str]) -> None:
         item = self._item("\n\n".join(waiting), self.values["retain_context"], [])
-        try:
-            if self._appends is None:
-                version = str(self._ask(lambda client: client.aget_version()).api_version)
-                numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
-                self._appends = numbers >= APPENDS
-            document: str | None = None
-            if self._appends:
-                item |= {"document_id": self.session_id, "update_mode": "append"}
-            else:  # an older server replaces a document, so that each flush is one of its own
-                document = f"{self.session_id}-{datetime.now(UTC):%Y%m%d%H%M%S%f}"
-            self._retain(item, document)
-        except BaseException:
-            with self._lock:
-                self._buffer = waiting + self._buffer
-            raise
+        if self._appends is None:
+            version = str(self._ask(lambda client: client.aget_version()).api_version)
+            numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+            self._appends = numbers >= APPENDS
+        document: str | None = None
+        if self._appends:
+            item |= {"document_id": self.session_id, "update_mode": "append"}
+        else:  # an older server replaces a document, so that each flush is one of its own
+            document = f"{self.session_id}-{datetime.now(UTC):%Y%m%d%H%M%S%f}"
+        self._retain(item, document)
 
     def _item(self, content: str, context: str, tags: Sequence[str]) -> Json:
         lineage = [f"session:{self.session_id}", *([f"parent:{self._parent}"] if self._parent else [])]
@@ -243,15 +267,11 @@ class Hindsight(BundledProvider):
             lambda client: client.aretain_batch(self.bank, [item], document_id=document, retain_async=later)
         )
 
-    def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002
-        self._flush()
-
     def take_back(self) -> None:
-        with self._lock:
-            self._buffer = self._buffer[:-1]
+        self._unsent.drop(1)
 
     def go_on(self, session_id: str, parent: str, reset: bool) -> None:
-        self._flush()  # under the old id
+        self.flush()  # under the old id
         with self._lock:
             self._reflected = ""
         self._parent = "" if reset else parent
@@ -259,11 +279,26 @@ class Hindsight(BundledProvider):
 
     # ── tools ──
 
-    def run(self, tool_name: str, given: Json) -> Json:
-        if tool_name == "hindsight_retain":
-            done = self._retain(self._item(given["content"], given.get("context", ""), given.get("tags", [])), None)
-            return {"stored": bool(done.success)}
-        if tool_name == "hindsight_reflect":
-            return {"answer": self._reflect(given["query"])}
-        found = self._recalled(given["query"])
+    @tool(
+        "Store a fact.",
+        content=text("The fact."),
+        context=text("What it belongs to."),
+        tags=texts("Its tags."),
+    )
+    def hindsight_retain(self, content: str, context: str = "", tags: Sequence[str] = ()) -> Json:
+        return {"stored": bool(self._retain(self._item(content, context, tags), None).success)}
+
+    @tool("Find facts by meaning.", reads=True, query=text("What to look for."))
+    def hindsight_recall(self, query: str) -> Json:
+        found = self._recalled(query)
         return {"results": found, "count": len(found)}
+
+    @tool("Ask the bank to think about a question.", reads=True, query=text("The question."))
+    def hindsight_reflect(self, query: str) -> Json:
+        return {"answer": self._reflect(query)}
+
+
+def program() -> str:
+    """Return the server's program, or nothing."""
+    beside = str(Path(sys.executable).parent)
+    return shutil.which("hindsight-api", path=os.pathsep.join([*os.get_exec_path(), beside])) or ""

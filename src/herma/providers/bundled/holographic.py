@@ -34,7 +34,6 @@ from herma.providers.bundled import (
     field,
     fraction,
     listed,
-    mode_field,
     text,
     texts,
     tool,
@@ -607,42 +606,17 @@ class Holographic(BundledProvider):
     about = "Fact memory\nA local store of single facts with a trust score. Rate facts that helped or were wrong."
     budget = f"{RECALLED} facts, {ROOM:,} characters"
     shown = ("hrr_dim", "default_trust", "auto_extract")
+    section = ("plugins", "hermes-memory-store")
     fields: ClassVar[Sequence[Json]] = (
-        mode_field(),
-        field("db_path", "", "file of the facts; empty: memory_store.db in the home", advanced=True),
         field("auto_extract", False, "store sentences of the user such as “I prefer …” when a session ends"),
         field("default_trust", 0.5, "trust in a new fact", minimum=0.0, maximum=1.0),
-        field("min_trust_threshold", 0.3, "facts below are not recalled", minimum=0.0, maximum=1.0, advanced=True),
-        field("temporal_decay_half_life", 0, "days in which a fact loses half its weight; 0: never", advanced=True),
-        field("hrr_dim", 1024, "numbers in a vector", minimum=64, maximum=16_384, advanced=True),
-        field("hrr_weight", 0.3, "weight of vectors in a search", minimum=0.0, maximum=1.0, advanced=True),
     )
-    tools = (
-        tool(
-            "fact_store",
-            "Facts that stay over sessions. add a fact; search by words; probe: all about an entity; related: facts"
-            " that touch it; reason: facts about several entities at once; contradict: facts that may disagree; update,"
-            " remove, list.",
-            "action",
-            action=text("What to do.", *ACTIONS),
-            content=text("The fact, one sentence (add, update)."),
-            query=text("Words to look for (search)."),
-            entity=text("A name (probe, related)."),
-            entities=texts("Names (reason; also add)."),
-            fact_id=whole("The fact (update, remove)."),
-            category=text("Its kind.", *CATEGORIES),
-            tags=text("Words, comma separated."),
-            trust_delta=fraction("Change of trust (update)."),
-            min_trust=fraction("Leave out facts below."),
-            limit=whole("At most so many.", 10, 1, 100),
-        ),
-        tool(
-            "fact_feedback",
-            "Rate a fact that was used: helpful raises its trust, unhelpful lowers it.",
-            "action fact_id",
-            action=text("The rating.", "helpful", "unhelpful"),
-            fact_id=whole("The fact."),
-        ),
+    advanced: ClassVar[Sequence[Json]] = (
+        field("db_path", "", "file of the facts; empty: memory_store.db in the home"),
+        field("min_trust_threshold", 0.3, "facts below are not recalled", minimum=0.0, maximum=1.0),
+        field("temporal_decay_half_life", 0, "days in which a fact loses half its weight; 0: never"),
+        field("hrr_dim", 1024, "numbers in a vector", minimum=64, maximum=16_384),
+        field("hrr_weight", 0.3, "weight of vectors in a search", minimum=0.0, maximum=1.0),
     )
 
     @property
@@ -693,10 +667,23 @@ class Holographic(BundledProvider):
         written = datetime.fromisoformat(str(fact["updated_at"])).replace(tzinfo=UTC).timestamp()
         return float(0.5 ** (max(time.time() - written, 0.0) / 86_400 / days))
 
-    def run(self, tool_name: str, given: Json) -> Json:
-        if tool_name == "fact_feedback":
-            return self.store.rate(given["fact_id"], HELPFUL if given["action"] == "helpful" else UNHELPFUL)
-        action = given["action"]
+    @tool(
+        "Facts that stay over sessions. add a fact; search by words; probe: all about an entity; related: facts"
+        " that touch it; reason: facts about several entities at once; contradict: facts that may disagree; update,"
+        " remove, list.",
+        action=text("What to do.", *ACTIONS),
+        content=text("The fact, one sentence (add, update)."),
+        query=text("Words to look for (search)."),
+        entity=text("A name (probe, related)."),
+        entities=texts("Names (reason; also add)."),
+        fact_id=whole("The fact (update, remove)."),
+        category=text("Its kind.", *CATEGORIES),
+        tags=text("Words, comma separated."),
+        trust_delta=fraction("Change of trust (update)."),
+        min_trust=fraction("Leave out facts below."),
+        limit=whole("At most so many.", 10, 1, 100),
+    )
+    def fact_store(self, action: str, limit: int, **given: Any) -> Json:
         needed = {"add": "content", "search": "query", "probe": "entity", "related": "entity", "reason": "entities"}
         needed |= {"update": "fact_id", "remove": "fact_id"}
         if action in needed and not given.get(needed[action]):
@@ -705,7 +692,7 @@ class Holographic(BundledProvider):
             raise ToolProblem(f"A fact may have {LONGEST:,} characters.")
         if action in ("add", "update", "remove"):
             return self._change(action, given)
-        category, limit = given.get("category", ""), given["limit"]
+        category = given.get("category", "")
         least = float(given["min_trust"] if "min_trust" in given else self.values["min_trust_threshold"])
         if action == "list":
             facts = self.store.listed(category, given.get("min_trust", 0.0), limit)
@@ -722,6 +709,14 @@ class Holographic(BundledProvider):
         if action == "probe" and category and find_spec("numpy"):
             told["bank_similarity"] = self._in_bank(given["entity"], category)
         return told
+
+    @tool(
+        "Rate a fact that was used: helpful raises its trust, unhelpful lowers it.",
+        action=text("The rating.", "helpful", "unhelpful"),
+        fact_id=whole("The fact."),
+    )
+    def fact_feedback(self, action: str, fact_id: int) -> Json:
+        return self.store.rate(fact_id, HELPFUL if action == "helpful" else UNHELPFUL)
 
     def _change(self, action: str, given: Json) -> Json:
         if action == "remove":

@@ -16,13 +16,11 @@ from herma.providers.bundled import (
     BundledProvider,
     Http,
     Json,
-    ServiceRefused,
     ToolProblem,
     checked_id,
     field,
     flag,
     listed,
-    mode_field,
     secret_field,
     text,
     tool,
@@ -72,12 +70,7 @@ class Mem0Http:
 
     def _call(self, what: str, body: Json | None, memory_id: str = "", **more: Any) -> Any:
         method, path = self._routes[what]
-        try:
-            return self._http.call(method, path.format(id=memory_id), body, **more)
-        except ServiceRefused as exc:
-            if memory_id and exc.status in (400, 404, 422):
-                raise ToolProblem(f"There is no memory {memory_id}.") from exc
-            raise
+        return self._http.call(method, path.format(id=memory_id), body, **more)
 
 
 class Mem0InProcess:
@@ -119,36 +112,17 @@ class Mem0(BundledProvider):
     about = "Mem0 memory\nFacts about the user, extracted from earlier conversations."
     budget = f"{RECALLED} memories, {ROOM:,} characters"
     shown = ("mode", "user_id")
-    reads = ("mem0_search",)
     fields: ClassVar[Sequence[Json]] = (
         field("mode", "platform", "where Mem0 runs", choices=["platform", "self-hosted", "oss"], env_var="MEM0_MODE"),
         secret_field("api_key", "MEM0_API_KEY", "https://app.mem0.ai", required=True, when={"mode": "platform"}),
         field("host", "", "address of a self-hosted server", env_var="MEM0_HOST", when={"mode": "self-hosted"}),
-        field("user_id", "", "whose memories; empty: the session's user", env_var="MEM0_USER_ID", advanced=True),
-        field("agent_id", "herma", "who stores them", env_var="MEM0_AGENT_ID", advanced=True),
-        mode_field(),
-        field("rerank", False, "let the platform rank results again: better and slower", advanced=True),
-        field("timeout", 60.0, "seconds for a write", minimum=1.0, maximum=300.0, advanced=True),
         field("oss", {}, "the library's configuration: llm, embedder, vector_store", when={"mode": "oss"}),
     )
-    tools = (
-        tool(
-            "mem0_search",
-            "Find memories about the user by meaning.",
-            "query",
-            query=text("What to look for."),
-            top_k=whole("At most so many.", 10, 1, 50),
-            rerank=flag("Rank again: better and slower."),
-        ),
-        tool("mem0_add", "Store a fact word for word.", "content", content=text("The fact.")),
-        tool(
-            "mem0_update",
-            "Replace the text of a memory.",
-            "memory_id text",
-            memory_id=text("The id that mem0_search gave."),
-            text=text("The new text."),
-        ),
-        tool("mem0_delete", "Delete a memory.", "memory_id", memory_id=text("The id that mem0_search gave.")),
+    advanced: ClassVar[Sequence[Json]] = (
+        field("user_id", "", "whose memories; empty: the session's user", env_var="MEM0_USER_ID"),
+        field("agent_id", "herma", "who stores them", env_var="MEM0_AGENT_ID"),
+        field("rerank", False, "let the platform rank results again: better and slower"),
+        field("timeout", 60.0, "seconds for a write", minimum=1.0, maximum=300.0),
     )
 
     @property
@@ -179,19 +153,35 @@ class Mem0(BundledProvider):
         if turn:
             self.client.add(turn, self._about(), infer=True)
 
-    def run(self, tool_name: str, given: Json) -> Json:
-        match tool_name:
-            case "mem0_search":
-                found = self._search(given["query"], given["top_k"], given.get("rerank") or self.values["rerank"])
-                return {"results": found, "count": len(found)}
-            case "mem0_add":
-                message = {"role": "user", "content": given["content"]}
-                return {"stored": True, "result": self.client.add([message], self._about(), infer=False)}
-            case "mem0_update":
-                self.client.update(checked_id(given["memory_id"]), given["text"])
-                return {"updated": given["memory_id"]}
-        self.client.delete(checked_id(given["memory_id"]))
-        return {"deleted": given["memory_id"]}
+    @tool(
+        "Find memories about the user by meaning.",
+        reads=True,
+        query=text("What to look for."),
+        top_k=whole("At most so many.", 10, 1, 50),
+        rerank=flag("Rank again: better and slower."),
+    )
+    def mem0_search(self, query: str, top_k: int, rerank: bool = False) -> Json:
+        found = self._search(query, top_k, rerank or self.values["rerank"])
+        return {"results": found, "count": len(found)}
+
+    @tool("Store a fact word for word.", content=text("The fact."))
+    def mem0_add(self, content: str) -> Json:
+        message = {"role": "user", "content": content}
+        return {"stored": True, "result": self.client.add([message], self._about(), infer=False)}
+
+    @tool(
+        "Replace the text of a memory.",
+        memory_id=text("The id that mem0_search gave."),
+        text=text("The new text."),
+    )
+    def mem0_update(self, memory_id: str, text: str) -> Json:
+        self.client.update(checked_id(memory_id), text)
+        return {"updated": memory_id}
+
+    @tool("Delete a memory.", memory_id=text("The id that mem0_search gave."))
+    def mem0_delete(self, memory_id: str) -> Json:
+        self.client.delete(checked_id(memory_id))
+        return {"deleted": memory_id}
 
     def _search(self, query: str, top_k: int, rerank: bool) -> list[Json]:
         answer = self.client.search(query, self.owner, top_k, rerank)

@@ -8,11 +8,12 @@ memories from it.
 from __future__ import annotations
 
 import json
+import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from herma.errors import ProviderError
 from herma.providers.bundled import (
@@ -20,13 +21,13 @@ from herma.providers.bundled import (
     BundledProvider,
     Http,
     Json,
+    LocalServer,
     ServiceRefused,
     ToolProblem,
     clean,
     field,
     flag,
     listed,
-    mode_field,
     secret_field,
     text,
     texts,
@@ -51,89 +52,58 @@ class OpenViking(BundledProvider):
     file = "openviking.json"
     about = "OpenViking memory\nA tree of memories and resources, addressed by viking:// URIs."
     shown = ("endpoint", "user", "recall_limit", "max_injected_chars")
-    reads = ("viking_search", "viking_read", "viking_browse")
+    packages = (HTTPX,)
     fields: ClassVar[Sequence[Json]] = (
         field("endpoint", "http://127.0.0.1:1933", "address of the server", env_var="OPENVIKING_ENDPOINT"),
         secret_field("api_key", "OPENVIKING_API_KEY"),
-        field("account", "default", "account, for a server without keys", env_var="OPENVIKING_ACCOUNT", advanced=True),
-        field("user", "default", "user, for a server without keys", env_var="OPENVIKING_USER", advanced=True),
-        field("agent", "herma", "name of this agent", env_var="OPENVIKING_AGENT", advanced=True),
-        mode_field(),
-        field("recall_limit", 6, "memories that a turn may get", minimum=1, maximum=50, advanced=True),
-        field("score_threshold", 0.15, "leave out memories below", minimum=0.0, maximum=1.0, advanced=True),
-        field("max_injected_chars", 4_000, "characters that a turn may get", minimum=200, advanced=True),
-        field("recall_timeout", 4.0, "seconds for a recall", minimum=0.1, maximum=60.0, advanced=True),
-        field("request_timeout", 30.0, "seconds for other calls", minimum=0.1, maximum=300.0, advanced=True),
-        field("full_read_limit", 2, "memories that are read in full", minimum=0, maximum=10, advanced=True),
-        field("prefer_abstract", False, "recall abstracts only", advanced=True),
-        field("resources", False, "also recall resources", advanced=True),
     )
-    tools = (
-        tool(
-            "viking_search",
-            "Find memories and resources by meaning.",
-            "query",
-            query=text("What to look for."),
-            mode=text("deep also uses this conversation.", "auto", "fast", "deep"),
-            scope=text("Only below this viking:// URI."),
-            limit=whole("At most so many.", 8, 1, 50),
-        ),
-        tool(
-            "viking_read",
-            "Read up to three URIs.",
-            "",
-            uri=text("The URI."),
-            uris=texts("Or several."),
-            level=text("How much.", "abstract", "overview", "full"),
-        ),
-        tool(
-            "viking_browse",
-            "Look around in the tree.",
-            "action",
-            action=text("What to show.", "tree", "list", "stat"),
-            path=text("A viking:// URI."),
-        ),
-        tool(
-            "viking_remember",
-            "Store a memory.",
-            "content",
-            content=text("The memory."),
-            category=text("Its kind.", *FOLDERS),
-        ),
-        tool("viking_forget", "Delete a memory.", "uri", uri=text("The URI of its .md file.")),
-        tool(
-            "viking_add_resource",
-            "Let the server read a web page, a repository or a document.",
-            "url",
-            url=text("Its address."),
-            reason=text("Why it matters."),
-            to=text("The URI that it gets."),
-            parent=text("Or the URI below which it is put."),
-            instruction=text("How to read it."),
-            wait=flag("Wait until it is read.", False),
-            timeout=whole("Seconds to wait.", 30, 1, 50),
-        ),
+    advanced: ClassVar[Sequence[Json]] = (
+        field("account", "default", "account, for a server without keys", env_var="OPENVIKING_ACCOUNT"),
+        field("user", "default", "user, for a server without keys", env_var="OPENVIKING_USER"),
+        field("agent", "herma", "name of this agent", env_var="OPENVIKING_AGENT"),
+        field("autostart", False, "start openviking-server if the endpoint is on this machine and does not answer"),
+        field("recall_limit", 6, "memories that a turn may get", minimum=1, maximum=50),
+        field("score_threshold", 0.15, "leave out memories below", minimum=0.0, maximum=1.0),
+        field("max_injected_chars", 4_000, "characters that a turn may get", minimum=200),
+        field("recall_timeout", 4.0, "seconds for a recall", minimum=0.1, maximum=60.0),
+        field("request_timeout", 30.0, "seconds for other calls", minimum=0.1, maximum=300.0),
+        field("full_read_limit", 2, "memories that are read in full", minimum=0, maximum=10),
+        field("prefer_abstract", False, "recall abstracts only"),
+        field("resources", False, "also recall resources"),
     )
 
     @property
-    def requires(self) -> Sequence[str]:
-        return (HTTPX,)
+    def fallback(self) -> str:  # type: ignore[override]
+        return os.environ.get("OPENVIKING_CLI_CONFIG_FILE") or "~/.openviking/ovcli.conf"
+
+    def adapt(self, stored: Json) -> Json:
+        """Take over what ovcli.conf calls otherwise."""
+        names = {"url": "endpoint", "agent_id": "agent", "actor_peer_id": "agent"}
+        return {names.get(key, key): value for key, value in stored.items()}
 
     def connect(self) -> Http:
-        key = self.values["api_key"]
+        key, url = self.values["api_key"], self.values["endpoint"]
+        self._trusted = {"X-OpenViking-Account": self.values["account"], "X-OpenViking-User": self.values["user"]}
         headers = {"X-OpenViking-Actor-Peer": self.values["agent"]}
-        if key:
-            headers |= {"X-API-Key": key}
-        else:
-            headers |= {"X-OpenViking-Account": self.values["account"], "X-OpenViking-User": self.values["user"]}
-        return Http("OpenViking", self.values["endpoint"], headers, self.values["request_timeout"])
+        headers |= {"X-API-Key": key, "Authorization": f"Bearer {key}"} if key else self._trusted
+        where = urlsplit(url)
+        if self.values["autostart"] and where.hostname in ("127.0.0.1", "localhost"):
+            words = ["openviking-server", "--host", where.hostname, "--port", str(where.port or 1933)]
+            server = LocalServer(words, f"{url}/health", self.home / "openviking", environ={}, idle=0.0)
+            server.ensure(60.0)
+        return Http("OpenViking", url, headers, self.values["request_timeout"])
 
     def begin(self) -> None:
         self._uncommitted = 0
 
     def call(self, method: str, path: str, body: Json | None = None, **more: Any) -> Any:
         """Call a route and return its result."""
-        answer = self.client.call(method, path, body, **more)
+        try:
+            answer = self.client.call(method, path, body, **more)
+        except ServiceRefused as exc:
+            if exc.status not in (400, 401, 403) or "trusted" not in str(exc).lower():
+                raise
+            answer = self.client.call(method, path, body, headers=self._trusted, **more)
         if isinstance(answer, dict) and answer.get("status") == "error":
             problem = answer.get("error") or {}
             raise ProviderError(f"OpenViking: {problem.get('message') or problem.get('code') or 'an error'}")
@@ -180,7 +150,7 @@ class OpenViking(BundledProvider):
     def _session(self, session_id: str) -> str:
         return quote(_SESSION.sub("_", session_id) or "session", safe="")
 
-    def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002
+    def flush(self) -> None:
         if self._uncommitted:
             self.call("POST", f"/api/v1/sessions/{self._session(self.session_id)}/commit", {"keep_recent_count": 0})
             self._uncommitted = 0
@@ -197,44 +167,70 @@ class OpenViking(BundledProvider):
 
     # ── tools ──
 
-    def run(self, tool_name: str, given: Json) -> Json:
-        try:
-            return self._run(tool_name.removeprefix("viking_"), given)
-        except ServiceRefused as exc:
-            if exc.status in (400, 404, 409, 422):
-                raise ToolProblem(str(exc)) from exc
-            raise
+    @tool(
+        "Find memories and resources by meaning.",
+        reads=True,
+        query=text("What to look for."),
+        mode=text("deep also uses this conversation.", "auto", "fast", "deep"),
+        scope=text("Only below this viking:// URI."),
+        limit=whole("At most so many.", 8, 1, 50),
+    )
+    def viking_search(self, query: str, limit: int, mode: str = "auto", scope: str = "") -> Json:
+        body: Json = {"query": query, "limit": limit}
+        body |= {"target_uri": scope} if scope else {}
+        body |= {"session_id": self._session(self.session_id)} if mode == "deep" else {}
+        found = self.call("POST", f"/api/v1/search/{'search' if mode == 'deep' else 'find'}", body) or {}
+        return {key: found.get(key, []) for key in ("memories", "resources", "skills")}
 
-    def _run(self, what: str, given: Json) -> Json:
-        match what:
-            case "search":
-                deep = given.get("mode") == "deep"
-                body = {"query": given["query"], "limit": given["limit"]}
-                body |= {"target_uri": given["scope"]} if given.get("scope") else {}
-                body |= {"session_id": self._session(self.session_id)} if deep else {}
-                found = self.call("POST", f"/api/v1/search/{'search' if deep else 'find'}", body) or {}
-                return {key: found.get(key, []) for key in ("memories", "resources", "skills")}
-            case "read":
-                uris = given.get("uris") or ([given["uri"]] if given.get("uri") else [])
-                if not uris:
-                    raise ToolProblem("uri or uris is required.")
-                level = "read" if given.get("level", "full") == "full" else str(given["level"])
-                return {"contents": [{"uri": uri, "content": self._read(uri, level)} for uri in uris[:MOST_READ]]}
-            case "browse":
-                route = {"list": "ls"}.get(given["action"], given["action"])
-                return {
-                    "result": self.call("GET", f"/api/v1/fs/{route}", query={"uri": given.get("path", "viking://")})
-                }
-            case "remember":
-                return {"stored": self._remember(given["content"], given.get("category", "pattern"))}
-            case "forget":
-                if not _MEMORY.fullmatch(given["uri"]) or ".." in given["uri"]:
-                    raise ToolProblem(f"{given['uri']} is not the .md file of a memory. Nothing was deleted.")
-                return {"deleted": self.call("DELETE", "/api/v1/fs", query={"uri": given["uri"], "recursive": "false"})}
-        body = {key: given[key] for key in ("reason", "to", "parent", "instruction", "wait", "timeout") if key in given}
-        if not re.match(r"https?://|git@", given["url"]):
-            raise ToolProblem(f"{given['url']} is not an address on the web. Nothing was added.")
-        return {"added": self.call("POST", "/api/v1/resources", {"path": given["url"], **body}, timeout=55.0)}
+    @tool(
+        "Read up to three URIs.",
+        reads=True,
+        uri=text("The URI."),
+        uris=texts("Or several."),
+        level=text("How much.", "abstract", "overview", "full"),
+    )
+    def viking_read(self, uri: str = "", uris: Sequence[str] = (), level: str = "full") -> Json:
+        wanted = uris or ([uri] if uri else [])
+        if not wanted:
+            raise ToolProblem("uri or uris is required.")
+        route = "read" if level == "full" else level
+        return {"contents": [{"uri": each, "content": self._read(each, route)} for each in wanted[:MOST_READ]]}
+
+    @tool(
+        "Look around in the tree.",
+        reads=True,
+        action=text("What to show.", "tree", "list", "stat"),
+        path=text("A viking:// URI."),
+    )
+    def viking_browse(self, action: str, path: str = "viking://") -> Json:
+        route = {"list": "ls"}.get(action, action)
+        return {"result": self.call("GET", f"/api/v1/fs/{route}", query={"uri": path})}
+
+    @tool("Store a memory.", content=text("The memory."), category=text("Its kind.", *FOLDERS))
+    def viking_remember(self, content: str, category: str = "pattern") -> Json:
+        return {"stored": self._remember(content, category)}
+
+    @tool("Delete a memory.", uri=text("The URI of its .md file."))
+    def viking_forget(self, uri: str) -> Json:
+        if not _MEMORY.fullmatch(uri) or ".." in uri:
+            raise ToolProblem(f"{uri} is not the .md file of a memory. Nothing was deleted.")
+        return {"deleted": self.call("DELETE", "/api/v1/fs", query={"uri": uri, "recursive": "false"})}
+
+    @tool(
+        "Let the server read a web page, a repository or a document.",
+        url=text("Its address."),
+        reason=text("Why it matters."),
+        to=text("The URI that it gets."),
+        parent=text("Or the URI below which it is put."),
+        instruction=text("How to read it."),
+        wait=flag("Wait until it is read.", False),
+        timeout=whole("Seconds to wait.", 30, 1, 50),
+    )
+    def viking_add_resource(self, url: str, wait: bool, timeout: int, **more: str) -> Json:
+        if not re.match(r"https?://|git@", url):
+            raise ToolProblem(f"{url} is not an address on the web. Nothing was added.")
+        body = {"path": url, "wait": wait, "timeout": timeout, **more}
+        return {"added": self.call("POST", "/api/v1/resources", body, timeout=55.0)}
 
 
 def _text(content: str) -> Json:

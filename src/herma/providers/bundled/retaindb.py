@@ -6,6 +6,7 @@ there once the server has it. Turns that could not be sent are sent with the nex
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from urllib.parse import quote
 import apsw
 
 from herma.errors import StoreBusy
+from herma.prompt.assemble import read_soul
 from herma.providers.bundled import (
     HTTPX,
     BundledProvider,
@@ -31,7 +33,6 @@ from herma.providers.bundled import (
     flag,
     fraction,
     listed,
-    mode_field,
     secret_field,
     text,
     tool,
@@ -43,13 +44,26 @@ from herma.store.files import exclusive
 PROFILE, FOUND, ROOM = 5, 5, 4_000
 REPLAYED = 200
 LONGEST, LONGEST_FILE, SHOWN_FILE = 10_000, 10_000_000, 32_000
+AGENT = "/v1/memory/agent/herma"
 LATER = (408, 425, 429)
 """Error statuses below 500 after which a write is tried again."""
 QUEUE = """
 CREATE TABLE IF NOT EXISTS pending (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, body TEXT NOT NULL, created_at TEXT DEFAULT CURRENT_TIMESTAMP,
-    refused TEXT)
+    refused TEXT);
+CREATE TABLE IF NOT EXISTS sent_once (digest TEXT PRIMARY KEY)
 """
+
+
+def call(http: Http, method: str, path: str, body: Json | None = None, **more: Any) -> Any:
+    """Call a route. Older servers have that of memories under another name."""
+    try:
+        return http.call(method, path, body, **more)
+    except ServiceRefused as exc:
+        rest = path.removeprefix("/v1/memory")
+        if exc.status != 404 or (path != "/v1/memory" and not (method == "DELETE" and rest.count("/") == 1)):
+            raise
+        return http.call(method, f"/v1/memories{rest}", body, **more)
 
 
 class WriteQueue:
@@ -68,10 +82,16 @@ class WriteQueue:
         db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
         return db
 
-    def put(self, path: str, body: Mapping[str, Any]) -> None:
-        """Store a write; it is on disk when this returns."""
-        with closing(self._open()) as db:
-            db.execute("INSERT INTO pending(path, body) VALUES (?, ?)", (path, json.dumps(body)))
+    def put(self, path: str, body: Mapping[str, Any], *, once: bool = False) -> None:
+        """Store a write; it is on disk when this returns. One that is made `once` is not stored a second time."""
+        text = json.dumps(body)
+        with closing(self._open()) as db, db:
+            if once:
+                digest = hashlib.sha256(f"{path} {text}".encode()).hexdigest()
+                db.execute("INSERT OR IGNORE INTO sent_once VALUES (?)", (digest,))
+                if not db.changes():
+                    return
+            db.execute("INSERT INTO pending(path, body) VALUES (?, ?)", (path, text))
 
     def waiting(self) -> int:
         with closing(self._open()) as db:
@@ -84,7 +104,7 @@ class WriteQueue:
                 sql = "SELECT id, path, body FROM pending WHERE refused IS NULL ORDER BY id LIMIT ?"
                 for number, path, body in db.execute(sql, (REPLAYED,)).fetchall():
                     try:
-                        http.call("POST", path, json.loads(body))
+                        call(http, "POST", path, json.loads(body))
                     except ServiceRefused as exc:
                         if exc.status >= 500 or exc.status in (401, 403, *LATER):
                             raise
@@ -103,58 +123,16 @@ class RetainDB(BundledProvider):
     about = "RetainDB memory\nMemories and files of this project, kept from earlier conversations."
     budget = f"{ROOM:,} characters"
     shown = ("base_url", "project")
-    reads = tuple(f"retaindb_{each}" for each in ("profile", "search", "context", "list_files", "read_file"))
+    packages = (HTTPX,)
     fields: ClassVar[Sequence[Json]] = (
         secret_field("api_key", "RETAINDB_API_KEY", "https://www.retaindb.com", required=True),
         field("base_url", "https://api.retaindb.com", "address of the server", env_var="RETAINDB_BASE_URL"),
         field("project", "", "project of the memories; empty: herma-PROFILE", env_var="RETAINDB_PROJECT"),
-        mode_field(),
-        field("dialectic", True, "let the server reason about the user after each turn", advanced=True),
-        field("timeout", 15.0, "seconds for a call", minimum=1.0, maximum=120.0, advanced=True),
     )
-    tools = (
-        tool("retaindb_profile", "Show what is known about the user."),
-        tool(
-            "retaindb_search",
-            "Find memories by meaning.",
-            "query",
-            query=text("What to look for."),
-            top_k=whole("At most so many.", 8, 1, 20),
-        ),
-        tool("retaindb_context", "Get what matters for a task.", "query", query=text("The task.")),
-        tool(
-            "retaindb_remember",
-            "Store a memory.",
-            "content",
-            content=text("The memory."),
-            memory_type=text("Its kind.", "factual", "preference", "goal", "instruction", "event", "opinion"),
-            importance=fraction("From 0 to 1."),
-        ),
-        tool("retaindb_forget", "Delete a memory.", "memory_id", memory_id=text("The id that a search gave.")),
-        tool(
-            "retaindb_upload_file",
-            "Upload a file for other agents.",
-            "local_path",
-            local_path=text("The file on this machine."),
-            remote_path=text("Its name on the server."),
-            scope=text("Who may read it.", "USER", "PROJECT", "ORG"),
-            ingest=flag("Also make memories of it.", False),
-        ),
-        tool(
-            "retaindb_list_files",
-            "List the files on the server.",
-            "",
-            prefix=text("The beginning of their names."),
-            limit=whole("At most so many.", 50, 1, 200),
-        ),
-        tool("retaindb_read_file", "Read a text file.", "file_id", file_id=text("Its id.")),
-        tool("retaindb_ingest_file", "Make memories of a file.", "file_id", file_id=text("Its id.")),
-        tool("retaindb_delete_file", "Delete a file.", "file_id", file_id=text("Its id.")),
+    advanced: ClassVar[Sequence[Json]] = (
+        field("dialectic", True, "let the server reason about the user after each turn"),
+        field("timeout", 15.0, "seconds for a call", minimum=1.0, maximum=120.0),
     )
-
-    @property
-    def requires(self) -> Sequence[str]:
-        return (HTTPX,)
 
     def connect(self) -> Http:
         headers = {"Authorization": f"Bearer {self.values['api_key']}"}
@@ -166,6 +144,9 @@ class RetainDB(BundledProvider):
         self.queue = WriteQueue(self.home / "retaindb_queue.db")
         self._lock = threading.Lock()
         self._prepared: list[str] = []
+        soul = read_soul(self.home).strip()
+        if soul and self.told.get("agent_context", "primary") == "primary":
+            self.queue.put(AGENT + "/seed", {"project": self.project, "content": soul[:LONGEST]}, once=True)
 
     # ── recall ──
 
@@ -185,7 +166,7 @@ class RetainDB(BundledProvider):
             level = "low" if len(query) < 120 else "medium" if len(query) < 400 else "high"
             body = {**self._about(), "question": clean(query, 2_000), "reasoning_level": level}
             lines.append(str(self.client.call("POST", "/v1/memory/dialectic", body).get("answer") or ""))
-        model = self.client.call("GET", f"/v1/memory/agent/{quote('herma')}/model", query={"project": self.project})
+        model = self.client.call("GET", AGENT + "/model", query={"project": self.project})
         lines.append(str(model.get("summary") or ""))
         with self._lock:
             self._prepared = [line for line in lines if line]
@@ -215,64 +196,58 @@ class RetainDB(BundledProvider):
             self.queue.put("/v1/memory", {**self._about(), "content": content[:LONGEST], "memory_type": kind})
             self.queue.send(self.client)
 
-    def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002
+    def flush(self) -> None:
         self.queue.send(self.client)
 
     # ── tools ──
 
-    def run(self, tool_name: str, given: Json) -> Json:
-        about = self._about()
-        what = tool_name.removeprefix("retaindb_")
-        if what.endswith(("_file", "_files")):
-            return self._file_tool(what, given)
-        if what == "profile":
-            found = self._profile()
-            return {"memories": found, "count": len(found)}
-        if what == "search":
-            answer = self.client.call("POST", "/v1/memory/search", {**about, **given})
-            found = [
-                {**one.get("memory", {}), "similarity": one.get("similarity")} for one in answer.get("results", [])
-            ]
-            return {"results": found, "count": len(found)}
-        if what == "context":
-            return {"context": self.client.call("POST", "/v1/context/query", {**about, **given}).get("context", "")}
-        if what == "remember":
-            body = {**about, "memory_type": "factual", "importance": 0.7, "write_mode": "sync", **given}
-            body["importance"] = min(max(body["importance"], 0.0), 1.0)
-            return {"stored": True, "result": self.client.call("POST", "/v1/memory", body)}
-        return self._of_one("DELETE", "/v1/memory/", given["memory_id"])
+    @tool("Show what is known about the user.", reads=True)
+    def retaindb_profile(self) -> Json:
+        found = self._profile()
+        return {"memories": found, "count": len(found)}
 
-    def _of_one(self, method: str, path: str, name: str, more: str = "") -> Json:
-        """Call a route of one memory or file."""
-        try:
-            done = self.client.call(method, f"{path}{checked_id(name)}{more}")
-        except ServiceRefused as exc:
-            if exc.status == 404:
-                raise ToolProblem(f"{name} is not there.") from exc
-            raise
-        return done if isinstance(done, dict) else {"result": done}
+    @tool(
+        "Find memories by meaning.",
+        reads=True,
+        query=text("What to look for."),
+        top_k=whole("At most so many.", 8, 1, 20),
+    )
+    def retaindb_search(self, query: str, top_k: int) -> Json:
+        answer = self.client.call("POST", "/v1/memory/search", {**self._about(), "query": query, "top_k": top_k})
+        found = [{**one.get("memory", {}), "similarity": one.get("similarity")} for one in answer.get("results", [])]
+        return {"results": found, "count": len(found)}
 
-    def _file_tool(self, what: str, given: Json) -> Json:
-        if what == "list_files":
-            query = {"project": self.project, "prefix": given.get("prefix", ""), "limit": given["limit"]}
-            answer = self.client.call("GET", "/v1/files", query=query)
-            return answer if isinstance(answer, dict) else {"files": answer}
-        if what == "upload_file":
-            return self._upload(given)
-        if what == "delete_file":
-            return self._of_one("DELETE", "/v1/files/", given["file_id"])
-        if what == "ingest_file":
-            return self._of_one("POST", "/v1/files/", given["file_id"], "/ingest")
-        about = self._of_one("GET", "/v1/files/", given["file_id"])
-        answer = self.client.call("GET", f"/v1/files/{given['file_id']}/content", raw=True)
-        try:
-            content = answer.decode("utf-8")
-        except UnicodeDecodeError:
-            return {**about, "content": None, "why": "it is not text"}
-        return {**about, "content": content[:SHOWN_FILE], "cut": len(content) > SHOWN_FILE}
+    @tool("Get what matters for a task.", reads=True, query=text("The task."))
+    def retaindb_context(self, query: str) -> Json:
+        answer = self.client.call("POST", "/v1/context/query", {**self._about(), "query": query})
+        return {"context": answer.get("context", "")}
 
-    def _upload(self, given: Json) -> Json:
-        path = Path(given["local_path"]).expanduser()
+    @tool(
+        "Store a memory.",
+        content=text("The memory."),
+        memory_type=text("Its kind.", "factual", "preference", "goal", "instruction", "event", "opinion"),
+        importance=fraction("From 0 to 1."),
+    )
+    def retaindb_remember(self, content: str, memory_type: str = "factual", importance: float = 0.7) -> Json:
+        about = {"memory_type": memory_type, "importance": min(max(importance, 0.0), 1.0), "write_mode": "sync"}
+        done = call(self.client, "POST", "/v1/memory", {**self._about(), "content": content, **about})
+        return {"stored": True, "result": done}
+
+    @tool("Delete a memory.", memory_id=text("The id that a search gave."))
+    def retaindb_forget(self, memory_id: str) -> Json:
+        return self._of_one("DELETE", "/v1/memory/", memory_id)
+
+    @tool(
+        "Upload a file for other agents.",
+        local_path=text("The file on this machine."),
+        remote_path=text("Its name on the server."),
+        scope=text("Who may read it.", "USER", "PROJECT", "ORG"),
+        ingest=flag("Also make memories of it.", False),
+    )
+    def retaindb_upload_file(
+        self, local_path: str, ingest: bool, remote_path: str = "", scope: str = "PROJECT"
+    ) -> Json:
+        path = Path(local_path).expanduser()
         try:
             raise_if_read_blocked(path, self.home)
             if path.stat().st_size > LONGEST_FILE:
@@ -280,9 +255,42 @@ class RetainDB(BundledProvider):
             content = path.read_bytes()
         except (OSError, ValueError) as exc:
             raise ToolProblem(f"{path} cannot be uploaded: {exc}") from exc
-        form = {"path": given.get("remote_path", path.name), "scope": given.get("scope", "PROJECT")}
-        form["project"] = self.project
+        form = {"path": remote_path or path.name, "scope": scope, "project": self.project}
         made = self.client.call("POST", "/v1/files", data=form, files={"file": (path.name, content)})
-        if given["ingest"] and made.get("id"):
+        if ingest and made.get("id"):
             made["ingested"] = self._of_one("POST", "/v1/files/", str(made["id"]), "/ingest")
         return dict(made)
+
+    @tool(
+        "List the files on the server.",
+        reads=True,
+        prefix=text("The beginning of their names."),
+        limit=whole("At most so many.", 50, 1, 200),
+    )
+    def retaindb_list_files(self, limit: int, prefix: str = "") -> Json:
+        query = {"project": self.project, "prefix": prefix, "limit": limit}
+        answer = self.client.call("GET", "/v1/files", query=query)
+        return answer if isinstance(answer, dict) else {"files": answer}
+
+    @tool("Read a text file.", reads=True, file_id=text("Its id."))
+    def retaindb_read_file(self, file_id: str) -> Json:
+        about = self._of_one("GET", "/v1/files/", file_id)
+        answer = self.client.call("GET", f"/v1/files/{file_id}/content", raw=True)
+        try:
+            content = answer.decode("utf-8")
+        except UnicodeDecodeError:
+            return {**about, "content": None, "why": "it is not text"}
+        return {**about, "content": content[:SHOWN_FILE], "cut": len(content) > SHOWN_FILE}
+
+    @tool("Make memories of a file.", file_id=text("Its id."))
+    def retaindb_ingest_file(self, file_id: str) -> Json:
+        return self._of_one("POST", "/v1/files/", file_id, "/ingest")
+
+    @tool("Delete a file.", file_id=text("Its id."))
+    def retaindb_delete_file(self, file_id: str) -> Json:
+        return self._of_one("DELETE", "/v1/files/", file_id)
+
+    def _of_one(self, method: str, path: str, name: str, more: str = "") -> Json:
+        """Call a route of one memory or file."""
+        done = call(self.client, method, f"{path}{checked_id(name)}{more}")
+        return done if isinstance(done, dict) else {"result": done}

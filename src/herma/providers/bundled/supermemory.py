@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,9 +14,9 @@ from herma.providers.bundled import (
     BundledProvider,
     Json,
     ToolProblem,
+    Unsent,
     field,
     listed,
-    mode_field,
     secret_field,
     text,
     tool,
@@ -37,7 +36,11 @@ class Supermemory(BundledProvider):
     about = "Supermemory\nA profile of the user and memories of earlier conversations."
     budget = f"{ROOM:,} characters"
     shown = ("container_tag", "max_recall_results")
-    reads = ("supermemory_search", "supermemory_profile")
+    packages = ("supermemory>=5,<6",)
+    aliases: ClassVar[Mapping[str, str]] = {
+        "supermemory-save": "supermemory_store",
+        **{f"supermemory-{each}": f"supermemory_{each}" for each in ("search", "forget", "profile")},
+    }
     fields: ClassVar[Sequence[Json]] = (
         secret_field("api_key", "SUPERMEMORY_API_KEY", "https://console.supermemory.ai", required=True),
         field(
@@ -46,59 +49,21 @@ class Supermemory(BundledProvider):
             "namespace of the memories; {identity} stands for the profile",
             env_var="SUPERMEMORY_CONTAINER_TAG",
         ),
-        mode_field(),
-        field("auto_recall", True, "recall before each turn", advanced=True),
-        field("auto_capture", True, "store conversations", advanced=True),
-        field("max_recall_results", 10, "memories that a turn may get", minimum=1, maximum=20, advanced=True),
-        field("profile_frequency", 50, "turns after which the profile is recalled again", minimum=1, advanced=True),
-        field(
-            "capture_mode", "all", "all: skip one-word turns; everything", choices=["all", "everything"], advanced=True
-        ),
-        field("search_mode", "hybrid", "what is searched", choices=["hybrid", "memories", "documents"], advanced=True),
-        field("entity_context", "", "what the service should know about the user (1,500 characters)", advanced=True),
-        field("api_timeout", 5.0, "seconds for a recall", minimum=0.5, maximum=15.0, advanced=True),
-        field("base_url", "", "address of another server", advanced=True),
-        field("enable_custom_container_tags", False, "let tools name another namespace", advanced=True),
-        field("custom_containers", [], "the namespaces that tools may name", advanced=True),
-        field("custom_container_instructions", "", "when to use which namespace", advanced=True),
     )
-    tools = (
-        tool(
-            "supermemory_store",
-            "Store a memory.",
-            "content",
-            content=text("The memory."),
-            metadata={"type": "object", "description": "Keys and values to store with it."},
-            container_tag=text("Another namespace."),
-        ),
-        tool(
-            "supermemory_search",
-            "Find memories by meaning.",
-            "query",
-            query=text("What to look for."),
-            limit=whole("At most so many.", 5, 1, 20),
-            container_tag=text("Another namespace."),
-        ),
-        tool(
-            "supermemory_forget",
-            "Forget a memory, by its id or by what it says.",
-            "",
-            id=text("The id that a search gave."),
-            query=text("What the memory says."),
-            container_tag=text("Another namespace."),
-        ),
-        tool(
-            "supermemory_profile",
-            "Show what is known about the user.",
-            "",
-            query=text("Also look for this."),
-            container_tag=text("Another namespace."),
-        ),
+    advanced: ClassVar[Sequence[Json]] = (
+        field("auto_recall", True, "recall before each turn"),
+        field("auto_capture", True, "store conversations"),
+        field("max_recall_results", 10, "memories that a turn may get", minimum=1, maximum=20),
+        field("profile_frequency", 50, "turns after which the profile is recalled again", minimum=1),
+        field("capture_mode", "all", "all: skip one-word turns; everything", choices=["all", "everything"]),
+        field("search_mode", "hybrid", "what is searched", choices=["hybrid", "memories", "documents"]),
+        field("entity_context", "", "what the service should know about the user (1,500 characters)"),
+        field("api_timeout", 5.0, "seconds for a recall", minimum=0.5, maximum=15.0),
+        field("base_url", "", "address of another server"),
+        field("enable_custom_container_tags", False, "let tools name another namespace"),
+        field("custom_containers", [], "the namespaces that tools may name"),
+        field("custom_container_instructions", "", "when to use which namespace"),
     )
-
-    @property
-    def requires(self) -> Sequence[str]:
-        return ("supermemory>=5,<6",)
 
     def connect(self) -> Any:
         from supermemory import Supermemory as Client
@@ -114,13 +79,12 @@ class Supermemory(BundledProvider):
     def begin(self) -> None:
         tag = self.values["container_tag"].replace("{identity}", self.profile or "default")
         self.namespace = _NAMESPACE.sub("_", tag) or "herma"
-        self._lock = threading.Lock()
         self._turns = self._profile_turn = 0
-        self._said: list[Json] = []
+        self._said = Unsent()
 
     def shutdown(self) -> None:
         if self._connection is not None:
-            self._store()
+            self.flush()
         super().shutdown()
 
     def get_tool_schemas(self) -> Sequence[Json]:
@@ -173,69 +137,82 @@ class Supermemory(BundledProvider):
         short = self.values["capture_mode"] == "all" and len(user) < 10
         if self.values["auto_capture"] and not short:
             turn = [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
-            with self._lock:
-                self._said += transcript(turn, LONGEST)
+            self._said.add(*transcript(turn, LONGEST))
 
-    def _store(self, old_session: str = "") -> None:
-        """Store the conversation so far as one document. What cannot be stored is kept for the next attempt."""
-        with self._lock:
-            said, self._said = self._said, []
-        if not said:
-            return
+    def flush(self) -> None:
+        """Store the conversation so far as one document."""
+        self._said.send(self._store)
+
+    def _store(self, said: Sequence[Json]) -> None:
         content = "\n\n".join(f"{one['role']}: {one['content']}" for one in said)[-LONGEST:]
         more = {"supporting_context": self.values["entity_context"][:1_500]} if self.values["entity_context"] else {}
-        session = _NAMESPACE.sub("_", old_session or self.session_id)[:90]
+        session = _NAMESPACE.sub("_", self.session_id)[:90]
         about = {"type": "conversation", "session": session}
-        try:
-            name = f"{session}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # a retry replaces the document
-            self.client.add(self.namespace, content=content, id=name, metadata=about, **more)
-        except BaseException:
-            with self._lock:
-                self._said = said + self._said
-            raise
-
-    def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:  # noqa: ARG002
-        self._store()
+        name = f"{session}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # a retry replaces the document
+        self.client.add(self.namespace, content=content, id=name, metadata=about, **more)
 
     def take_back(self) -> None:
-        with self._lock:
-            self._said = self._said[:-2]
+        self._said.drop(2)
 
-    def go_on(self, session_id: str, parent: str, reset: bool) -> None:
-        self._store(parent)
+    def go_on(self, session_id: str, parent: str, reset: bool) -> None:  # noqa: ARG002
+        self.flush()  # under the old id
         self._profile_turn = 0 if reset else self._profile_turn
         self.session_id = session_id
 
     def mirror(self, action: str, target: str, content: str, old: str) -> None:  # noqa: ARG002
         if action == "add" and content:
-            about = {"type": "curated", "target": target}
-            self.client.add(self.namespace, content=content, metadata=about)
+            self.client.add(self.namespace, content=content, metadata={"type": "curated", "target": target})
 
     # ── tools ──
 
-    def run(self, tool_name: str, given: Json) -> Json:
-        namespace = self._chosen(given.get("container_tag", ""))
-        if tool_name == "supermemory_store":
-            about = {
-                key: value for key, value in given.get("metadata", {}).items() if isinstance(value, str | int | bool)
-            }
-            done = self.client.add(namespace, content=given["content"], metadata={"type": "tool", **about})
-            return {"stored": True, "id": done.id}
-        if tool_name == "supermemory_search":
-            found = self._search(given["query"], given["limit"], namespace)
-            return {"results": found, "count": len(found)}
-        if tool_name == "supermemory_forget":
-            if given.get("id"):
-                done = self.client.memories.forget(namespace, ids=[given["id"]])
-            elif given.get("query"):
-                done = self.client.memories.forget_matching(namespace, query=given["query"], dry_run=False)
-            else:
-                raise ToolProblem("id or query is required.")
-            return {"forgotten": done.count, "errors": [str(each) for each in done.errors]}
+    @tool(
+        "Store a memory.",
+        content=text("The memory."),
+        metadata={"type": "object", "description": "Keys and values to store with it."},
+        container_tag=text("Another namespace."),
+    )
+    def supermemory_store(self, content: str, metadata: Json | None = None, container_tag: str = "") -> Json:
+        plain = {key: value for key, value in (metadata or {}).items() if isinstance(value, str | int | bool)}
+        done = self.client.add(self._chosen(container_tag), content=content, metadata={"type": "tool", **plain})
+        return {"stored": True, "id": done.id}
+
+    @tool(
+        "Find memories by meaning.",
+        reads=True,
+        query=text("What to look for."),
+        limit=whole("At most so many.", 5, 1, 20),
+        container_tag=text("Another namespace."),
+    )
+    def supermemory_search(self, query: str, limit: int, container_tag: str = "") -> Json:
+        found = self._search(query, limit, self._chosen(container_tag))
+        return {"results": found, "count": len(found)}
+
+    @tool(
+        "Forget a memory, by its id or by what it says.",
+        id=text("The id that a search gave."),
+        query=text("What the memory says."),
+        container_tag=text("Another namespace."),
+    )
+    def supermemory_forget(self, id: str = "", query: str = "", container_tag: str = "") -> Json:  # noqa: A002
+        namespace = self._chosen(container_tag)
+        if id:
+            done = self.client.memories.forget(namespace, ids=[id])
+        elif query:
+            done = self.client.memories.forget_matching(namespace, query=query, dry_run=False)
+        else:
+            raise ToolProblem("id or query is required.")
+        return {"forgotten": done.count, "errors": [str(each) for each in done.errors]}
+
+    @tool(
+        "Show what is known about the user.",
+        reads=True,
+        query=text("Also look for this."),
+        container_tag=text("Another namespace."),
+    )
+    def supermemory_profile(self, query: str = "", container_tag: str = "") -> Json:
+        namespace = self._chosen(container_tag)
         told: Json = dict(self._profile(namespace))
-        if given.get("query"):
-            told["results"] = self._search(given["query"], 5, namespace)
-        return told
+        return {**told, "results": self._search(query, 5, namespace)} if query else told
 
     def _chosen(self, tag: str) -> str:
         if not tag or not self.values["enable_custom_container_tags"]:
