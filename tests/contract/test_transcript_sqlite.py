@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from herma.errors import StoreChanged
 from herma.store.sqlite import SqliteDatabase
 from herma.transcript.rows import ChangeFeed, MessageRows, SessionRows
 from herma.types import Content, Message, Scope, SessionFilter, SessionInfo, Usage
@@ -72,30 +71,6 @@ def stores_at(home: Path, until: ExitStack) -> TranscriptStores:
 def stores(home: Path) -> Iterator[TranscriptStores]:
     with ExitStack() as until:
         yield stores_at(home, until)
-
-
-def test_an_empty_store_answers_and_reading_creates_nothing(stores: TranscriptStores, home: Path) -> None:
-    assert stores.sessions.get(["a"]) == {}
-    assert list(stores.sessions.recent(SessionFilter(), 5, 0)) == []
-    assert list(stores.messages.of_session("a", hidden=True)) == []
-    assert list(stores.messages.around(1, 2)) == []
-    assert stores.messages.stats().messages == stores.feed.message_count() == 0
-    assert stores.feed.position().seq == 0
-    assert list(stores.feed.since(0, 5)) == []
-    assert list(stores.feed.searchable([1])) == []
-    assert list(home.iterdir()) == []
-
-
-def test_ids_and_titles_are_unique_and_all_or_nothing(stores: TranscriptStores) -> None:
-    begin(stores, "a", "20%6", title=None)
-    begin(stores, "t", title="Name")
-    for taken in (session("a"), session("c", title="Name")):
-        with pytest.raises(StoreChanged):
-            stores.sessions.add([session("b"), taken], {})
-    assert stores.sessions.get(["b", "c"]) == {}
-    begin(stores, "u", title="Name", scope=Scope(user="somebody"))
-    assert list(stores.sessions.with_prefix("20%", 9)) == ["20%6"]
-    assert list(stores.sessions.with_prefix("2", 9, "somebody")) == []
 
 
 def test_filters_choose(stores: TranscriptStores) -> None:
@@ -164,18 +139,6 @@ def test_large_values_are_stored_once(stores: TranscriptStores) -> None:
     assert stats.payload_bytes < stats.payload_text_bytes < 2 * 60_000
 
 
-def test_a_session_is_kept_up_to_date_by_its_messages(stores: TranscriptStores) -> None:
-    begin(stores, "a", started=100.0)
-    say(stores, "a", "x", at=50.0)
-    first = stores.sessions.get(["a"])["a"]
-    assert (first.started, first.last_active, first.preview, first.message_count) == (50.0, 50.0, "p", 1)
-    stores.messages.append("a", [replace(EVERYTHING, timestamp=70.0)], preview="other")
-    say(stores, "a", "x", at=60.0)
-    then = stores.sessions.get(["a"])["a"]
-    assert (then.started, then.last_active, then.preview) == (50.0, 70.0, "p")
-    assert (then.message_count, then.tool_call_count) == (3, 1)
-
-
 def test_edges_are_outside_and_never_twice(stores: TranscriptStores) -> None:
     begin(stores, "a")
     ids = say(stores, "a", *"1234", "", *"56")
@@ -190,41 +153,6 @@ def test_edges_are_outside_and_never_twice(stores: TranscriptStores) -> None:
     assert texts(4, None) == [["1", "2", "3", "4"], ["5", "6"]]
     assert texts(2, (ids[1], ids[3])) == [["1"], ["5", "6"]]
     assert texts(0, None) == [[], []]
-
-
-def test_a_purge_is_for_good_and_told(stores: TranscriptStores) -> None:
-    stores.sessions.add([session("a"), session("b")], {"a": "prompt", "b": "prompt"})
-    gone = [*say(stores, "a", "1", f"2 {BASE64}"), *say(stores, "a", "3")]
-    kept = say(stores, "b", f"4 {BASE64}")
-    gone += say(stores, "a", "word " * 9999)
-    assert stores.sessions.purge("a") == 0  # it is not deleted
-    stores.sessions.update(["a"], {"deleted": 5.0})
-    before = stores.feed.position().seq
-    assert stores.sessions.purge("a") == 4
-    told = [change for change in stores.feed.since(before, 99) if change.kind == "purge"]
-    assert [message_id for change in told for message_id in change.message_ids] == gone
-    assert stores.sessions.get(["a"], deleted=True) == {}
-    assert stores.sessions.system_prompt("b") == "prompt"
-    assert contents(stores.messages.of_session("b", hidden=False)) == [f"4 {BASE64}"]
-    assert stores.messages.stats().payloads == 2
-    assert [one.id for one in stores.feed.searchable([*gone, *kept])] == list(kept)
-    assert stores.feed.message_count() == 1
-    begin(stores, "a")
-    assert say(stores, "a", "new")[0] > max(gone)
-
-
-def test_the_feed_tells_every_append_once(stores: TranscriptStores) -> None:
-    begin(stores, "a", "b")
-    ids = [*say(stores, "a", "1", "2"), *say(stores, "b", "3"), *say(stores, "a", "4")]
-    end = stores.reopen().feed.position()
-    assert (end.seq > 0, bool(end.store_id), bool(end.epoch)) == (True, True, True)
-    seen: list[int] = []
-    at = 0
-    while changes := stores.feed.since(at, 2):
-        seen += [message_id for change in changes for message_id in change.message_ids]
-        at = changes[-1].seq
-    assert (seen, at) == (ids, end.seq)
-    assert stores.feed.message_count() == len(ids)
 
 
 def test_searchable_text_sees_through_payloads_and_leaves_out_noise(stores: TranscriptStores) -> None:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.homes import matrix
 
 from herma import Herma
 from herma.compression.summary import Compressed
@@ -104,18 +105,19 @@ def check(home: Path, first: str, *, new: bool | None) -> None:
         assert h.doctor().healthy, h.doctor().checks
 
 
-ONLY_ELSEWHERE = ("before the new session", "after its row", "before the end of the old", "after the end of the old")
+ELSEWHERE = ("before the new session", "after its row", "before the end of the old", "after the end of the old")
 """Steps that a compression in place does not take."""
 
 
 @pytest.mark.parametrize(
     ("where", "in_place"),
-    [
-        (where, in_place)
-        for where in PLACES
-        for in_place in (False, True)
-        if not in_place or where not in ONLY_ELSEWHERE
-    ],
+    matrix(
+        [(where, in_place) for where in PLACES for in_place in (False, True) if not in_place or where not in ELSEWHERE],
+        ordinary=lambda where, in_place: (
+            where in ("before its messages", "after its messages")
+            or (not in_place and where in ("after its row", "before the end of the old"))
+        ),
+    ),
 )
 def test_killed_at_every_step(home: Path, where: str, in_place: bool) -> None:
     first = begun(home)
@@ -153,55 +155,3 @@ def test_killed_while_the_model_writes(home: Path) -> None:
             os.kill(child.pid, signal.SIGKILL)
             child.wait(30)
     check(home, first, new=False)
-
-
-def test_killed_at_any_moment(home: Path) -> None:
-    """Wherever the blow falls: again and again on the same home."""
-    first = begun(home)
-    for round_ in range(6):
-        child = subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(home), first, "at the very end", "False"], stderr=subprocess.DEVNULL
-        )
-        time.sleep(0.25 + 0.08 * round_)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait(30)
-        with Herma.open(home) as h, h.session(resume=first) as session:
-            kept = [text_of(message.content) for message in session.messages]
-            assert kept[-1].startswith(f"Fixed plant_{(TURNS - 1) % 5}")
-    check(home, first, new=None)
-
-
-CROWD = """
-import sys, time
-from pathlib import Path
-from herma import Herma
-home, session_id, start = sys.argv[1:4]
-with Herma.open(home, flags={"context.window": 100_000}) as h:
-    session = h.session(resume=session_id)
-    print("ready", flush=True)
-    while not Path(start).exists():
-        time.sleep(0.002)
-    print(type(session.compress()).__name__, flush=True)
-"""
-
-
-def test_of_many_programs_one_shortens_it(home: Path, tmp_path: Path) -> None:
-    first = begun(home)
-    start = tmp_path / "start"
-    command = [sys.executable, "-c", CROWD, str(home), first, str(start)]
-    crowd = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    try:
-        for one in crowd:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "ready\n"
-        start.touch()
-        came = [one.communicate(timeout=120)[0].strip() for one in crowd]
-    finally:
-        for one in crowd:
-            one.kill()
-            one.wait()
-    assert sorted(came) == ["Compressed", "NotCompressed", "NotCompressed", "NotCompressed"]
-    with Herma.open(home) as h:
-        assert len(h.transcripts.conversation(first)) == 2
-        assert not list((home / "locks").glob("[0-9a-f]*.lock"))
-    check(home, first, new=True)

@@ -73,60 +73,34 @@ def test_nothing_takes_the_place_of_what_is_shown() -> None:
     assert to_wire(stored) == {"role": "user", "content": "x", "name": "z"}
 
 
-def test_nobody_can_change_a_message_afterwards() -> None:
-    parts = [{"type": "text", "text": "a"}]
-    message = from_wire({"role": "user", "content": parts})
+def test_lone_surrogates_are_replaced_wherever_they_stand_and_nobody_can_change_a_message_afterwards() -> None:
+    parts, calls = [{"type": "text", "text": "a\ud800"}], [{"function": {"arguments": "\udc00"}}]
+    wire = {"role": "user", "content": parts, "sent": "\udfffb", "x": {"\ud912": "c"}, "tool_calls": calls}
+    message = from_wire(wire)
     parts[0]["text"] = "b"
-    assert text_of(message.content) == "a"
-
-
-def test_lone_surrogates_are_replaced_wherever_they_stand() -> None:
-    message = from_wire(
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "a\ud800"}],
-            "sent": "\udfffb",
-            "x": {"\ud912": "c"},
-            "tool_calls": [{"function": {"arguments": "\udc00"}}],
-        }
-    )
     assert text_of(message.content) == "a\ufffd"
     assert message.sent == "\ufffdb"
     assert message.extra == {"x": {"\ufffd": "c"}}
     assert message.tool_calls == ({"function": {"arguments": "\ufffd"}},)
 
 
+WRONG: dict[str, list[Any]] = {
+    "content": [3, {"text": "x"}, ["x"]],
+    "role": [["user"], "robot"],
+    "timestamp": ["yesterday", True, float("nan"), float("inf")],
+    "tokens": [1.5, 10**30],
+    "x": [{1, 2}, float("nan")],
+    "tool_calls": ["f()", ["f"]],
+    "tool_call_id": [7],
+    "reasoning": [["a"]],
+}
 BAD: list[Any] = [
-    None,
-    "hello",
-    {},
-    {"role": "robot", "content": "x"},
-    {"role": ["user"], "content": "x"},
-    {"role": "user", "content": 3},
-    {"role": "user", "content": {"text": "x"}},
-    {"role": "user", "content": ["x"]},
-    {"role": "user", "content": "x", "timestamp": "yesterday"},
-    {"role": "user", "content": "x", "timestamp": True},
-    {"role": "user", "content": "x", "timestamp": float("nan")},
-    {"role": "user", "content": "x", "timestamp": float("inf")},
-    {"role": "user", "content": "x", "tokens": 1.5},
-    {"role": "user", "content": "x", "tokens": 10**30},
-    {"role": "user", "content": "x", "x": {1, 2}},
-    {"role": "user", "content": "x", "x": float("nan")},
-    {"role": "user", "content": "x", 7: "x"},
-    {"role": "assistant", "tool_calls": "f()"},
-    {"role": "assistant", "tool_calls": ["f"]},
-    {"role": "tool", "content": "x", "tool_call_id": 7},
-    {"role": "assistant", "content": "x", "reasoning": ["a"]},
+    *(None, "hello", {}, {"role": "user", "content": "x", 7: "x"}),
+    *({"role": "user", "content": "x", name: value} for name, values in WRONG.items() for value in values),
+    *(Message("user", "x", extra=extra) for extra in (["a"], {7: "x"}, {"role": "system"}, {"sent": "y"})),  # type: ignore[arg-type]
     Message("user", "x", hidden="away"),  # type: ignore[arg-type]
-    Message("user", "x", extra=["a"]),  # type: ignore[arg-type]
-    Message("user", "x", extra={7: "x"}),  # type: ignore[dict-item]
-    Message("user", "x", extra={"role": "system"}),
-    Message("user", "x", extra={"content": "y"}),
     Message("user", extra={"tool_calls": [{"id": "1"}]}),
-    Message("user", "x", extra={"sent": "y"}),
-    Message("assistant", tool_calls=("f",)),  # type: ignore[arg-type]
-    Message("assistant", tool_calls=5),  # type: ignore[arg-type]
+    *(Message("assistant", tool_calls=calls) for calls in (("f",), 5)),  # type: ignore[arg-type]
 ]
 
 
