@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.homes import both_engines, conversation, filled, herma, of_files, opened, skill_text, talk
+from tests.homes import PROGRAM, both_engines, conversation, filled, herma, of_files, opened, process, skill_text, talk
 from tests.postgres import Server
 
 from herma import Herma
@@ -23,7 +24,7 @@ from herma.store import database, postgres
 from herma.store.database import queries
 from herma.store.postgres import translated
 from herma.store.sqlite import our_schema
-from herma.testing import Answer, ScriptedModel
+from herma.testing import Answer, Asked, HashEmbedder, ScriptedModel
 from herma.types import Scope
 
 psycopg = pytest.importorskip("psycopg")
@@ -90,20 +91,27 @@ def test_no_read_path_crosses_to_another_tenant(
         homes[tenant].mkdir()
         if tenant == "one":
             (session,) = filled(homes[tenant], sessions=1)
-            with opened(homes[tenant]) as h:
+            with opened(homes[tenant], embedder=HashEmbedder()) as h:
                 conversation(h, "Book the flight to Zanzibar.", "Zanzibar it is.", ended=True)
                 h.memory.add("memory", "The office in Zanzibar opens on Monday.")
+                assert h.index.wait()
+                assert h.index.vectors.near("Zanzibar", 9).hits
     for words, own in READ_PATHS.items():
         assert (own in herma(homes["two"], *words).out) is False, words
         monkeypatch.setenv("HERMA_STORE_TENANT", f"{tmp_path.name}-one")
         assert own in herma(homes["one"], *words).out, words
         monkeypatch.setenv("HERMA_STORE_TENANT", f"{tmp_path.name}-two")
-    with opened(homes["two"]) as h:
+    with opened(homes["two"], embedder=HashEmbedder()) as h:
         assert h.transcripts.get(session) is None
+        assert h.index.wait()
+        assert h.index.vectors.near("Zanzibar", 9).hits == ()
+        assert h.index.vectors.apart("Zanzibar", 9, 0.5).hits == ()
         assert h.db.rows("SELECT id FROM messages") == []
         with pytest.raises(StoreError, match="row-level security"):
             h.db.run("INSERT INTO meta (tenant, key, value) VALUES ('one', 'a', 'b')")
-        tables = [row[0] for row in h.db.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'herma'")]
+        tables = [row[0] for row in h.db.rows("SELECT tablename FROM pg_tables WHERE schemaname LIKE 'herma%'")]
+        full = [name for name in tables if name != "format" and h.db.rows(f"SELECT 1 FROM {name} LIMIT 1")]
+        assert set(full) <= {"meta", "builds", "vector_state", "vector_models"}
         unguarded = (
             "SELECT relname FROM pg_class WHERE relname = ANY(:names) AND NOT (relrowsecurity AND relforcerowsecurity)"
         )
@@ -191,6 +199,61 @@ def test_a_server_that_stays_away_is_an_error_after_the_deadline(own_server: Ser
         assert [message.content for message in h.transcripts.messages(session)] == ["kept"]
 
 
+# ── vectors ──
+
+
+@on_server
+def test_vectors_are_made_once_for_all_hosts_and_found_as_on_one(store: str, home: Path, tmp_path: Path) -> None:
+    texts = ["Roses need water.", "The train leaves at noon.", "Roses need water and sun.", "Water the tulips."]
+    seen: list[HashEmbedder] = [HashEmbedder(), HashEmbedder()]
+    with opened(home, embedder=seen[0]) as one, opened(tmp_path / "other", embedder=seen[1]) as two:
+        for text in texts:
+            conversation(one, text)
+        assert one.index.wait()
+        assert two.index.wait()
+        assert not set(seen[1].seen) & set(texts)
+        near = two.index.vectors.near("the train at noon", 1).hits[0]
+        assert [message.content for message in two.transcripts.messages(near.session_id)] == [texts[1]]
+        found = two.index.vectors.apart("water the roses", 3, 0.5)
+        assert not (tmp_path / "other/index.db.vectors").exists()
+        copied = tmp_path / "of-files"
+        assert herma(home, "export", str(tmp_path / "all.zip")).code == 0
+    with pytest.MonkeyPatch.context() as here:
+        here.delenv("HERMA_STORE_URL")
+        assert herma(copied, "import", str(tmp_path / "all.zip")).code == 0
+        with opened(copied, embedder=HashEmbedder()) as h:
+            assert h.index.wait()
+            same = h.index.vectors.apart("water the roses", 3, 0.5)
+    assert [hit.key for hit in same.hits] == [hit.key for hit in found.hits]
+    for mine, theirs in zip(same.hits, found.hits, strict=True):
+        assert (mine.score, mine.usual) == pytest.approx((theirs.score, theirs.usual), abs=0.01)
+    assert same.spread == pytest.approx(found.spread, abs=0.01)
+
+
+def test_without_pgvector_each_host_keeps_its_vectors_and_is_told_how_to_share_them(
+    own_server: Server, home: Path
+) -> None:
+    own_server.sql("DROP DATABASE IF EXISTS plain", "postgres")
+    own_server.sql("CREATE DATABASE plain OWNER herma", "postgres")
+    url = own_server.url(database="plain")
+    here = {"HERMA_STORE_URL": url, "HERMA_EMBEDDING_MODEL": "none"}
+    assert herma(home, "db", "migrate", url).code == 0
+    assert "CREATE EXTENSION vector" in herma(home, "db", "status", url).out
+    assert "CREATE EXTENSION vector" in herma(home, "doctor", env=here).out
+    with Herma.open(home, url, embedder=HashEmbedder()) as h:
+        conversation(h, "Roses need water.")
+        assert h.index.wait()
+        assert len(h.index.vectors.near("roses", 3).hits) == 1
+    assert (home / "index.db.vectors").exists()
+    own_server.sql("CREATE EXTENSION vector", "plain")
+    assert herma(home, "db", "status", url, "--json").json["share_vectors"] == "herma db migrate"
+    assert herma(home, "db", "migrate", url, "--json").json["vectors"] == "server"
+    with Herma.open(home, url, embedder=HashEmbedder()) as h:
+        assert h.index.wait()
+        assert h.db.rows("SELECT count(*) FROM vectors") == [(2,)]
+        assert len(h.index.vectors.near("roses", 3).hits) == 1
+
+
 # ── formats ──
 
 
@@ -265,22 +328,50 @@ def test_what_one_host_writes_a_session_on_another_is_told_at_its_next_turn(
         session.after_model("Noted.")
 
 
+REVIEWS: dict[str, Any] = {
+    "review__min_turns": 2,
+    "memory__nudge_interval": 0,
+    "review__skill_interval": 0,
+    "review__drain": 0.05,
+}
+
+
 @both_engines
-def test_a_worker_on_another_host_does_the_reviews_that_a_program_left(
-    store: str, home: Path, tmp_path: Path, server: ScriptedModel
+def test_workers_on_other_hosts_share_the_reviews_that_a_program_left(
+    store: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learns = json.dumps({"memory": [{"action": "add", "target": "user", "content": "The user drinks green tea."}]})
-    settings: dict[str, Any] = {"review__min_turns": 2, "memory__nudge_interval": 0, "review__skill_interval": 0}
-    server.then(Answer("late", wait=30))
-    with opened(home, server, **settings, review__drain=0.05) as h, h.session() as session:
-        talk(session, "I drink green tea", "yes")
-    server.then(learns)
-    flags = {"HERMA_MODEL_URL": server.url, "HERMA_MODEL_NAME": "scripted", "HERMA_EMBEDDING_MODEL": "none"}
-    other = tmp_path / "other" if store == "postgresql" else home
-    assert herma(other, "worker", "--once", "--json", env=flags).json["reviews"] == 1
-    assert herma(other, "worker", "--once", "--json", env=flags).json["reviews"] == 0
-    with opened(home) as h:
-        assert h.memory.entries("user") == ["The user drinks green tea."]
+    facts = [f"The user {what}." for what in ("drinks green tea", "plays the cello", "lives in Lisbon", "sings")]
+    hosts = [tmp_path / "second", tmp_path / "third"] if store == "postgresql" else [home, home]
+    asked: list[str] = []
+    late = threading.Event()
+    late.set()
+
+    def answer(given: Asked) -> Answer | str:
+        fact = str(given.messages[1]["content"])
+        asked.append(fact)
+        learnt = json.dumps({"memory": [{"action": "add", "target": "user", "content": fact}]})
+        return Answer("late", wait=60) if late.is_set() else learnt
+
+    with ScriptedModel(answer) as server:
+        for name, value in {"MODEL_URL": server.url, "MODEL_NAME": "scripted", "EMBEDDING_MODEL": "none"}.items():
+            monkeypatch.setenv(f"HERMA_{name}", value)
+        for fact in facts:
+            with opened(home, server, **REVIEWS) as h, h.session() as session:
+                talk(session, fact, "yes")
+        asked.clear()
+        with subprocess.Popen([*PROGRAM, "worker", "--once", "--home", str(hosts[0])]) as killed:
+            while not asked:
+                time.sleep(0.01)
+            killed.kill()
+        late.clear()
+        with ThreadPoolExecutor(2) as pool:
+            reports = list(pool.map(lambda host: process(host, "worker", "--once", "--json").json, hosts))
+        assert sum(report["reviews"] for report in reports) == 3, "the one of the killed worker is not due yet"
+        assert sorted(asked) == sorted(facts)
+        with opened(hosts[1], server, clock=lambda: time.time() + 3600) as h:
+            assert h.reviews.do_due(threading.Event()) == 1
+            assert sorted(h.memory.entries("user")) == sorted(facts)
+        assert len(asked) == 5
 
 
 @on_server

@@ -228,7 +228,7 @@ class ServerNeighbours:
         rows, sample = self._sample()
         if len(sample) < 2:  # a single one is neither near nor far
             return Nearest()
-        others = len(sample) - 1 if len(sample) == rows else len(sample)  # one of many makes no difference
+        others = len(sample) - (rows == len(sample))  # one of many makes no difference
         mean, own = sample.sum(axis=0) / np.float32(others), (len(sample) - others) / others
         length = float(np.linalg.norm(mean))
         asked = np.asarray(query, dtype=np.float32) / np.float32(np.linalg.norm(query) or 1.0)
@@ -250,7 +250,7 @@ class ServerNeighbours:
         """Do nothing: there is nothing to load before the first question."""
 
     def _sample(self) -> tuple[int, Any]:
-        """Return the number of vectors, and some as floats of length 1."""
+        """Return about how many messages have vectors, and some of these as floats of length 1."""
         import numpy as np
 
         model = self._model()
@@ -261,7 +261,7 @@ class ServerNeighbours:
             sample = np.array(found, dtype=np.float32).reshape(-1, self.dimension)
             sample /= np.maximum(np.linalg.norm(sample, axis=1, keepdims=True), 1e-9)
             self._usual = (model.id if model else 0, rows, sample)
-        return rows, sample
+        return rows if len(sample) == _MEAN_OF else len(sample), sample
 
     def _distinct(self, name: str, k: int, **given: Any) -> list[tuple[Any, ...]]:
         """Return the best `k` keys, each with its best part."""

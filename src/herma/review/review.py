@@ -208,8 +208,12 @@ class Reviews:
     def do_due(self, cancel: threading.Event) -> int:
         """Do the reviews that programs on any host have left, now. Return how many were done."""
         self._app.ensure_open()
-        owed = self._rows.owed(self._app.clock(), MOST_TRIES, _AT_ONCE)
-        return sum(self._resume(review, cancel) for review in owed if not cancel.is_set())
+        done, here = 0, 1
+        while here and not cancel.is_set():
+            owed = self._rows.owed(self._app.clock(), MOST_TRIES, _AT_ONCE)
+            here = sum(self._resume(review, cancel) for review in owed if not cancel.is_set())
+            done += here
+        return done
 
     def resume_unfinished(self, session: str) -> None:
         """Resume reviews that a new turn, a crash or the end of a program stopped.
