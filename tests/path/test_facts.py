@@ -60,11 +60,6 @@ def test_other_words_for_the_same_are_the_same_fact(h: Herma, clock: FixedClock)
     assert value(h, "which port does production use?") is None
 
 
-def test_attributes_that_were_kept_as_stems_are_found(h: Herma, clock: FixedClock) -> None:
-    FactRows(h.db).add(Fact("home", "stage host", "box-7", clock(), Scope("default")))
-    assert value(h, "what is the staging host?") == "box-7"
-
-
 def test_an_undo_is_followed(h: Herma, clock: FixedClock) -> None:
     h.memory.apply("user", Add("Timezone: Europe/Rome"))
     began = clock()

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.facts.extract import LONGEST_VALUE, attribute_of, choice_of, key_of, statements
-from herma.facts.extract import names as names_of_attributes
 from herma.facts.facts import FactQuestion, read, step_of
 from herma.types import Author, Change, Scope
 
@@ -178,12 +177,6 @@ def test_whose_fact_a_question_means() -> None:
     assert read("when is Anna's birthday?") == (FactQuestion("birthday", "anna"), FactQuestion("anna birthday", ""))
     assert read("what's the name?")[0].subject == "", "the user's own is not meant"
     assert read("what's my name?")[0].subject is None
-
-
-@given(st.text(max_size=120))
-def test_a_key_has_every_word_once_and_in_order(attribute: str) -> None:
-    words = key_of(attribute).split(" ")
-    assert key_of(attribute) in set(names_of_attributes().values()) or words == sorted(set(words))
 
 
 def test_names_of_attributes_meet() -> None:

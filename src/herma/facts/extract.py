@@ -9,66 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
 from typing import NamedTuple
 
 from herma.text import Late, folded, stem
 
 # ── attributes: many words, one name ─────────────────────────────────────────────────────────────────────────────────
 
-_SYNONYMS = """
-time zone: timezone, time-zone, tz, local time zone, zeitzone, fuseau horaire, zona horaria
-time zone: 时区, 時區, タイムゾーン, 시간대
-name: full name, first name, real name, vorname, nom, nombre, 名字, 姓名, 名前, 氏名, 이름, 성함
-nickname: nick name, preferred name, handle, spitzname, 昵称, 暱稱, ニックネーム, 별명
-pronouns: pronoun, 代词
-location: city, home town, hometown, residence, home city, place of residence, country, wohnort, stadt, ville, ciudad
-location: 城市, 所在地, 居住地, 住址, 住所, 居住城市, 場所, 거주지, 사는 곳
-address: home address, postal address, adresse, dirección, 地址, 주소
-employer: company, workplace, work place, place of work, arbeitgeber, firma
-employer: 公司, 单位, 單位, 会社, 勤務先, 회사, 직장
-job: occupation, profession, job title, role, position, work, beruf
-job: 职业, 職業, 职位, 職位, 岗位, 仕事, 직업, 직책
-team: 团队, 團隊, チーム, 팀
-birthday: birth date, birthdate, date of birth, geburtstag, anniversaire, cumpleaños, 生日, 出生日期, 誕生日, 생일
-age: alter, 年龄, 年齡, 年齢, 나이
-email: e-mail, email address, e-mail address, mail address
-email: 邮箱, 郵箱, 电子邮件, 電子郵件, メール, メールアドレス, 이메일
-phone: phone number, telephone, telephone number, mobile, mobile number, cell phone
-phone: 电话, 電話, 手机, 手機, 電話番号, 전화번호
-language: preferred language, native language, mother tongue, reply language, answer language, sprache, muttersprache
-language: 语言, 語言, 母语, 言語, 언어
-editor: text editor, code editor, ide, 编辑器, 編輯器, エディタ, エディター, 에디터, 편집기
-shell: terminal shell, シェル
-operating system: os, platform, betriebssystem, 操作系统, 作業系統, 系统, 운영체제
-package manager: 包管理器, パッケージマネージャー, 패키지 매니저
-programming language: main language, 编程语言, 程式語言, プログラミング言語, 프로그래밍 언어
-database: db, datenbank, 数据库, 資料庫, データベース, 데이터베이스
-test framework: test runner, testing framework, tests, testing, 测试框架, テストフレームワーク
-python version: version of python
-deployment: deploy, deploys, deploying, deployments, 部署, デプロイ, 배포
-web framework: framework, 框架, フレームワーク, 프레임워크
-theme: colour scheme, color scheme, 主题, 主題, テーマ, 테마
-deadline: due date, abgabetermin, 截止日期, 締め切り, 마감일
-budget: 预算, 預算, 予算, 예산
-diet: dietary preference, dietary restriction, food preference, 饮食, 飲食, 食事
-allergy: allergies, 过敏, 過敏, アレルギー, 알레르기
-favorite color: favourite colour, favourite color, favorite colour, 最喜欢的颜色, 好きな色
-favorite food: favourite food, 最喜欢的食物, 好きな食べ物
-"""
 _EMPTY = re.compile(
     r"^(?:the|a|an|my|our|your|his|her|their|current|currently|own|new|actual|exact|user's|users|in use)\s+"
 )
 _MILD = re.compile(r"^(?:preferred|usual|default|main|primary)\s+")
 """Left out before a name of the table ("my preferred editor"), kept before others ("default branch")."""
-_SMALL = frozenset(
-    ("of", "for", "the", "a", "an", "in", "on", "at", "to", "my", "our", "s", "des", "der", "fur", "von")
-)
-_SPELLINGS = {
-    "favourite": "favorite",
-    "colour": "color",
-    "db": "database",
-    "repo": "repository",
+_SMALL_WORDS = "of for the a an in on at to my our s des der fur von"
+_SMALL = frozenset(_SMALL_WORDS.split())
+_SPELLINGS = {"favourite": "favorite", "colour": "color", "db": "database", "repo": "repository"} | {
     "env": "environment",
     "prod": "production",
     "dir": "directory",
@@ -78,9 +33,13 @@ _SIGNS = re.compile(r"[^\w\s/+#.'-]+")
 LONGEST = 60
 
 
+def _read_words(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")
+
+
 def _table() -> dict[str, str]:
     """Return every name with the one that is kept."""
-    lines = [line.partition(": ") for line in _SYNONYMS.strip().splitlines()]
+    lines = [line.partition(": ") for line in _read_words("attributes.txt").splitlines()]
     names = {_spaced(name): canonical for canonical, _, others in lines for name in others.split(",")}
     return names | {canonical: canonical for canonical, _, _ in lines}
 
@@ -93,30 +52,21 @@ def _spaced(name: str) -> str:
 _CANONICAL = _table()
 
 
-def names() -> Mapping[str, str]:
-    """Return every name of the table with the one that is kept."""
-    return MappingProxyType(_CANONICAL)
-
-
 def attribute_of(words: str) -> str:
     """Return the attribute that these words name, from the table if it is there; "" if they name none."""
     said = _bare(words)
-    if (known := _known(said)) is not None:
-        return known
-    if not said or len(said) > LONGEST or _EMPTY.match(f"{said} "):
-        return ""
-    return said
+    return _known(said) or ("" if len(said) > LONGEST or _EMPTY.match(f"{said} ") else said)
 
 
 def is_known(words: str) -> bool:
     """Return whether the table has these words."""
-    return _known(_bare(words)) is not None
+    return bool(_known(_bare(words)))
 
 
 def key_of(attribute: str) -> str:
     """Return the key to compare attributes by: one for "staging port", "the port of staging" and "staging's port"."""
     said = _bare(attribute)
-    if (known := _known(said)) is not None:
+    if known := _known(said):
         return known
     words = (word.removesuffix("'s").removesuffix("'") for word in said.split())
     named = {stem(_SPELLINGS.get(word, word)) for word in words if word and word not in _SMALL}
@@ -133,8 +83,8 @@ def _bare(words: str) -> str:
     return said
 
 
-def _known(said: str) -> str | None:
-    return _CANONICAL.get(said) or _CANONICAL.get(_MILD.sub("", said, count=1))
+def _known(said: str) -> str:
+    return _CANONICAL.get(said) or _CANONICAL.get(_MILD.sub("", said, count=1), "")
 
 
 def choice_of(one: str, other: str) -> str:
@@ -144,34 +94,11 @@ def choice_of(one: str, other: str) -> str:
 
 # ── whether words name something, or only describe it: "Postgres", and not "slow" ──────────────────────────────────
 
-_HOW = """
-able about above active affordable afraid again alive almost alone also alt always angry annoying another approved
-asleep available awake away awesome awful awkward back bad based because being best better big billig bit blocked
-bored boring broken buggy busy canceled cancelled careful cheap clean clear close closed cloudy cold comfortable
-complete completed confused confusing cool correct cosy cozy crazy critical crowded curious cute dangerous dead
-deprecated different difficult dirty disabled divorced done down dringend dry due dusty early easy empty enabled
-enough excited exhausting expensive fair fancy fast fast-paced fertig fine finished fixed flaky fragile free fresh
-friendly frozen full full-time fun funny geschlossen gone good grateful great groß gut happy hard healthy heavy
-helpful high hiring horrible hot huge idle ill important impossible in-house inactive injured interesting invalid
-just kalt kaputt kind klar klein krank langsam large late later laut lazy leaky leer leicht leise less lieb limited
-little live locked long lost lot loud lovely low lucky mad mandatory married mess messy missing more most much müde
-near nearby nearly necessary nervous nett neu new nice noisy not nothing now obsolete occupied off offen offline ok
-okay old on online only open optional out outdated over overdue part-time pending perfect permanent polite poor
-possible pregnant pretty pricey private problem protected proud public quiet quite rainy rather reachable ready real
-rejected reliable remote-only required responsible retired right risky rude rusty sad safe same scary schlecht
-schnell schwer schön secret separate shaky short sicher sick silly similar simple slow small smart so sold some
-something soon sore sorry special stable stale steady still stressful strict strong stuck such sunny sure tall
-temporary terrible teuer that there tight tiny tired to today tomorrow too traurig true ugly unable unavailable
-unclear uncomfortable under unemployed unhappy unhealthy unklar unknown unlocked unreachable unreliable unsicher
-unstable unused up upset urgent useful useless vacant valid very voll warm weak weg weird well wet what when where
-whether who why wichtig wide windy wonderful working worse worth wrong young
-"""
-HOW = frozenset(_HOW.split())
+HOW = frozenset(_read_words("describing.txt").split())
 """Words that describe a thing and never name it."""
 _ENDINGS = ("ful", "less", "ous", "able", "ible")
-_WHERE = frozenset(
-    ("in", "on", "at", "under", "with", "from", "by", "out", "about", "near", "behind", "around", "auf", "im")
-)
+_PLACE_WORDS = "in on at under with from by out about near behind around auf im"
+_WHERE = frozenset(_PLACE_WORDS.split())
 _IN_A_NAME = re.compile(r"[0-9A-Z/_:@#]")
 _ARTICLES = frozenset(("a", "an", "the", "ein", "eine", "der", "die", "das"))
 

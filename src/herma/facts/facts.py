@@ -128,10 +128,10 @@ class Facts:
         where = self._scoped(scope)
         self._catch_up(self._seen_by(where))
         key = key_of(attribute)
-        found = [one for one in self._select(where, subject=folded(subject) or None) if self._has(one, key)]
+        found = [one for one in self._select(where, subject=folded(subject) or None) if key_of(one.attribute) == key]
         ended = []
         for at, fact in enumerate(found):
-            later = [one.valid_from for one in found[at + 1 :] if self._same(one, fact) and one.value != fact.value]
+            later = [one.valid_from for one in found[at + 1 :] if _key(one) == _key(fact) and one.value != fact.value]
             ends = [moment for moment in (fact.until, *later[:1]) if moment is not None]
             ended.append(replace(fact, until=min(ends)) if ends else fact)
         return ended[::-1]
@@ -197,7 +197,7 @@ class Facts:
         older = [  # an outdated value must not take its place
             one
             for one in everything
-            if one.holds and any(self._same(one, other) and one.valid_from <= other.valid_from for other in wanted)
+            if one.holds and any(_key(one) == _key(other) and one.valid_from <= other.valid_from for other in wanted)
         ]
         self._rows.forget([one.id for one in (*wanted, *older)], self._app.clock())
         return wanted
@@ -229,20 +229,11 @@ class Facts:
         if not key:
             return []
         self._catch_up(self._seen_by(where))
-        found = [fact for fact in self._select(where) if self._has(fact, key) and _is_seen(fact, where)]
+        found = [one for one in self._select(where) if key_of(one.attribute) == key and _is_seen(one, where)]
         for subject in subjects:
             if said := [fact for fact in found if fact.subject == subject]:
                 return said
         return []
-
-    def _has(self, fact: Fact, key: str) -> bool:
-        """Return whether a fact has this key; facts of earlier versions were stored as stems."""
-        return key in (key_of(fact.attribute), " ".join(sorted(fact.attribute.split())))
-
-    def _same(self, one: Fact, other: Fact) -> bool:
-        if (one.subject, one.scope) != (other.subject, other.scope):
-            return False
-        return self._has(one, key_of(other.attribute))
 
     def _select(self, where: Scope, *, subject: str | None = None) -> Found:
         """Return what a scope sees. A file that is switched off says nothing until it is on again."""
@@ -312,6 +303,10 @@ def _scopes(where: Scope) -> Sequence[Scope]:
     """Return the scopes whose facts count, the nearest first: the project, the user, the home."""
     found = (Scope(where.profile, where.project), Scope(where.profile, user=where.user), Scope(where.profile))
     return tuple(dict.fromkeys(found))
+
+
+def _key(fact: Fact) -> tuple[str, Scope, str]:
+    return fact.subject, fact.scope, key_of(fact.attribute)
 
 
 def _is_seen(fact: Fact, where: Scope) -> bool:

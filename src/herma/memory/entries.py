@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import NamedTuple, TypedDict, get_args
 
 from herma.errors import UsageError
@@ -371,52 +373,17 @@ def _telling(text: str) -> set[str]:
 
 # ── which entries are worth most ─────────────────────────────────────────────────────────────────────────────────────
 
-LASTING: Mapping[str, Late] = {
-    "health": Late(
-        r"allerg|intoleran|anaphyla|epi-?pen|asthma|diabet|insulin|epilep|seizure|medicat|medicine|prescri"
-        r"|\b\d+ ?(?:mg|mcg|µg)\b|blood (?:type|pressure|sugar|thinner)|pregnan|pacemaker|wheelchair|disab(?:led|ilit)"
-        r"|\bdeaf\b|\bblind\b|colou?r-?blind|hard of hearing|hearing aid|dyslex|\badhd\b|autis|depressi|anxiety"
-        r"|\bptsd\b|therap(?:y|ist)|migraine|cancer|co?eliac|vegan|vegetarian|halal|kosher|gluten|lactose"
-        r"|(?:recovering|sober|surgery|diagnos|chronic)|heart (?:condition|disease|attack)"
-        r"|(?:can ?not|can't|must not|may not) eat"
-        r"|过敏|過敏|[药藥](?!丸店)|病|哮喘|癫痫|癲癇|胰岛素|血型|血压|血壓|怀孕|懷孕|残疾|殘疾|轮椅|輪椅|色盲|失明|失聪|抑郁"
-        r"|不能吃|不吃|忌口|吃素|素食|清真|手术|手術|乳糖",
-        re.IGNORECASE,
-    ),
-    "safety": Late(
-        r"emergenc|\bdanger|hazard|poison|toxic|suicid|self-harm|restraining order|stalk(?:er|ing)|abus(?:er|ive)"
-        r"|confidential|\bprivate\b|keep (?:it |this |that )?secret|irreversib|evacuat|weapon"
-        r"|(?:not|never) (?:be )?(?:shared?|disclosed?|revealed?|published?)"
-        r"|紧急|緊急|危险|危險|保密|机密|機密|隐私|隱私|泄露|洩露|自杀|有毒",
-        re.IGNORECASE,
-    ),
-    "identity": Late(
-        r"\b(?:my|user'?s|his|her|their) (?:\w+ )?(?:name|pronouns|birthday|wife|husband|spouse|partner|son|daughter"
-        r"|kid|child(?:ren)?|mother|father|mom|dad|parent|brother|sister|family|job|employer|profession|occupation"
-        r"|nationality|religion|(?:e-?mail |home )?address|phone number|native language|mother tongue)s?\b"
-        r"|^(?:name|pronouns|birthday|born|time ?zone|location|job|employer|language)\b *[:=]"
-        r"|\b(?:call me|known as|goes by|to be called|born (?:in|on)|years old|time ?zone|mother tongue|married"
-        r"|divorced|widowed|retired|citizen|immigrant|native (?:\w+ )?speaker)\b"
-        r"|(?:^|[.;] |\b(?:i|user|he|she|they) )(?:lives?|works?|resides?|grew up|comes?) (?:in|at|as|for|from|near|on)"
-        r"\b"
-        r"|\b(?:i am|i'm|user is) an? [a-z -]{0,30}(?:er|or|ist|ian|nurse|student|chef|pilot|judge)\b"
-        r"|我(?:的名字|姓|叫)|名叫|叫我|姓名|名字|称呼|稱呼|生日|出生|岁|歲|住在|居住|老家|职业|職業|职位|工作于|任职"
-        r"|在.{1,12}(?:工作|上班|上学)|妻子|丈夫|老婆|老公|女儿|女兒|儿子|兒子|孩子|父亲|母亲|爸爸|妈妈|已婚|离异|母语|母語"
-        r"|时区|時區|我是.{0,8}(?:师|员|生|人|家|医|警)",
-        re.IGNORECASE,
-    ),
-    "standing instruction": Late(
-        r"\balways\b(?! (?:wanted|loved|been|liked|had))|\bnever\b(?! (?:been|seen|had|tried|went|visited|heard|read))"
-        r"|\bplease\b|\b(?:must|shall) not\b|\bmustn't\b|^(?:do not|don't)\b|[.;:!] (?:do not|don't)\b"
-        r"|\bunder no circumstances\b|\bmake sure\b|\bevery time\b|\bfrom now on\b|\bat all times\b"
-        r"|\bwithout (?:asking|my|the user's|first asking|explicit)\b|\bask (?:me |the user |them )?(?:first|before)\b"
-        r"|\bno exceptions?\b|\binsists?\b|\bin no case\b"
-        r"|总是|總是|永远|永遠|一定要|务必|務必|必须|必須|绝不|絕不|绝对不|千万|千萬|切勿|请勿|請勿|请不要|請不要|不要|不得|禁止"
-        r"|每次|始终|始終|从今以后|以后都|^[请請]",
-        re.IGNORECASE,
-    ),
-}
-"""Kinds of entries that should stay longest, by their words in English and Chinese; the first match counts."""
+
+@cache
+def _kinds() -> dict[str, Late]:
+    """Return the kinds of entries that should stay longest, by their words in English and Chinese."""
+    kinds: dict[str, list[str]] = {}
+    for line in Path(__file__).with_name("lasting.txt").read_text("utf-8").splitlines():
+        kind, _, words = line.partition(": ")
+        kinds.setdefault(kind, []).append(words)
+    return {kind: Late("|".join(words), re.IGNORECASE) for kind, words in kinds.items()}
+
+
 PINNED = "pinned"
 """A tag that keeps an entry where and as it is."""
 _WORTH: Mapping[str, float] = {"preference": 2.0, "lesson": 1.5, "convention": 1.5}
@@ -430,7 +397,7 @@ _PREFERENCE = Late(
 def lasting(entry: Entry | str) -> str:
     """Return the kind of an entry that should go last (health, safety, identity, standing instruction), or ""."""
     text, category = (entry, None) if isinstance(entry, str) else (entry.text, entry.category)
-    found = next((kind for kind, words in LASTING.items() if words.search(text)), "")
+    found = next((kind for kind, words in _kinds().items() if words.search(text)), "")
     return found or ("identity" if category == "identity" else "")
 
 
@@ -441,7 +408,7 @@ def least_valuable(entries: Iterable[Entry]) -> list[Entry]:
     worth more than those of an agent. Then preferences, lessons and conventions are worth more than other categories,
     entries that were said again more than those said once, and older entries more than newer ones.
     """
-    kinds = ["", *reversed(list(LASTING))]
+    kinds = ["", *reversed(list(_kinds()))]
 
     def value(one: Entry) -> tuple[object, ...]:
         rank = len(kinds) if PINNED in one.tags else kinds.index(lasting(one))
@@ -630,27 +597,17 @@ def carried_over(before: Sequence[str], after: Sequence[str], known: Mapping[str
 
 # ── entries out of any other file ────────────────────────────────────────────────────────────────────────────────────
 
-_DELIMITER_BYTES = re.compile(rb"\r?\n(?:\xc2\xa7|\xa7)[ \t]*\r?\n")
-_HEADING = re.compile(r"#{1,6}[ \t]+(?=\S)")
+_HEADING = re.compile(r"#{1,6}[ \t]+(?P<text>\S.*?)(?:[ \t]#*)?$")
 _BULLET = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]+(.*)$")
 _FENCE = ("```", "~~~")
-_SEPARATORS = (
-    re.compile(r"\n\s*\n"),
-    re.compile(r"\n"),
-    re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])"),
-    re.compile(r"\s+"),
-)
-_HOLE = 4
-"""A damaged place stands for at most so many characters."""
+_BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"[.!?]\s+|[。！？]"), re.compile(r"\s+"))
 
 
-def decode(raw: bytes, known: Sequence[str] = ()) -> str:
-    """Decode bytes that are not UTF-8: UTF-16 with its mark; else entry by entry, an entry of `known` that it is a
-    damaged copy of, or line by line UTF-8 or Windows-1252."""
+def decode(raw: bytes) -> str:
+    """Decode bytes that are not UTF-8: UTF-16 with its mark; else UTF-8 or Windows-1252, line by line."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return raw.decode("utf-16", "replace")
-    pieces = _DELIMITER_BYTES.split(raw.removeprefix(b"\xef\xbb\xbf"))
-    return join(_whole_of(piece, known) or "".join(map(_decode_line, piece.splitlines(True))) for piece in pieces)
+    return "".join(map(_decode_line, raw.removeprefix(b"\xef\xbb\xbf").splitlines(True)))
 
 
 def split(text: str, limit: int) -> list[str]:
@@ -661,28 +618,6 @@ def split(text: str, limit: int) -> list[str]:
     return unique(entry for piece in pieces for part in _shorten(piece, limit) for entry in parse(part))
 
 
-def _whole_of(piece: bytes, known: Sequence[str]) -> str | None:
-    """Return the known entry that this is a damaged copy of: the same in all that can be read, with holes."""
-    sound = piece.decode("utf-8", "replace").replace("\r\n", "\n").strip()
-    if "\ufffd" not in sound:
-        return None
-    return next((entry for entry in known if _fills(entry, re.split("\ufffd+", sound))), None)
-
-
-def _fills(entry: str, parts: Sequence[str]) -> bool:
-    """Return whether `entry` is these parts in order, with short holes between them."""
-    first, *middle, last = parts
-    if not entry.startswith(first) or not entry.endswith(last) or not (first or last or any(middle)):
-        return False
-    position = len(first)
-    for part in middle:
-        position = entry.find(part, position, position + _HOLE + len(part))
-        if position < 0:
-            return False
-        position += len(part)
-    return 0 <= len(entry) - len(last) - position <= _HOLE
-
-
 def _decode_line(line: bytes) -> str:
     for encoding in ("utf-8", "cp1252"):
         try:
@@ -690,16 +625,6 @@ def _decode_line(line: bytes) -> str:
         except UnicodeDecodeError:
             continue
     return line.decode("latin-1")
-
-
-def _heading(line: str) -> str | None:
-    """Return the text of a Markdown heading, without the `#` that may close it."""
-    opening = _HEADING.match(line)
-    if opening is None:
-        return None
-    text = line[opening.end() :]
-    bare = text.rstrip("#")
-    return bare.rstrip() if bare[-1:].isspace() else text
 
 
 def _by_bullet(text: str) -> Iterator[str]:
@@ -713,7 +638,7 @@ def _by_bullet(text: str) -> Iterator[str]:
     for line in [*text.splitlines(), ""]:
         stripped = line.strip()
         fence = stripped.startswith(_FENCE)
-        titled = None if fenced else _heading(stripped)
+        titled = None if fenced else _HEADING.match(stripped)
         bullet = None if fenced else _BULLET.match(line)
         continues = bool(current) and bool(stripped) and titled is None and not bullet
         if continues and (fenced or fence or not in_bullet or line[:1].isspace()):
@@ -726,7 +651,7 @@ def _by_bullet(text: str) -> Iterator[str]:
         if titled is not None:
             if heading and not spoken:
                 yield heading
-            heading, in_bullet, spoken = titled, False, False
+            heading, in_bullet, spoken = titled["text"], False, False
         elif stripped:
             in_bullet = bullet is not None
             body = bullet[1] if bullet else stripped
@@ -737,30 +662,10 @@ def _by_bullet(text: str) -> Iterator[str]:
 
 
 def _shorten(piece: str, limit: int) -> Iterator[str]:
-    """Cut at paragraphs, then lines, then sentences, then words, then anywhere, until every part fits."""
-    if len(piece) <= limit:
-        yield piece
-        return
-    for separator in _SEPARATORS:
-        parts = [part for part in separator.split(piece.strip()) if part]
-        if len(parts) > 1:
-            glue = " " if separator is _SEPARATORS[-1] else "\n"
-            for group in _pack(parts, limit, glue):
-                yield from _shorten(group, limit)
-            return
-    for start in range(0, len(piece), limit):
-        yield piece[start : start + limit]
-
-
-def _pack(parts: Sequence[str], limit: int, glue: str) -> Iterator[str]:
-    """Join neighbours as long as they fit."""
-    group: list[str] = []
-    size = 0
-    for part in parts:
-        if group and size + len(glue) + len(part) > limit:
-            yield glue.join(group)
-            group, size = [], 0
-        size += len(part) + (len(glue) if group else 0)
-        group.append(part)
-    if group:
-        yield glue.join(group)
+    """Cut after the last paragraph, else line, sentence or word that fits, until every part does."""
+    while len(piece) > limit:
+        ends = ([match.end() for match in break_.finditer(piece[: limit + 1])] for break_ in _BREAKS)
+        cut = next((found[-1] for found in ends if found), limit)
+        yield piece[:cut].strip()
+        piece = piece[cut:].strip()
+    yield piece

@@ -7,7 +7,6 @@ by hand, read it again; `entries.apply`; replace the file and commit the history
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -143,12 +142,6 @@ class MemoryStore:
     def archive(self) -> Archive:
         """The entries that left the files and are still kept."""
         return Archive(self._app)
-
-    @property
-    def tail(self) -> Archive:
-        """The former name of `archive`."""
-        warnings.warn("h.memory.tail is now h.memory.archive.", DeprecationWarning, stacklevel=2)
-        return self.archive
 
     # ── writing ──
 
@@ -841,9 +834,7 @@ class Writer:
         document = document or self._documents.read(place)
         if document.raw is None:
             return split(document.text, self._limits[place.target])
-        last = self._history.changes(place, limit=1)
-        known = parse(last[0].after) if last else []
-        return split(decode(document.raw, known), self._limits[place.target])
+        return split(decode(document.raw), self._limits[place.target])
 
     def settle(self, place: Place) -> None:
         """Bring the history up to date with the file: finish what a killed process began, record edits by hand."""

@@ -750,7 +750,8 @@ _SAME, _ABOUT = 86.0, 70.0
 _LONGEST, _ENTRY, _FEW = 4_000, 800, 3
 _WORD = re.compile(r"[^\W_]+(?:[._/:@-][^\W_]+)*", re.UNICODE)
 _SPACELESS = Late("[぀-ヿ㐀-䶿一-鿿가-힯]")
-_NEGATIONS = frozenset("no not never none nor without cannot nicht kein keine keinen keinem keiner nie niemals".split())
+_NEGATION_WORDS = "no not never none nor without cannot nicht kein keine keinen keinem keiner nie niemals"
+_NEGATIONS = frozenset(_NEGATION_WORDS.split())
 _NEGATION_PARTS = re.compile(r"n't\b|不|没|沒|别|ない|ません|않|지 마")
 _FILLING = frozenset(
     (
