@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from herma import config
 from herma.compression.engine import SessionCompression
@@ -322,21 +322,17 @@ class Herma:
         self.ensure_open()
         if not resume:  # a session that is resumed must not be deleted first
             self._expire_once()
-        if context not in get_args(Context):
-            raise UsageError(f"{context!r} is not a context.", hint=f"Use one of: {', '.join(get_args(Context))}.")
-        scope = Scope(self.settings.profile, name_of(project, "project"), name_of(user, "user"), name_of(chat, "chat"))
+        scope = Scope(self.settings.profile, name_of(project), user_id(user or ""), name_of(chat))
         request = SessionRequest(
-            source=name_of(source, "source"),
+            source=name_of(source),
             scope=scope,
             system_message=system_message,
             title=title,
             parent=parent,
             model=model,
-            environment=SessionEnvironment(
-                platform, context, user_name, name_of(chat_type, "chat type"), thread, system_message
-            ),
+            environment=SessionEnvironment(platform, context, user_name, name_of(chat_type), thread, system_message),
             project_folder=folder or project,
-            provider=name_of(provider, "provider"),
+            provider=name_of(provider),
             folder=(place := folder_of(folder or project)),
             branch=branch_of(place) if place else "",
             tools=tools,
@@ -350,7 +346,7 @@ class Herma:
         memory, suitable skills, and similar earlier work. The default budget is the window's share for memory.
         """
         self.ensure_open()
-        scope = Scope(self.settings.profile, name_of(project, "project"), name_of(user, "user"))
+        scope = Scope(self.settings.profile, name_of(project), user_id(user or ""))
         if budget_tokens is None:
             budget_tokens = self.budget.of(self.settings.model.name or None).room("memory")
         return Restorer(self).restore(task, scope, budget_tokens)
@@ -395,7 +391,7 @@ class Herma:
         """Store a text that a person typed, as "user said", without a "remember that" in front. Without `target`, what
         is about the person goes to USER.md and everything else to MEMORY.md, of the home or of `project`.
         """
-        scope = Scope(self.settings.profile, name_of(project, "project"), name_of(user, "user"))
+        scope = Scope(self.settings.profile, name_of(project), user_id(user or ""))
         file, entry = remembered(text)
         return self.memory.add(target or file, entry, category=category, tags=tags, scope=scope)
 
@@ -555,11 +551,7 @@ class SessionRequest:
     """Tools besides those of Herma; `None`: no tools at all."""
 
     def __post_init__(self) -> None:
-        """Refuse what is not text, and a title that is too long, before anything is opened."""
-        for what, given in (("system message", self.system_message), ("title", self.title), ("model", self.model)):
-            if given is not None and not isinstance(given, str):
-                said = f"The {what} of a session must be text, not {type(given).__name__}."
-                raise UsageError(said, hint="Give it as a string.")
+        """Refuse a title that is too long before anything is opened."""
         sanitized(self.title)
 
 
@@ -832,13 +824,9 @@ def folder_of(given: str | Path | None) -> str:
     return os.path.abspath(given).encode("utf-8", "backslashreplace").decode()  # noqa: PTH100
 
 
-def name_of(given: str | None, what: str) -> str:
+def name_of(given: str | None) -> str:
     """Return a name that every store can keep: half a surrogate pair, as in undecodable file names, is escaped."""
-    if given is not None and not isinstance(given, str):
-        raise UsageError(f"The {what} of a session must be text, not {type(given).__name__}.", hint="Give a string.")
-    return (
-        user_id(given or "") if what == "user" else (given or "").strip().encode("utf-8", "backslashreplace").decode()
-    )
+    return (given or "").strip().encode("utf-8", "backslashreplace").decode()
 
 
 def _reason(request: SessionRequest) -> Reason:

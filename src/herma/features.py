@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from herma.errors import HermaWarning, StoreError
 from herma.models.telemetry import CONVERSATION, COUNT, STORE, traced
-from herma.prompt.assemble import ContextFile, Prompt, Tiers, assemble, show
+from herma.prompt.assemble import ContextFile, Prompt, Tiers, assemble, memory_of, show
 from herma.prompt.fence import TAG
 from herma.prompt.ledger import recalled_in
-from herma.prompt.tokens import memory_of
 from herma.types import (
     CompletedTurn,
     MemoryWrite,
@@ -240,7 +239,7 @@ class FeatureDispatcher:
         aside = {
             at: guard.begin(what, partial(question, feature))
             for at, (feature, guard) in enumerate(asked)
-            if not _at_once(feature)
+            if not getattr(feature, "at_once", False)
         }
         here = {
             at: guard.begin(what, partial(question, feature), wait=False)
@@ -323,10 +322,6 @@ def _may_recall(feature: Feature, guard: Guard, view: SessionView, text: str) ->
     if not _overrides(feature, "may_recall"):
         return True
     return guard.ask("may_recall", lambda: bool(feature.may_recall(view, text)), False)
-
-
-def _at_once(feature: Feature) -> bool:
-    return bool(getattr(feature, "at_once", False))
 
 
 def _overrides(feature: Feature, what: str) -> bool:
@@ -474,7 +469,7 @@ def _fresh_lines(lines: Sequence[str], said: set[str]) -> tuple[list[str], set[s
 
 def is_item(line: str) -> bool:
     """Say whether a line begins an item of a list."""
-    return _ITEM.match(line.lstrip()) is not None
+    return bool(item_mark(line.lstrip()))
 
 
 def item_mark(line: str) -> str:

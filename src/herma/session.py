@@ -27,7 +27,6 @@ To read a whole turn, follow the calls through these files:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -72,14 +71,12 @@ from herma.types import (
     CompletedTurn,
     Content,
     Hidden,
-    MemoryWrite,
     Message,
     Move,
     Origin,
     OutsideSpan,
     Reason,
     SdkMessage,
-    SessionEnvironment,
     SessionInfo,
     SessionView,
     Usage,
@@ -158,7 +155,11 @@ class Session:
         who = Who.REVIEW if self.environment.context == "review" else Who.TOOL
         author = Author(who, Origin.AGENT_CONCLUDED, session=self.id)
         self._context = ToolContext(
-            prepared.info.scope, author, seen=self._provenance, written=self._wrote, warn=self._warnings.append
+            prepared.info.scope,
+            author,
+            seen=self._provenance,
+            written=lambda write: self._features.written(self.view(), write),
+            warn=self._warnings.append,
         )
 
     # ── one turn ──
@@ -207,7 +208,9 @@ class Session:
         or the mapping or object of OpenAI or Anthropic. Both arguments are validated before anything is written.
         """
         self._check_open()
-        came = all_from_wire(replies_of(reply), self._app.clock())
+        if isinstance(reply, str):
+            reply = {"role": "assistant", "content": reply}
+        came = all_from_wire([reply] if isinstance(reply, Mapping | SdkMessage) else reply, self._app.clock())
         if not came:
             raise UsageError("A reply needs at least one message. Nothing was written.", hint='For example: "Done."')
         measured = None if usage is None else given.usage(usage)
@@ -240,23 +243,10 @@ class Session:
         """Mark text from outside that the model is sent. A memory write that repeats it waits for a person's decision;
         a message that repeats it does not count as the person's own words."""
         self._check_open()
-        if not isinstance(text, str):
-            raise UsageError(f"text must be a str, not {type(text).__name__}. Nothing was marked.")
         try:
             self._provenance.mark(text, check_origin(origin))
         except ValueError as exc:
             raise UsageError(f"{exc} Nothing was marked.") from exc
-
-    def heard(self, text: str, origin: Origin = Origin.TOOL_OUTPUT) -> None:
-        """Call `mark_untrusted`, which replaces this method."""
-        warnings.warn("Session.heard is deprecated; use mark_untrusted.", DeprecationWarning, stacklevel=3)
-        self.mark_untrusted(text, origin)
-
-    @property
-    def circumstances(self) -> SessionEnvironment:
-        """Return `environment`, which replaces this property."""
-        warnings.warn("Session.circumstances is deprecated; use environment.", DeprecationWarning, stacklevel=2)
-        return self.environment
 
     @property
     def tokens(self) -> int:
@@ -333,7 +323,9 @@ class Session:
             self._catch_up()
         first = turn_begins(self._history, turns)
         message = self._history[first]
-        for session_id, target in first_user_messages(self._history[first:], self.id).items():
+        users = [one for one in self._history[first:] if one.role == "user"]
+        # of each session that the conversation went through, the first user message that goes
+        for session_id, target in {one.session_id or self.id: one.id for one in reversed(users)}.items():
             self._app.transcripts.rewind(session_id, target)
         self._meter.account.cut(first, self._history[first:])
         old = self.view()
@@ -388,7 +380,7 @@ class Session:
             raise UsageError("There is no conversation yet that these messages could replace.")
         instead = all_from_wire(messages, self._app.clock())
         prepared, factory = self._prepared, self._app.session_factory
-        if in_place and self._stored and in_one_session(self._history, self.id):
+        if in_place and self._stored and all(message.session_id == self.id for message in self._history):
             same = replace(prepared, shown=self._version_at_start)
             self._switch("compression", lambda: same, instead)
         else:
@@ -483,9 +475,6 @@ class Session:
             self._meter.account.cut(0, history)
             self._append(all_from_wire(history, self._app.clock()))
 
-    def _wrote(self, write: MemoryWrite) -> None:
-        self._features.written(self.view(), write)
-
     def _switch(self, how: Move, prepare: Callable[[], PreparedSession], instead: Sequence[Message] = ()) -> None:
         """Give the conversation another prompt, or the messages `instead`, which are committed first."""
         old = self.view()
@@ -541,20 +530,6 @@ class Session:
 # ── what callers give ──
 
 
-def replies_of(reply: Any) -> list[AnyMessage]:
-    """Return a reply as messages."""
-    if isinstance(reply, str):
-        return [{"role": "assistant", "content": reply}]
-    if isinstance(reply, Mapping | SdkMessage):
-        return [reply]
-    if not isinstance(reply, Iterable):
-        raise UsageError(
-            f"A reply must be text or messages, not {type(reply).__name__}.",
-            hint='A reply with tool calls only: after_model({"role": "assistant", "tool_calls": […]}).',
-        )
-    return list(reply)
-
-
 def user_content(said: object) -> Content:
     """Return the user's message without fences, so that recalled text does not count as the user's words.
 
@@ -577,11 +552,9 @@ def user_content(said: object) -> Content:
 
 def _attached(attachments: Sequence[Attachment]) -> list[Attachment]:
     """Return attachments without fences. Refuse what is not an attachment, and an origin that is not outside."""
-    if isinstance(attachments, Attachment | str | bytes) or not isinstance(attachments, Iterable):
-        raise UsageError("attachments must be a list of Attachment. Nothing was written.")
     given: list[Attachment] = []
     for one in attachments:
-        if not isinstance(one, Attachment) or not isinstance(one.text, str) or not isinstance(one.name, str):
+        if not isinstance(one.text, str) or not isinstance(one.name, str):
             raise UsageError(
                 "attachments must be a list of Attachment, with text and name as str. Nothing was written.",
                 hint='For example: Attachment("<page text>", origin="web").',
@@ -709,19 +682,10 @@ def cut_off(history: Sequence[Message], partial: str) -> list[Message]:
 def turn_begins(history: Sequence[Message], turns: int) -> int:
     """Return where the last `turns` turns begin."""
     begins = [at for at, message in enumerate(history) if message.role == "user"]
-    if not isinstance(turns, int) or not 1 <= turns <= len(begins):
+    if not 1 <= turns <= len(begins):
         there = "There is 1 turn" if len(begins) == 1 else f"There are {len(begins)} turns"
         raise UsageError(f"{there}; {turns} cannot be removed.", hint="For example: rewind(turns=1).")
     return begins[-turns]
-
-
-def first_user_messages(history: Sequence[Message], session_id: str) -> dict[str, int]:
-    """Return the id of the first user message in each session that the conversation went through."""
-    begins: dict[str, int] = {}
-    for message in history:
-        if message.role == "user":
-            begins.setdefault(message.session_id or session_id, message.id)
-    return begins
 
 
 def start_session(
@@ -745,11 +709,6 @@ def start_session(
         prompt_outside=outside,
         imported=False,
     )
-
-
-def in_one_session(history: Sequence[Message], session_id: str) -> bool:
-    """Return whether the whole conversation is in one session, so that it can be compressed in place."""
-    return all(message.session_id == session_id for message in history)
 
 
 def replace_history(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
+from operator import add
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 # ── scope, author, findings ──
@@ -148,14 +149,7 @@ class Usage:
     cost_usd: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input + other.input,
-            self.output + other.output,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.reasoning + other.reasoning,
-            self.cost_usd + other.cost_usd,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 class SessionMetadata(TypedDict, total=False):

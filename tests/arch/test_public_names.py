@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 import herma
 
 PUBLIC = [
@@ -43,11 +41,3 @@ def test_each_of_them_is_there() -> None:
     assert [name for name in PUBLIC if not hasattr(herma, name)] == []
     assert sorted(PUBLIC) == sorted(name for name in dir(herma) if name in PUBLIC)
     assert not hasattr(herma, "nonsense")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("Condensed", "Compressed"), ("LeftAlone", "NotCompressed"), ("TailEntry", "ArchivedEntry")]
-)
-def test_earlier_names_warn(old: str, new: str) -> None:
-    with pytest.warns(DeprecationWarning, match=f"now herma.{new}"):
-        assert getattr(herma, old) is getattr(herma, new)

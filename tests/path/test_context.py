@@ -9,7 +9,8 @@ from tests.homes import talk, tool_messages
 
 from herma import Add, Herma
 from herma.errors import UsageError
-from herma.prompt.tokens import count_messages, count_tools, counter_for, injected_in, memory_of
+from herma.prompt.assemble import memory_of
+from herma.prompt.tokens import count_messages, count_tools, counter_for, injected_in
 
 
 def test_memory_in_a_prompt_is_found_whatever_changed_since(h: Herma) -> None:

@@ -322,13 +322,3 @@ def test_names_that_are_no_text_for_a_database_are_written_out(h: Herma) -> None
     (stored,) = h.transcripts.list()
     assert (stored.source, stored.scope.project, stored.scope.user) == ("a\\ud800", "b\\udcff", "c\\ud800")
     assert h.search("there", project="b\udcff") is not None
-
-
-def test_earlier_names_warn(h: Herma) -> None:
-    with h.session() as session:
-        with pytest.warns(DeprecationWarning, match="use environment"):
-            assert session.circumstances is session.environment
-        with pytest.warns(DeprecationWarning, match="use mark_untrusted"):
-            session.heard("From a page.")
-    with pytest.warns(DeprecationWarning, match=r"h\.memory\.archive"):
-        assert h.memory.tail is h.memory.archive

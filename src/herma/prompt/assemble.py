@@ -156,12 +156,14 @@ def _sections(tiers: Tiers, warnings: list[str]) -> Iterator[tuple[str, str]]:
     yield "environment", "\n".join(_environment(tiers))
 
 
-def memory_part(prompt: str) -> str:
-    """Return the part of a system prompt that is memory: curated files, earlier work, a provider's block."""
-    start = prompt.find(f"{_BETWEEN}{RULE}\n")
-    start = start if start >= 0 else prompt.find(f"{_BETWEEN}# Earlier work that may matter here\n")
-    end = prompt.rfind(f"{_BETWEEN}{_BEGAN}")
-    return prompt[start + len(_BETWEEN) : end] if 0 <= start < end else ""
+def memory_of(system_prompt: str) -> str:
+    """Return the part of a system prompt that is memory: the blocks, earlier work, and the blocks of providers."""
+    begins = (f"{_BETWEEN}{RULE}\n", f"{_BETWEEN}# Earlier work that may matter here\n")
+    found = [at for mark in begins if (at := system_prompt.find(mark)) >= 0]
+    if not found:
+        return ""
+    start, ends = min(found), system_prompt.rfind(f"{_BETWEEN}{_BEGAN}")
+    return system_prompt[start : ends if ends > start else len(system_prompt)]
 
 
 def _environment(tiers: Tiers) -> Iterator[str]:

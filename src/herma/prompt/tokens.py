@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from herma.config import SHARES
 from herma.errors import ConfigError
-from herma.prompt.assemble import RULE
+from herma.prompt.assemble import memory_of
 from herma.transcript.messages import as_sent
 
 if TYPE_CHECKING:
@@ -401,11 +401,7 @@ def count_content(content: Any, count: Count = estimate) -> int:
         return 0
     if isinstance(content, str):
         return count(content)
-    if isinstance(content, Mapping):
-        return _count_part(content, count)
-    if isinstance(content, Iterable):
-        return sum(count(part) if isinstance(part, str) else _count_part(part, count) for part in content)
-    return count(str(content))
+    return sum(count(part) if isinstance(part, str) else _count_part(part, count) for part in content)
 
 
 def _count_part(part: Any, count: Count) -> int:
@@ -475,22 +471,14 @@ class Exact:
 
 def exact_counter(family: str) -> TokenCounter | None:
     """Return a counter with the vocabulary of this family, if the optional package has it."""
-    splintr = _optional("splintr") if family in _VOCABULARIES else None
-    if splintr is None:
+    vocabulary = _VOCABULARIES.get(family)
+    if vocabulary is None:
         return None
-    vocabulary = _VOCABULARIES[family]
     try:
-        encode = splintr.Tokenizer.from_pretrained(vocabulary).encode_ordinary
-    except (ValueError, OSError, RuntimeError):
-        return None  # a version of the package without this vocabulary
+        encode = import_module("splintr").Tokenizer.from_pretrained(vocabulary).encode_ordinary
+    except (ImportError, ValueError, OSError, RuntimeError):
+        return None  # no package, or a version of it without this vocabulary
     return Exact(f"{vocabulary} (splintr)", lambda text: len(encode(text)))
-
-
-def _optional(module: str) -> Any | None:
-    try:
-        return import_module(module)
-    except ImportError:
-        return None
 
 
 Slot: TypeAlias = Literal["system", "memory", "conversation", "tools", "reply"]
@@ -690,16 +678,6 @@ def hold(
     compressed = sum(message.tokens or count_message(as_sent(message), count) for message in hidden)
     gone = [Overflow("tools", left_out, WHERE["tools"]), Overflow("conversation", compressed, WHERE["conversation"])]
     return replace(plan, overflows=(*plan.overflows, *(one for one in gone if one.tokens)))
-
-
-def memory_of(system_prompt: str) -> str:
-    """Return the part of a system prompt that is memory: the blocks, earlier work, and the blocks of providers."""
-    begins = [f"\n\n{RULE}\n", "\n\n# Earlier work that may matter here\n"]
-    found = [at for mark in begins if (at := system_prompt.find(mark)) >= 0]
-    if not found:
-        return ""
-    start, ends = min(found), system_prompt.rfind("\n\nThis conversation began on ")
-    return system_prompt[start : ends if ends > start else len(system_prompt)]
 
 
 def injected_in(content: Content, sent: Content) -> str:

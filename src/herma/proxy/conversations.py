@@ -28,7 +28,7 @@ from herma.app import Herma
 from herma.errors import UsageError
 from herma.models.apis import AnthropicCollector, OpenAICollector
 from herma.models.client import Unfinished
-from herma.prompt.assemble import memory_part
+from herma.prompt.assemble import memory_of
 from herma.transcript.messages import item_message, joined_text, openai_style, plain, text_of, words_of
 from herma.types import SessionFilter
 
@@ -52,7 +52,7 @@ class Exchange:
         self, owner: Conversations, session: Session, digest: str, additions: Sequence[Any], thread: str = ""
     ) -> None:
         self.session = session
-        self.memory = memory_part(session.system_prompt)
+        self.memory = memory_of(session.system_prompt).strip("\n")
         """Text for the system message: the same for the whole conversation."""
         self.additions = additions
         """For each message of the request, the text to add at its end; "" for none."""
