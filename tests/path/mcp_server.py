@@ -30,13 +30,6 @@ def forecast(city: str, days: int = 1) -> str:
 
 
 @server.tool()
-def slow(seconds: float) -> str:
-    """Takes its time."""
-    time.sleep(seconds)
-    return "done"
-
-
-@server.tool()
 async def patient() -> str:
     """Takes very long, and can be given up."""
     import anyio

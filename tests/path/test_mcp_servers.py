@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.homes import of_files
 
 from herma import Herma
 from herma.agent.loop import Agent
@@ -26,6 +27,7 @@ from herma.worker import TroubleLog
 SCRIPT = str(Path(__file__).with_name("mcp_server.py"))
 WEATHER = McpServer("weather", sys.executable, (SCRIPT, "stdio"))
 Connect = Callable[..., McpServers]
+pytestmark = of_files
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def noted(home: Path) -> list[tuple[str, str]]:
 def test_a_server_brings_its_tools(connect: Connect) -> None:
     servers = connect(WEATHER)
     tools = named(servers)
-    assert {"weather__forecast", "weather__slow"} <= set(tools)
+    assert {"weather__forecast", "weather__patient"} <= set(tools)
     assert tools["weather__forecast"].description == "The weather of the next days."
     assert run(tools["weather__forecast"], city="Bonn", days=2) == {"result": "Rain in Bonn for 2 days."}
     assert "weather__evil" not in tools  # what the scanner objects to is not shown to the model
@@ -79,12 +81,19 @@ def test_a_server_brings_its_tools(connect: Connect) -> None:
 
 
 def test_results_are_bounded_and_time_is_too(connect: Connect, home: Path) -> None:
-    tools = named(connect(WEATHER, result_chars=100, tool_timeout=2.0))
+    servers = connect(WEATHER, result_chars=100, tool_timeout=2.0)
+    tools = named(servers)
     result = run(tools["weather__big"])["result"]
     assert len(result) < 200
     assert "499,900 more characters" in result
     assert run(tools["weather__patient"]) == "weather did not answer within 2 s."
     assert noted(home) == [("MCP server weather", "patient")]
+    threading.Timer(0.2, servers.cancel.set).start()
+    assert run(tools["weather__patient"]) == "The tool was stopped before it answered."
+    servers.cancel.clear()
+    assert "failed" in run(tools["weather__die"])
+    sun = {"result": "Rain in Bonn for 1 days."}
+    assert run(tools["weather__forecast"], city="Bonn") == sun, "a server that ended is connected again"
 
 
 def test_only_tools_that_are_named(connect: Connect, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,21 +138,6 @@ def test_broken_ones_are_told_and_cost_their_own_tools(connect: Connect, tmp_pat
     assert noted(home) == [(f"MCP server {name}", "connecting") for name in failed]
 
 
-def test_a_server_that_ends_is_connected_anew(connect: Connect) -> None:
-    tools = named(connect(WEATHER))
-    assert "failed" in run(tools["weather__die"])
-    assert run(tools["weather__forecast"], city="Bonn") == {"result": "Rain in Bonn for 1 days."}
-
-
-def test_a_tool_that_runs_can_be_given_up(connect: Connect) -> None:
-    servers = connect(WEATHER)
-    tools = named(servers)
-    threading.Timer(0.2, servers.cancel.set).start()
-    assert run(tools["weather__patient"]) == "The tool was stopped before it answered."
-    servers.cancel.clear()
-    assert run(tools["weather__forecast"], city="Bonn") == {"result": "Rain in Bonn for 1 days."}
-
-
 def test_over_http(connect: Connect) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -162,15 +156,11 @@ def test_over_http(connect: Connect) -> None:
             process.terminate()
 
 
-def test_nothing_begins_without_servers(connect: Connect) -> None:
-    servers = connect()
-    servers.begin()
-    assert servers.tools() == []
-    assert servers.states() == []
+def test_closing_while_it_connects_and_nothing_without_servers(connect: Connect) -> None:
+    none = connect()
+    none.begin()
+    assert none.tools() == none.states() == []
     assert not any(thread.name == "herma: mcp" for thread in threading.enumerate())
-
-
-def test_closing_while_it_connects(connect: Connect) -> None:
     servers = connect(McpServer("hanging", sys.executable, (SCRIPT, "hang")))
     servers.begin()
     servers.close()

@@ -47,7 +47,8 @@ def test_the_whole_tour_without_a_terminal(temporary: Path, user_folder: Path) -
     assert not (user_folder / ".herma").exists()
 
 
-def test_json_has_the_facts_and_keep_keeps(temporary: Path, user_folder: Path) -> None:
+def test_json_has_the_facts_and_keep_keeps(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tour, "STEPS", [tour.learns, tour.survives])
     (user_folder / ".claude/projects/x").mkdir(parents=True)
     (user_folder / ".claude/projects/x/1.jsonl").write_text('{"type": "user"}')
     done = take("--json", "--keep")
@@ -56,9 +57,8 @@ def test_json_has_the_facts_and_keep_keeps(temporary: Path, user_folder: Path) -
     assert value["ok"] is True
     assert (value["agents"], value["transcripts"]) == (["Claude Code"], ["Claude Code"])
     steps = {step["step"]: step["facts"] for step in value["steps"]}
-    assert list(steps) == [step.__name__ for step in tour.STEPS]
+    assert list(steps) == ["learns", "survives"]
     assert steps["learns"]["before"] == steps["learns"]["after"]
-    assert steps["practises"]["skill"] == "deploy-the-shop"
     assert steps["survives"]["lost"] == 0
     assert steps["survives"]["acknowledged"] >= 45
     assert all(step["calls"] for step in value["steps"])
@@ -68,25 +68,21 @@ def test_json_has_the_facts_and_keep_keeps(temporary: Path, user_folder: Path) -
 def test_a_lie_is_found_out(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scanner lets everything pass; the tour says that malicious text is refused."""
     monkeypatch.setattr("herma.memory.store.scan", lambda _: [])
+    monkeypatch.setattr(tour, "STEPS", [tour.refuses])
     done = take()
     assert done.exit_code != 0
-    assert "Step 3 (Malicious text is refused) had another result" in done.stderr
+    assert "Step 1 (Malicious text is refused) had another result" in done.stderr
     assert tour.NEXT not in done.stdout
     assert list(temporary.glob("herma-tour-*")) == []
-    as_json = take("--json")
-    assert as_json.exit_code != 0
-    assert json.loads(as_json.stdout)["ok"] is False
 
-
-def test_a_step_that_fails_ends_the_tour(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(guide: Guide) -> Facts:
         """A broken step"""
         guide.type("memory", "add", "", code=0)
         return {}
 
     monkeypatch.setattr(tour, "STEPS", [broken])
-    done = take()
-    assert done.exit_code != 0
+    done = take("--json")
+    assert (done.exit_code != 0, json.loads(done.stdout)["ok"]) == (True, False)
     assert "Step 1 (A broken step) had another result" in done.stderr
 
 
