@@ -14,14 +14,11 @@ from herma.index.vectors import (
     MOST_PARTS,
     PART,
     EmbeddableMessage,
-    Outline,
     Passage,
     ahead,
     behind,
     changed,
     of_message,
-    of_session,
-    of_title,
     parts,
     readable,
 )
@@ -56,15 +53,11 @@ def test_a_message_stands_with_the_end_of_what_was_said_before(text: str, before
         assert len(found[0].text) <= PART + BEFORE + 1
 
 
-def test_a_cut_word_is_not_embedded_and_an_outline_has_title_beginning_and_end_once() -> None:
+def test_a_cut_word_is_not_embedded_and_a_digest_is_that_of_the_text() -> None:
     (passage,) = of_message(EmbeddableMessage(1, "s", "yes", ("x" * 300 + " the blue one")[-BEFORE:]))
     assert passage.text == "the blue one\nyes"
-    (made,) = of_session(Outline("s", "A  title", ("hi", "hello"), ("hello",)))
-    assert made.text == "A title\nhi\nhello"
-    assert of_session(Outline("s", "Only a title", (), ())) == []
     target = VectorTarget(MESSAGE, 1)
     assert Passage(target, "a").digest == Passage(VectorTarget("entry", "x"), "a").digest != Passage(target, "b").digest
-    assert of_title("") != 0
     assert Passage(target, "\ud800").digest
 
 

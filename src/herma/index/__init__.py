@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     Vector: TypeAlias = NDArray[np.float32]
 
-MESSAGE, SESSION = "message", "session"
-"""Kinds that the vector index makes from transcripts; every other kind comes from `Embeddables`."""
+MESSAGE = "message"
+"""The kind that the vector index makes from transcripts; every other kind comes from `Embeddables`."""
 
 
 class IndexUnusable(Exception):

@@ -13,24 +13,6 @@ SELECT m.id, s.id, m.role, m.content, m.parts,
 -- contents --
 SELECT id, content, parts FROM messages WHERE id = ANY(:ids);
 
--- sessions --
-SELECT key, id, coalesce(title, '') FROM sessions WHERE id = ANY(:ids);
-
--- first --
-SELECT role, content, parts FROM messages
- WHERE session = :session AND role IN ('user', 'assistant')
-   AND (content IS NOT NULL AND content <> '' OR parts IS NOT NULL)
- ORDER BY id LIMIT :limit;
-
--- last --
-SELECT role, content, parts FROM messages
- WHERE session = :session AND role IN ('user', 'assistant')
-   AND (content IS NOT NULL AND content <> '' OR parts IS NOT NULL)
- ORDER BY id DESC LIMIT :limit;
-
 -- places --
 -- Curated documents that were ever written to.
 SELECT DISTINCT target, profile, project, user FROM curated_changes ORDER BY profile, project, user, target;
-
--- titles --
-SELECT id, coalesce(title, '') FROM sessions;

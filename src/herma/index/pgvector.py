@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from herma.index import MESSAGE, SESSION, IndexMissing, Near, Nearest
+from herma.index import MESSAGE, IndexMissing, Near, Nearest
 from herma.index.vector_store import EmbedderTrouble, EmbeddingStep, ModelRow, Reach, VectorFile
 from herma.transcript.rows import Position
 
@@ -73,9 +73,7 @@ class ServerVectors:
             reached = {"since": since, "noticed": position.seq, "appended": appended}
             if connection.run(self._sql["noticed"], reached) and gone:
                 for model in map(_model, connection.rows(self._sql["models"])):
-                    sessions = self._remove(connection, model.id, MESSAGE, gone)
-                    self._remove(connection, model.id, SESSION, sessions)
-                    connection.run(self._sql["outline_again"], {"model": model.id, "sessions": sessions})
+                    self._remove(connection, model.id, MESSAGE, gone)
 
         self._write(work)
 
@@ -111,15 +109,6 @@ class ServerVectors:
             self._remove(connection, model.id, step.kind, step.stale)
             connection.run_many(self._sql["add"], [_bindings(model.id, row) for row in step.rows])
             connection.run(self._sql["count"], {"model": model.id, "more": len(step.rows)})
-            touched = [
-                {"model": model.id, "session": session, "messages": messages}
-                for session, messages in (step.touched or {}).items()
-            ]
-            connection.run_many(self._sql["touch"], touched)
-            done = [{"model": model.id, "session": session, "title": title} for session, title in step.outlined]
-            connection.run_many(self._sql["outlined"], done)
-            if step.ended:
-                connection.run(self._sql["ended"], {"model": model.id, "sessions": step.ended})
             if step.reach is not None:
                 connection.run(self._sql["advance"], {"model": model.id, **step.reach._asdict()})
             if step.version is not None:
@@ -131,14 +120,6 @@ class ServerVectors:
     def trouble(self, found: EmbedderTrouble) -> None:
         """Record for other hosts that the embedder fails, or works again."""
         self._write(lambda connection: connection.run(self._sql["trouble"], found._asdict()))
-
-    def unoutlined(self, model: ModelRow, after: int, limit: int) -> list[str]:
-        """Return sessions that are not embedded yet, then those with at least so many messages since."""
-        return [row[0] for row in self._rows("unoutlined", model=model.id, after=max(1, after), limit=limit)]
-
-    def titles(self, model: ModelRow) -> dict[str, int]:
-        """Return the title digest with which each session was embedded, or 0."""
-        return dict(self._rows("titles", model=model.id))
 
     def check(self) -> str:
         """Have everything walked once more. → ""."""
@@ -168,20 +149,14 @@ class ServerVectors:
     def _delete(self, model: ModelRow, most: int) -> None:
         def work(connection: DatabaseConnection) -> None:
             if not connection.run(self._sql["some_of_model"], {"model": model.id, "limit": most}) or most < 0:
-                connection.run(self._sql["sessions_of_model"], {"model": model.id})
                 connection.run(self._sql["model_itself"], {"model": model.id})
 
         self._write(work)
 
-    def _remove(
-        self, connection: DatabaseConnection, model: int, kind: str, keys: Sequence[int | str]
-    ) -> Sequence[str]:
-        """Remove the vectors of these keys. → their sessions."""
-        if not keys:
-            return []
-        rows = connection.rows(self._sql["remove"], {"model": model, "kind": kind, "keys": _texts(keys)})
-        connection.run(self._sql["count"], {"model": model, "more": -len(rows)})
-        return list({session for (session,) in rows})
+    def _remove(self, connection: DatabaseConnection, model: int, kind: str, keys: Sequence[int | str]) -> None:
+        if keys:
+            removed = connection.run(self._sql["remove"], {"model": model, "kind": kind, "keys": _texts(keys)})
+            connection.run(self._sql["count"], {"model": model, "more": -removed})
 
     def _rows(self, name: str, **given: Any) -> list[tuple[Any, ...]]:
         return self._db.apart(lambda connection: connection.rows(self._sql[name], given))

@@ -43,15 +43,6 @@ CREATE TABLE vectors (
     PRIMARY KEY (model, kind, key, part)
 ) STRICT;
 CREATE INDEX vectors_by_digest ON vectors (model, digest);
--- Sessions to embed: how many messages came since the last time, and the digest of the title then.
-CREATE TABLE vector_sessions (
-    model    INTEGER NOT NULL,
-    session  TEXT NOT NULL,
-    messages INTEGER NOT NULL,
-    title    INTEGER NOT NULL DEFAULT 0,
-    made     INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (model, session)
-) STRICT;
 
 -- graph --
 -- The messages of a model with so many numbers, for all tenants. Those of other sizes are compared one by one.
@@ -111,35 +102,10 @@ INSERT INTO vectors (model, kind, key, part, session, scope, digest, vector)
 VALUES (:model, :kind, :key, :part, :session, :scope, :digest, :vector);
 
 -- remove --
-DELETE FROM vectors WHERE model = :model AND kind = :kind AND key = ANY(:keys) RETURNING session;
-
--- touch --
-INSERT INTO vector_sessions (model, session, messages) VALUES (:model, :session, :messages)
-    ON CONFLICT (model, session) DO UPDATE SET messages = vector_sessions.messages + excluded.messages;
-
--- outlined --
-UPDATE vector_sessions SET messages = 0, title = :title, made = 1 WHERE model = :model AND session = :session;
-
--- outline_again --
-UPDATE vector_sessions SET messages = messages + 1, made = 0 WHERE model = :model AND session = ANY(:sessions);
-
--- ended --
-DELETE FROM vector_sessions WHERE model = :model AND session = ANY(:sessions);
-
--- unoutlined --
--- Sessions without a vector first; the others are only old.
-SELECT session FROM vector_sessions
- WHERE model = :model AND messages >= CASE WHEN made = 1 THEN CAST(:after AS BIGINT) ELSE 1 END
- ORDER BY made, session LIMIT :limit;
-
--- titles --
-SELECT session, title FROM vector_sessions WHERE model = :model;
+DELETE FROM vectors WHERE model = :model AND kind = :kind AND key = ANY(:keys);
 
 -- some_of_model --
 DELETE FROM vectors WHERE ctid = ANY(ARRAY(SELECT ctid FROM vectors WHERE model = :model LIMIT :limit));
-
--- sessions_of_model --
-DELETE FROM vector_sessions WHERE model = :model;
 
 -- model_itself --
 DELETE FROM vector_models WHERE id = :model;

@@ -103,9 +103,7 @@ class VectorFile(NamedTuple):
 class EmbeddingStep:
     """The changes of one step of embedding, all or nothing.
 
-    `met`: keys whose vectors stay; `stale`: keys whose other vectors go. `touched`: sessions with this many new
-    messages; `outlined`: (session, digest of its title) that are embedded now; `ended`: sessions without messages.
-    `version`: all of this kind is done.
+    `met`: keys whose vectors stay; `stale`: keys whose other vectors go. `version`: all of this kind is done.
     """
 
     rows: Sequence[VectorRow] = ()
@@ -113,9 +111,6 @@ class EmbeddingStep:
     met: Sequence[int | str] = ()
     stale: Sequence[int | str] = ()
     reach: Reach | None = None
-    touched: Mapping[str, int] | None = None
-    outlined: Sequence[tuple[str, int]] = ()
-    ended: Sequence[str] = ()
     version: str | None = None
 
 
@@ -167,7 +162,8 @@ class VectorStore:
             if int(facts["noticed"]) != since:
                 return
             if gone:
-                self._forget_messages(connection, gone)
+                rows = fetch(connection, self._sql["ids_of_keys"], (MESSAGE, json.dumps([*gone]), 0))
+                self._forget(connection, rows)
             _remember(
                 connection,
                 store_id=position.store_id,
@@ -214,12 +210,6 @@ class VectorStore:
             if step.met:
                 connection.execute(self._sql["met"], (step.kind, json.dumps([*step.met]), model.id))
             self._add(connection, model, step.rows)
-            for session, messages in (step.touched or {}).items():
-                connection.execute(self._sql["touch"], (model.id, session, messages))
-            done = [(model.id, session, title) for session, title in step.outlined]
-            connection.executemany(self._sql["outlined"], done)
-            gone = [(model.id, session) for session in step.ended]
-            connection.executemany("DELETE FROM gists WHERE model = ? AND session = ?", gone)
             if step.reach is not None:
                 reach = step.reach
                 values = (model.id, reach.low, reach.high, reach.low_part, reach.high_part, reach.walked)
@@ -232,16 +222,6 @@ class VectorStore:
         with self._connections().writing() as connection:
             facts = {"trouble_of": found.model, "trouble": found.message}
             _remember(connection, **facts, failures=found.failures, retry_at=found.retry_at)
-
-    def unoutlined(self, model: ModelRow, after: int, limit: int) -> list[str]:
-        """Return sessions that are not embedded yet, then those with at least so many messages since."""
-        with self._connections().reading() as connection:
-            return [row[0] for row in fetch(connection, self._sql["unoutlined"], (model.id, max(1, after), limit))]
-
-    def titles(self, model: ModelRow) -> dict[str, int]:
-        """Return the title digest with which each session was embedded, or 0."""
-        with self._connections().reading() as connection:
-            return dict(fetch(connection, self._sql["outlined_titles"], (model.id,)))
 
     def check(self) -> str:
         """Return what is wrong with the file, or ""; a whole one is walked once more."""
@@ -265,7 +245,6 @@ class VectorStore:
             for other in map(_model, fetch(connection, self._sql["models"])):
                 if other.id != model.id and other.used < unused_since:
                     if not self._forget(connection, fetch(connection, self._sql["of_model"], (other.id, _SWEEP))):
-                        connection.execute("DELETE FROM gists WHERE model = ?", (other.id,))
                         connection.execute("DELETE FROM models WHERE id = ?", (other.id,))
                     return True
         with self._connections().writing() as connection:
@@ -348,17 +327,6 @@ class VectorStore:
                 self._open, self._identity = Connections(self.path), found
                 self._changes, self._versions = self._changes + 1, {}
             return self._open
-
-    def _forget_messages(self, connection: apsw.Connection, message_ids: Sequence[int]) -> None:
-        """Remove the vectors of messages, and of their sessions, which are embedded again if messages are left."""
-        numbers = json.dumps([*message_ids])
-        sessions = fetch(connection, self._sql["sessions_of_messages"], (numbers,))
-        self._forget(connection, fetch(connection, self._sql["ids_of_keys"], ("message", numbers, 0)))
-        names = [session for _, session in sessions]
-        self._forget(connection, fetch(connection, self._sql["ids_of_keys"], ("session", json.dumps(names), 0)))
-        connection.executemany(
-            "UPDATE gists SET messages = messages + 1, made = 0 WHERE session = ?", [(name,) for name in names]
-        )
 
     def _forget(self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> int:
         connection.executemany("DELETE FROM vectors WHERE id = ?", [(row[0],) for row in rows])

@@ -1,4 +1,4 @@
-"""Embed messages, sessions and registered texts in the background, and answer which are near a question.
+"""Embed messages and registered texts in the background, and answer which are near a question.
 
 Word search works without vectors. An embedder's failure is never raised here, and nothing here can lose a message:
 damaged or missing vectors are made again from the transcript.
@@ -10,7 +10,6 @@ import json
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from herma.errors import HermaError, SpendRefused, StoreBusy, StoreError
-from herma.index import MESSAGE, SESSION, Embeddable, Embeddables, IndexUnusable, Nearest, VectorState
+from herma.index import MESSAGE, Embeddable, Embeddables, IndexUnusable, Nearest, VectorState
 from herma.index.vector_store import (
     EmbedderTrouble,
     EmbeddingStep,
@@ -123,15 +122,6 @@ class EmbeddableMessage(NamedTuple):
     before: str = ""
 
 
-class Outline(NamedTuple):
-    """The subject of a session: its title, and the texts of its first and last messages."""
-
-    session_id: str
-    title: str
-    first: tuple[str, ...]
-    last: tuple[str, ...]
-
-
 class PassageRows:
     """Read the prose of users and assistants. Tool calls and results are found by their words only."""
 
@@ -160,29 +150,9 @@ class PassageRows:
 
         return self._db.read(work, [])
 
-    def outlines(self, session_ids: Sequence[str], messages: int, at_most: int) -> list[Outline]:
-        def work(connection: DatabaseConnection) -> list[Outline]:
-            def edge(which: str, session: int) -> list[str]:
-                rows = connection.rows(self._sql[which], {"session": session, "limit": messages})
-                whole = texts(connection, [value for row in rows for value in row[1:]], base64=False)
-                said = [_prose(whole(content), whole(parts))[:at_most] for _, content, parts in rows]
-                return [text for text in said if text.strip()]
-
-            rows = connection.rows(self._sql["sessions"], {"ids": [*session_ids]})
-            return [
-                Outline(id_, title, tuple(edge("first", key)), tuple(reversed(edge("last", key))))
-                for key, id_, title in rows
-            ]
-
-        return self._db.read(work, [])
-
     def places(self) -> list[tuple[Any, ...]]:
         """Return the fields of `Place` for every curated document that was ever written to."""
         return list(self._db.rows(self._sql["places"]))
-
-    def titles(self) -> dict[str, str]:
-        """Return the title of every session, or an empty string."""
-        return dict(self._db.rows(self._sql["titles"]))
 
 
 def _prose(content: str | None, parts: str | None) -> str:
@@ -354,9 +324,6 @@ BEFORE = 160
 """Characters of the text before a message."""
 _MOST_READ = PART * (MOST_PARTS + 1)
 """Characters of a message that are read."""
-EDGE = 2
-"""Messages at either end of a session that make its outline."""
-EDGE_TEXT = 320
 _LEAST_PART = PART // 2
 _BREAKS = ("\n\n", "\n", ". ", "。", "! ", "? ", "; ", ", ", "、", " ")
 RECIPE = "1"
@@ -387,24 +354,10 @@ def of_message(message: EmbeddableMessage) -> list[Passage]:
     ]
 
 
-def of_session(outline: Outline) -> list[Passage]:
-    """Return a passage of a session's title, first and last messages; none if it has no messages."""
-    said = dict.fromkeys(" ".join(text.split())[:EDGE_TEXT] for text in (*outline.first, *outline.last))
-    if not said:
-        return []
-    text = "\n".join([line for line in (" ".join(outline.title.split()), *said) if line])
-    return [Passage(VectorTarget(SESSION, outline.session_id, 0, outline.session_id), text)]
-
-
 def of_text(kind: str, given: Embeddable) -> list[Passage]:
     return [
         Passage(VectorTarget(kind, given.key, n, "", given.scope), part) for n, part in enumerate(parts(given.text))
     ]
-
-
-def of_title(title: str) -> int:
-    """Return the digest of a title; never 0."""
-    return Passage(VectorTarget(SESSION, ""), title).digest or 1
 
 
 def readable(text: str, *, is_multilingual: bool) -> bool:
@@ -455,8 +408,6 @@ CHANGES = 1_024
 """Changes of the feed that are read at a time."""
 TEXTS = 32
 """Texts that an embedder is given at a time."""
-OUTLINE_AFTER = 8
-"""Messages after which a session is embedded again in the background; `wait` does it after one."""
 _RECIPE = "recipe"
 """The kind under which a model remembers `RECIPE`."""
 KEPT_UNUSED = 3_600.0
@@ -469,7 +420,7 @@ class EmbedderResting(Exception):
 
 
 class EmbeddingRun:
-    """Add vectors: of messages (new ones first, then back to the oldest), sessions and registered texts.
+    """Add vectors: of messages (new ones first, then back to the oldest) and registered texts.
 
     Each step is one transaction that moves the reach with the vectors, so that a run goes on after a crash where it
     was. The caller of `step` holds the lock of the store. Purged messages go at once, with or without an embedder.
@@ -488,7 +439,6 @@ class EmbeddingRun:
         self._rows = rows
         self.sources = sources
         self._clock = clock
-        self._renamed: list[str] | None = None
 
     def anything(self) -> bool:
         """Return whether there is anything to embed; if not, no file is made."""
@@ -521,11 +471,7 @@ class EmbeddingRun:
             since, here = reached, True
         return self._store.file()
 
-    def begin(self) -> None:
-        """Look for renamed and deleted sessions at the next step that has time for it."""
-        self._renamed = None
-
-    def step(self, embedder: GuardedEmbedder, batch: int, stop: Stop, *, outline_after: int = 1) -> bool:
+    def step(self, embedder: GuardedEmbedder, batch: int, stop: Stop) -> bool:
         """Do a little. → whether there is more to do. Raises `EmbedderResting`."""
         file = self.notice(create=True)
         if file is None:
@@ -536,15 +482,11 @@ class EmbeddingRun:
         model = self._store.model(embedder.name, dimension, self._clock())
         if self._another_recipe(model):
             return True
-        if (
-            self._messages(embedder, model, file.noticed.seq, batch)
-            or self._outlines(embedder, model, self._store.unoutlined(model, outline_after, batch))
-            or self._outlines(embedder, model, self._renamed_sessions(model, batch))
-        ):
+        if self._messages(embedder, model, file.noticed.seq, batch):
             return True
         if any(self._texts(embedder, model, source, stop) for source in self.sources):
             return True
-        kinds = [MESSAGE, SESSION, *(source.kind for source in self.sources)]
+        kinds = [MESSAGE, *(source.kind for source in self.sources)]
         return self._store.sweep(model, kinds, self._clock() - KEPT_UNUSED)
 
     def _another_recipe(self, model: ModelRow) -> bool:
@@ -569,34 +511,8 @@ class EmbeddingRun:
         wanted = _readable(embedder, [passage for one in said for passage in of_message(one)])
         new, met, stale = changed(wanted, self._store.digests(model, MESSAGE, ids))
         rows = self._embedded(embedder, model, new)
-        touched = Counter(one.session_id for one in said)
-        self._store.put(model, EmbeddingStep(rows, MESSAGE, met, stale, reach=reach, touched=touched))
+        self._store.put(model, EmbeddingStep(rows, MESSAGE, met, stale, reach=reach))
         return True
-
-    def _outlines(self, embedder: GuardedEmbedder, model: ModelRow, sessions: Sequence[str]) -> bool:
-        if not sessions:
-            return False
-        outlines = self._rows.outlines(sessions, EDGE, EDGE_TEXT * 2)
-        wanted = _readable(embedder, [passage for outline in outlines for passage in of_session(outline)])
-        new, met, stale = changed(wanted, self._store.digests(model, SESSION, sessions))
-        rows = self._embedded(embedder, model, new)
-        kept = {passage.target.key for passage in wanted}
-        outlined = [(one.session_id, of_title(one.title)) for one in outlines if one.session_id in kept]
-        ended = [session for session in sessions if session not in kept]
-        self._store.put(model, EmbeddingStep(rows, SESSION, met, stale, outlined=outlined, ended=ended))
-        return True
-
-    def _renamed_sessions(self, model: ModelRow, batch: int) -> list[str]:
-        """Compare titles, which are in no feed: once per run."""
-        if self._renamed is None:
-            titles = self._rows.titles()
-            self._renamed = [
-                session
-                for session, digest in self._store.titles(model).items()
-                if session not in titles or (digest and digest != of_title(titles[session]))
-            ]
-        taken, self._renamed = self._renamed[:batch], self._renamed[batch:]
-        return taken
 
     def _texts(self, embedder: GuardedEmbedder, model: ModelRow, source: Embeddables, stop: Stop) -> bool:
         """Embed all texts of one kind; those that are embedded already are only read."""
@@ -691,7 +607,7 @@ _HOUR = 3_600.0
 
 
 class Vectors:
-    """The vectors of messages, sessions and registered texts. Without an embedder nothing is embedded, but vectors of
+    """The vectors of messages and registered texts. Without an embedder nothing is embedded, but vectors of
     purged messages are removed all the same.
     """
 
@@ -842,7 +758,6 @@ class Vectors:
             damaged = "damaged"
         if damaged:
             self.drop()
-        self._run.begin()
         return self.wait(progress=progress)
 
     def drop(self) -> None:
@@ -864,14 +779,13 @@ class Vectors:
     def in_slices(self, stop: Stop) -> None:
         """Embed everything in the background: in small steps, with as much rest as work in between."""
         batch = LEAST
-        self._run.begin()
         if self._guarded() is None or not self._run.anything():
             return
         while not stop() and (embedder := self._guarded()) is not None:
             started = time.monotonic()
             try:
                 with self._store.hold(0):
-                    if not self._run.step(embedder, batch, stop, outline_after=OUTLINE_AFTER):
+                    if not self._run.step(embedder, batch, stop):
                         return
             except (EmbedderResting, StoreBusy):  # or another process does the work
                 time.sleep(_LOOK_AGAIN)
@@ -891,7 +805,6 @@ class Vectors:
         if embedder is None or not self._run.anything():
             self.catch_up()
             return not self._trouble
-        self._run.begin()
         more = True
         while more and not stop():
             try:

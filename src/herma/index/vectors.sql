@@ -54,15 +54,6 @@ CREATE TABLE removed (
     seq    INTEGER PRIMARY KEY AUTOINCREMENT,
     vector INTEGER NOT NULL
 ) STRICT;
--- Sessions to embed: how many messages came since the last time, and the digest of the title then.
-CREATE TABLE gists (
-    model    INTEGER NOT NULL,
-    session  TEXT NOT NULL,
-    messages INTEGER NOT NULL,
-    title    INTEGER NOT NULL,
-    made     INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (model, session)
-) STRICT, WITHOUT ROWID;
 
 -- models --
 SELECT id, name, dimension, low, high, low_part, high_part, walked, vectors, used, whole < round, versions
@@ -101,10 +92,6 @@ UPDATE vectors SET round = (SELECT round FROM models WHERE id = ?3)
 -- ids_of_keys --
 SELECT id, model FROM vectors WHERE kind = ?1 AND key IN (SELECT value FROM json_each(?2)) AND (?3 = 0 OR model = ?3);
 
--- sessions_of_messages --
-SELECT DISTINCT s.id, s.session FROM vectors v JOIN sessions s ON s.id = v.session
- WHERE v.kind = 'message' AND v.key IN (SELECT value FROM json_each(?));
-
 -- not_met --
 SELECT id, model FROM vectors WHERE model = ?1 AND round < (SELECT round FROM models WHERE id = ?1)
    AND kind IN (SELECT value FROM json_each(?2)) LIMIT ?3;
@@ -115,20 +102,6 @@ SELECT id, model FROM vectors WHERE model = ?1 LIMIT ?2;
 -- add --
 INSERT INTO vectors (model, kind, key, part, session, scope, digest, checksum, round, vector)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, (SELECT round FROM models WHERE id = ?1), ?9);
-
--- touch --
-INSERT INTO gists (model, session, messages, title) VALUES (?1, ?2, ?3, 0)
-    ON CONFLICT (model, session) DO UPDATE SET messages = messages + excluded.messages;
-
--- outlined --
-UPDATE gists SET messages = 0, title = ?3, made = 1 WHERE model = ?1 AND session = ?2;
-
--- unoutlined --
--- Sessions without a vector first; the others are only old.
-SELECT session FROM gists WHERE model = ?1 AND messages >= iif(made, ?2, 1) ORDER BY made, session LIMIT ?3;
-
--- outlined_titles --
-SELECT session, title FROM gists WHERE model = ?1;
 
 -- load_messages --
 -- Vectors in the order they were added, from one on; no index, because that would mean sorting them.
