@@ -219,11 +219,8 @@ def _copilot_file(client: Client, machine: Machine, program: Program) -> Iterato
             {"type": "command", **(shells if client.name == "copilot" else {"command": command, "timeout": 10})}
         ]
     value = {**({"version": 1} if client.name == "copilot" else {}), "hooks": entries}
-    yield _own_json(_COPILOT(machine) / "hooks" / f"herma-{client.name}.json", value)
-
-
-def _own_json(path: Path, value: object) -> OwnFile:
-    return OwnFile(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    path = _COPILOT(machine) / "hooks" / f"herma-{client.name}.json"
+    yield OwnFile(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
 def _opencode_plugin(client: Client, machine: Machine, program: Program) -> Iterator[Part]:
