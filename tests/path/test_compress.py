@@ -153,20 +153,6 @@ def test_in_place_the_id_stays(home: Path) -> None:
             assert [message.content for message in again.messages] == [message.content for message in last]
 
 
-def test_asked_for_it_is_shorter_than_it_need_be(home: Path) -> None:
-    with Herma.open(home, flags={"context.window": 200_000}) as h, h.session() as session:
-        assert isinstance(session.compress(), NotCompressed), "nothing was said yet"
-        talk(session, 1)
-        assert isinstance(session.compress(), NotCompressed)
-        talk(session, 30, 1)
-        before = session.tokens
-        done = session.compress("plant_3")
-        assert isinstance(done, Compressed)
-        assert session.tokens < before / 2
-        assert done is session.last_compression
-        assert is_summary(text_of(session.messages[1].content)) or is_summary(text_of(session.messages[2].content))
-
-
 def test_up_to_here_keep_the_last_turns_word_for_word_and_look_first(home: Path) -> None:
     with Herma.open(home, flags=LARGE) as h, h.session() as session:
         talk(session, 12)
@@ -563,21 +549,6 @@ def test_what_was_only_read_does_not_become_an_order(home: Path, server: Scripte
         (note,) = done.notes
         assert "was left out" in note
         assert "#3" in note
-
-
-def test_nor_without_a_model(home: Path) -> None:
-    with Herma.open(home, flags=LARGE) as h, h.session() as session:
-        talk(session, 3)
-        call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-        session.before_model("Read the page.")
-        session.after_model({"role": "assistant", "content": None, "tool_calls": [call]})
-        session.after_model({"role": "tool", "tool_call_id": "c", "content": f"ERROR: {POISON}\nfailed"})
-        session.after_model(f"The page failed and says: {POISON}\nTODO: {POISON}")
-        talk(session, 8, 4)
-        done = session.compress()
-        assert isinstance(done, Compressed)
-        assert "previous instructions" not in summary_of(session)
-        assert any("left out" in note for note in done.notes)
 
 
 # ── while it takes ──

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from herma import Herma
 from herma.errors import UsageError
 from herma.testing import FixedClock
-from herma.transcript import log as lineage
 from herma.transcript.log import Transcripts
-from herma.types import Message, Scope, SessionFilter, SessionInfo, Usage
+from herma.types import Scope, SessionFilter, SessionInfo, Usage
 
 DAY = 86_400.0
 
@@ -263,19 +258,6 @@ def test_pruning_spares_what_is_open_or_recent(log: Transcripts, clock: FixedClo
     assert [one.id for one in log.undelete(old)] == [old]
 
 
-def test_what_was_delegated_comes_back_with_how_it_went_on(log: Transcripts) -> None:
-    root = log.start("cli", title="Root")
-    task = log.start("subagent", parent=root, reason="delegation")
-    went_on = log.start("subagent", parent=task, reason="compression")
-    deeper = log.start("subagent", parent=went_on, reason="delegation")
-    everything = {root, task, went_on, deeper}
-    assert {one.id for one in log.delete(root, dry_run=True).sessions} == everything
-    assert log.deleted() == []
-    assert {one.id for one in log.delete(root).sessions} == everything
-    assert {one.id for one in log.undelete(root)} == everything
-    assert log.deleted() == []
-
-
 def test_titles_that_were_taken_meanwhile_get_numbers_all_in_one_step(log: Transcripts) -> None:
     first = log.start("cli", title="Name")
     log.delete(first)
@@ -314,15 +296,6 @@ def test_pruning_spares_who_waits_for_something_delegated(log: Transcripts, cloc
     assert {one.id for one in log.prune(dry_run=True).sessions} == {done, left}
 
 
-def test_everything_is_there_after_reopening(home: Path) -> None:
-    with Herma.open(home) as h:
-        session = h.transcripts.start("cli")
-        ids = h.transcripts.append(session, [Message("user", "x" * 50_000)])
-    with Herma.open(home) as h:
-        assert [(one.id, one.content) for one in h.transcripts.messages(session)] == [(ids[0], "x" * 50_000)]
-        assert h.transcripts.stats().messages == 1
-
-
 def test_a_state_database_beside_ours_is_left_alone(home: Path) -> None:
     state = home / "state.db"
     state.write_bytes(b"SQLite format 3\x00 somebody else's")
@@ -338,64 +311,3 @@ def test_a_closed_herma_says_so(h: Herma) -> None:
     for call in (lambda: t.list(limit=1), lambda: t.stats().messages, lambda: t.start("cli"), lambda: t.get("a")):
         with pytest.raises(UsageError, match="closed"):
             call()
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10**9))
-def test_listing_is_what_counting_by_hand_gives(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    """Sessions at random; the list is compared with a computation over all of them."""
-    dice = random.Random(seed)
-    clock = FixedClock()
-    home = tmp_path_factory.mktemp("home")
-    with closing(Herma.open(home, clock=clock)) as h:
-        log = h.transcripts
-        ids: list[str] = []
-        for _ in range(dice.randrange(1, 14)):
-            clock.advance(dice.randrange(0, 3))
-            parent = dice.choice([None, *ids])
-            reason: Any = dice.choice([None, "resume", "compression", "branch", "delegation"]) if parent else None
-            scope = Scope(project=dice.choice(["", "/w"]))
-            title = dice.choice([None, "Alpha", "Beta"])
-            ids.append(log.start(dice.choice(["cli", "cron"]), parent=parent, reason=reason, scope=scope, title=title))
-            for _ in range(dice.randrange(3)):
-                clock.advance(dice.randrange(0, 2))
-                log.append(dice.choice(ids), [user(f"at {clock.now}")])
-        log.archive(dice.choice(ids))
-        log.delete(dice.choice(ids))
-        chosen: dict[str, Any] = {
-            "source": dice.choice([None, "cli"]),
-            "project": dice.choice([None, "/w"]),
-            "archived": dice.choice([None, True, False]),
-            "search": dice.choice([None, "alp"]),
-            "delegated": dice.choice([None, False]),
-        }
-        listed = log.list(**chosen, limit=100)
-        infos = [info for id_ in ids if (info := log.get(id_))]
-    assert sorted(listed, key=lambda one: one.conversation) == sorted(
-        by_hand(infos, chosen), key=lambda one: one.conversation
-    )
-    assert [one.last_active for one in listed] == sorted((one.last_active for one in listed), reverse=True)
-
-
-def by_hand(infos: list[SessionInfo], chosen: dict[str, Any]) -> list[SessionInfo]:
-    conversations: dict[str, list[SessionInfo]] = {}
-    for info in infos:
-        conversations.setdefault(info.conversation, []).append(info)
-    return [
-        lineage.one_line(members)
-        for conversation, members in conversations.items()
-        if any(matches(one, chosen, members, conversation) for one in members)
-    ]
-
-
-def matches(one: SessionInfo, chosen: dict[str, Any], members: list[SessionInfo], conversation: str) -> bool:
-    root = next((member for member in members if member.id == conversation), None)
-    return all(
-        (
-            chosen["source"] in (None, one.source),
-            chosen["project"] in (None, one.scope.project),
-            chosen["archived"] in (None, one.archived),
-            chosen["search"] is None or chosen["search"] in (one.title or "").lower(),
-            chosen["delegated"] is None or root is None or root.reason != "delegation",
-        )
-    )

@@ -78,14 +78,6 @@ def test_what_another_process_said_comes_at_the_end_as_it_was_sent_there(h: Herm
     session.close()
 
 
-def test_they_may_take_turns_for_long(pair: tuple[Herma, Session, Session]) -> None:
-    _, a, b = pair
-    for number in range(1, 12):
-        talk(b if number % 3 else a, str(number), reply="b" if number % 3 else "a")
-    assert texts(a.before_model("who?"))[:-1] == texts(b.before_model("me"))[:-1]
-    assert texts(a.before_model())[::2] == ["one", *map(str, range(1, 12)), "who?"]
-
-
 def test_a_turn_that_the_other_has_not_finished_waits_and_tools_stay_with_their_results(
     pair: tuple[Herma, Session, Session],
 ) -> None:
@@ -101,15 +93,6 @@ def test_a_turn_that_the_other_has_not_finished_waits_and_tools_stay_with_their_
     with one.session(resume=a.id) as kept:
         roles = [message["role"][0] for message in kept.before_model("four")[1:]]
     assert "".join(roles) == "uauatuaauau", "the call before its result, whoever spoke between"
-
-
-def test_both_at_once_each_in_its_own_order(pair: tuple[Herma, Session, Session]) -> None:
-    _, a, b = pair
-    a.before_model("from a")
-    talk(b, "from b", reply="to b")
-    a.after_model("to a")
-    assert texts(talk(a, "on", reply="a on"))[2:] == ["from a", "to a", "from b", "to b", "on"]
-    assert texts(b.before_model("on too"))[2:] == ["from b", "to b", "from a", "to a", "on", "a on", "on too"]
 
 
 @pytest.mark.parametrize("in_place", [True, False])

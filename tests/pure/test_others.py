@@ -68,23 +68,6 @@ def test_a_result_stands_behind_its_call_and_a_call_without_one_is_left_out(stor
     assert ids(sendable(talk(stored))) == sent
 
 
-@given(KINDS)
-def test_what_is_sent_has_every_result_behind_its_call(kinds: str) -> None:
-    messages = talk(kinds)
-    sent = sendable(messages)
-    assert set(ids(sent)) <= set(ids(messages))
-    assert len(set(ids(sent))) == len(sent)
-    waiting: set[str] = set()
-    for message in sent:
-        if message.role == "tool":
-            assert message.tool_call_id in waiting
-            waiting.discard(message.tool_call_id or "")
-        else:
-            assert not waiting
-            waiting = {call["id"] for call in message.tool_calls}
-    assert sendable(sent) == sent
-
-
 @given(KINDS, st.sets(st.integers(1, 14)))
 def test_nothing_is_taken_in_twice_and_all_of_it_once_everybody_has_finished(kinds: str, mine: set[int]) -> None:
     stored = talk(kinds)

@@ -91,25 +91,10 @@ def test_one_conversation_is_one_line(full: Full) -> None:
     assert full.helper in full("list", "--limit", "50", "--all").out
 
 
-def test_columns_stand_under_each_other_in_any_script(full: Full) -> None:
-    from rich.cells import cell_len
-
-    heading, *rows = full("list", "--limit", "50").out.splitlines()
-    at = cell_len(heading[: heading.index("title")])
-    for row in rows:
-        assert cell_len(row) > at
-        before = ""
-        for char in row:
-            if cell_len(before) >= at:
-                break
-            before += char
-        assert cell_len(before) == at
-        assert before.endswith("  ")
-
-
 def test_lists_can_be_narrowed(full: Full) -> None:
-    assert {one["source"] for one in full("list", "--source", "cron", "--json").json["sessions"]} == {"cron"}
-    assert {one["project"] for one in full("list", "--project", "/src", "--json").json["sessions"]} == {"/src/shop"}
+    assert {one["source"] for one in full("list", "--source", "CRON", "--json").json["sessions"]} == {"cron"}
+    for place in ("/src", "/SRC/Shop", "SHOP"):
+        assert {one["project"] for one in full("list", "--project", place, "--json").json["sessions"]} == {"/src/shop"}
     found = full("list", "--search", "数据库", "--json").json["sessions"]
     assert found
     assert all("数据库" in (one["title"] or one["preview"]) for one in found)
@@ -262,9 +247,6 @@ def test_rename(full: Full) -> None:
     assert "Several sessions" in full("show", "login").err
 
 
-# ── rename, archive ──
-
-
 def test_archiving_is_for_the_whole_conversation_and_undoable(full: Full) -> None:
     done = full("archive", full.long)
     assert "(2 sessions)" in done.out
@@ -325,17 +307,6 @@ def test_pruning_shows_first_and_takes_only_what_fits(full: Full) -> None:
     assert "herma sessions delete --undo --all" in done.out
     assert candidates() == []
     assert "--open includes them" in full("delete", "--older-than", "90d").out
-
-
-def test_a_long_conversation_does_not_go_because_its_last_session_is_short(full: Full) -> None:
-    shown = full("delete", "--older-than", "0d", "--max-messages", "10", "--open", "--dry-run", "--json").json[
-        "sessions"
-    ]
-    found = {one["id"] for one in shown}
-    assert full.long not in found
-    assert full.went_on not in found
-    assert len(found) == 30 + 1  # the helper's conversation is a short one of its own
-    assert full.went_on in str(full("delete", "--older-than", "0d", "--open", "--dry-run", "--json").json)
 
 
 def test_pruning_by_the_configuration(full: Full) -> None:
@@ -460,8 +431,7 @@ def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(full: Full) -> None:
     assert "Deleted 1 session" in out
 
 
-@pytest.mark.parametrize("columns", [80, 60, 40])
-@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize(("columns", "deleted"), [(80, False), (40, True)])
 def test_on_a_narrow_terminal_a_conversation_is_still_one_line(full: Full, columns: int, deleted: bool) -> None:
     from rich.cells import cell_len
 
@@ -496,15 +466,6 @@ def test_many_that_are_deleted_at_once_come_back_by_what_is_printed(full: Full) 
     assert "herma sessions list --deleted" in out, "not all that is deleted is of this command"
 
 
-def test_what_waits_to_be_purged_is_not_offered_any_more(full: Full) -> None:
-    with Herma.open(full.home, clock=lambda: time.time() - 8 * DAY) as h:
-        h.transcripts.delete("s003-757")
-    full("delete", "s004", "--yes", "--dry-run")
-    assert full("list", "--deleted").out == "Nothing is deleted.\n"
-    assert full("delete", "--undo", "s003").code == 2
-    assert "1 session waiting to be purged" in full("list", "--stats").out
-
-
 def test_a_short_date_names_the_year_or_the_time() -> None:
     now = time.time()
     assert short_when(now) == when(now)[5:]
@@ -524,11 +485,14 @@ def test_what_wakes_up_while_it_is_asked_about_stays(full: Full, monkeypatch: py
     assert full("show", "s001").code == 0
 
 
-@pytest.mark.parametrize("words", [("delete", "s004", "--yes"), ("delete", "--older-than", "90d", "--yes")])
-def test_clearing_out_also_takes_out_what_was_deleted_long_ago(full: Full, words: tuple[str, ...]) -> None:
+def test_what_was_deleted_long_ago_is_not_offered_and_goes_with_the_next_deletion(full: Full) -> None:
     with Herma.open(full.home, clock=lambda: time.time() - 8 * DAY) as h:
         h.transcripts.delete("s002-838")
-    assert "Purged, because deleted longer ago: 1 session." in full(*words).out
+    full("delete", "s004", "--yes", "--dry-run")
+    assert full("list", "--deleted").out == "Nothing is deleted.\n"
+    assert full("delete", "--undo", "s002").code == 2
+    assert "1 session waiting to be purged" in full("list", "--stats").out
+    assert "Purged, because deleted longer ago: 1 session." in full("delete", "s004", "--yes").out
     assert "waiting to be purged" not in full("list", "--stats").out
 
 
@@ -542,11 +506,3 @@ def test_the_list_searches_the_column_that_it_shows(full: Full, home: Path) -> N
     assert found("an94") == found("AN94") == found("an-94") == found("order") == ["The AN-94 order"]
     assert found("gpt-4") == found("gpt4 BILL") == [""], "first words, where there is no title"
     assert found("hello") == found("where is ann") == [], "first words are not shown beside a title"
-
-
-def test_filters_of_the_list_ignore_case(full: Full) -> None:
-    def listed(*words: str) -> list[str]:
-        return [one["id"] for one in full("list", "--limit", "100", "--json", *words).json["sessions"]]
-
-    assert listed("--source", "TELEGRAM") == listed("--source", "telegram") != []
-    assert listed("--project", "/SRC/Shop") == listed("--project", "/src/shop") == listed("--project", "SHOP") != []

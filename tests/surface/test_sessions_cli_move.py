@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -14,18 +12,12 @@ from click.testing import CliRunner, Result
 
 from herma import Herma
 from herma.cli.main import cli
-from herma.transcript.transfer import Importer
 
 TOKEN = "ghp_" + "k7Qw2Zx9" * 5
 
 
 def herma(home: Path, *words: str, stdin: bytes | None = None) -> Result:
     return CliRunner().invoke(cli, ["--home", str(home), "sessions", *words], input=stdin)
-
-
-def program(home: Path, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "herma.cli.main", "sessions", *words, "--home", str(home)]
-    return subprocess.run(command, input=stdin, capture_output=True, check=False)
 
 
 @pytest.fixture
@@ -64,38 +56,20 @@ def test_out_of_one_home_and_into_another(full: Path, other: Path, tmp_path: Pat
     assert herma(other, "export", "--all").stdout_bytes == file.read_bytes()
 
 
-def test_through_a_pipe(full: Path, other: Path) -> None:
-    piped = program(full, "export", "--all")
-    assert piped.returncode == 0
-    assert piped.stderr == b""
-    done = program(other, "import", "-", stdin=piped.stdout)
-    assert done.returncode == 0, done.stderr
-    assert b"standard input: imported 48 sessions" in done.stdout
-    assert program(other, "export", "--all").stdout == piped.stdout
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_with_a_name_is_read_too(full: Path, other: Path, tmp_path: Path) -> None:
-    """As a shell makes one for `herma sessions import <(zcat sessions.jsonl.gz)`."""
-    piped = program(full, "export", "--all")
+def test_through_pipes(full: Path, tmp_path: Path) -> None:
+    """As a shell makes them: `… | herma sessions import -`, and `import <(zcat sessions.jsonl.gz)`."""
+    piped = herma(full, "export", "--all").stdout_bytes
+    done = herma(tmp_path / "one", "import", "-", stdin=piped)
+    assert "standard input: imported 48 sessions" in done.stdout
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=lambda: pipe.write_bytes(piped.stdout))
+    writer = threading.Thread(target=lambda: pipe.write_bytes(piped))
     writer.start()
-    done = program(other, "import", str(pipe))
+    named = herma(tmp_path / "two", "import", str(pipe))
     writer.join()
-    assert done.returncode == 0, done.stderr
-    assert program(other, "export", "--all").stdout == piped.stdout
-
-
-def test_checking_a_file_is_a_part_of_what_is_shown(full: Path, other: Path, tmp_path: Path) -> None:
-    file = tmp_path / "all.jsonl"
-    herma(full, "export", "--all", "-o", str(file))
-    seen: list[tuple[int, int]] = []
-    with Herma.open(other) as h, file.open("rb") as opened:
-        Importer(h.transcripts).run(opened, "f", dry_run=True, checking=lambda *step: seen.append(step))
-    assert seen[-1] == (file.stat().st_size, file.stat().st_size)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert named.exit_code == 0, named.stderr
+    for home in (tmp_path / "one", tmp_path / "two"):
+        assert herma(home, "export", "--all").stdout_bytes == piped
 
 
 def test_the_format_is_what_the_file_is_called(full: Path, tmp_path: Path) -> None:
@@ -146,14 +120,6 @@ def test_which_sessions_must_be_said(full: Path) -> None:
     assert "-o FILE" in herma(full, "export", "--all", "--json").stderr
 
 
-def test_an_empty_home_exports_and_imports_as_nothing(home: Path, other: Path, tmp_path: Path) -> None:
-    file = tmp_path / "none.jsonl"
-    assert herma(home, "export", "--all", "-o", str(file)).exit_code == 0
-    done = herma(other, "import", str(file))
-    assert done.exit_code == 0
-    assert "imported 0 sessions" in done.stdout
-
-
 def test_one_bad_file_does_not_stop_the_good_ones(full: Path, other: Path, tmp_path: Path) -> None:
     good, broken = tmp_path / "good.jsonl", tmp_path / "broken.jsonl"
     herma(full, "export", "--all", "-o", str(good))
@@ -168,7 +134,7 @@ def test_one_bad_file_does_not_stop_the_good_ones(full: Path, other: Path, tmp_p
     assert len(value["files"][1]["skipped"]) == 48
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"{}\n", b"[1, 2]\n", b"\xff\xfe{\x00", b"not json\n"])
+@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"{}\n"])
 def test_what_is_no_export_is_refused_in_one_sentence(home: Path, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "x.jsonl"
     file.write_bytes(content)
@@ -184,9 +150,7 @@ def test_files_that_are_not_there(home: Path, tmp_path: Path) -> None:
     assert "cannot be read" in herma(home, "import", str(tmp_path / "none")).stderr
     assert "is a folder" in herma(home, "import", str(tmp_path)).stderr
     assert herma(home, "import").exit_code == 2
-    nothing = program(home, "import", "-")
-    assert nothing.returncode == 2
-    assert b"standard input is empty" in nothing.stderr
+    assert "standard input is empty" in herma(home, "import", "-", stdin=b"").stderr
 
 
 def test_control_characters_in_a_bad_file_do_not_reach_the_terminal(home: Path, tmp_path: Path) -> None:
