@@ -71,15 +71,15 @@ def test_network_mounts_are_not_touched(tmp_path: Path, monkeypatch: pytest.Monk
 def test_versions_that_a_project_names(tmp_path: Path) -> None:
     checks = LocalChecks(str(tmp_path))
     assert checks.version("python") is None
-    (tmp_path / ".tool-versions").write_text("nodejs 20.11.1\npython 3.11\n# x\nbroken\n")
-    assert checks.version("node") == ("20.11.1", ".tool-versions")
-    assert checks.version("python") == ("3.11", ".tool-versions")
-    (tmp_path / ".python-version").write_text("3.12.4\n")
-    assert checks.version("python") == ("3.12.4", ".python-version")
-    (tmp_path / "go.mod").write_text("module x\n\ngo 1.22\n")
-    assert checks.version("go") == ("1.22", "go.mod")
+    for name, text, tool, version in (
+        (".python-version", b"3.12.4\n", "python", "3.12.4"),
+        ("go.mod", b"module x\n\ngo 1.22\n", "go", "1.22"),
+        (".node-version", b"v20.11.1", "node", "20.11.1"),
+    ):
+        (tmp_path / name).write_bytes(text)
+        assert checks.version(tool) == (version, name)
     (tmp_path / ".nvmrc").write_bytes(b"\xff\xfe lts/*")
-    assert checks.version("node") == ("20.11.1", ".tool-versions")
+    assert checks.version("node") == ("20.11.1", ".node-version")
     assert LocalChecks().version("go") is None
     (tmp_path / ".ruby-version").mkdir()
     assert checks.version("ruby") is None

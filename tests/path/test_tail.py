@@ -154,7 +154,7 @@ def test_scopes_are_kept_apart(h: Herma) -> None:
 
 
 def test_search_is_by_meaning_too(home: Path, clock: FixedClock) -> None:
-    with Herma.open(home, clock=clock, embedder=HashEmbedder(), flags={"memory.tidy": "off"}) as h:
+    with Herma.open(home, clock=clock, embedder=HashEmbedder(name="e5-small"), flags={"memory.tidy": "off"}) as h:
         move(h, PORT)
         move(h, TEA)
         h.transcripts.append(h.transcripts.start(source="t"), [{"role": "user", "content": "hello"}])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herma.memory.archive import archive_terms, best_of, helps, says_something, weigh
+from herma.memory.archive import archive_terms, helps, says_something, weigh
 
 ENTRY = "The staging database listens on port 5433 and is reset every night."
 
@@ -50,18 +50,6 @@ def test_meaning_decides_where_words_do_not() -> None:
     assert helps(weigh(asked, said, 0.78, margin=0.04), asked, {}, 1), "it stands out"
     assert not helps(weigh(asked, said, 0.78, margin=0.01), asked, {}, 1)
     assert not recalls("thanks!", cosine=0.95), "there is nothing in it to look for"
-
-
-def test_cosines_of_an_unknown_model_only_rank() -> None:
-    asked, said = archive_terms("where do our trial records live?"), archive_terms(ENTRY)
-    unknown = weigh(asked, said, 0.95, calibrated=False)
-    assert not helps(unknown, asked, {}, 1)
-    assert unknown.score > weigh(asked, said, 0.2, calibrated=False).score > 0
-
-
-def test_the_nearly_best_are_kept() -> None:
-    assert best_of([0.9, 0.8, 0.3]) == 2
-    assert best_of([0.5]) == 1
 
 
 @given(st.text(max_size=200), st.text(max_size=200), st.none() | st.floats(-1, 1))

@@ -163,7 +163,7 @@ class Archive:
                 continue
             if helps(evidence, question, counts, total):
                 found.append(ArchiveHit(entry, evidence.score, _reasons(entry, evidence)))
-        return found[: min(limit, best_of([hit.score for hit in found]))] if found else []
+        return [hit for hit in found if hit.score >= _NEARLY * found[0].score][:limit]  # the rest only shares words
 
     def is_empty(self, scope: Scope | None = None) -> bool:
         """Return whether a session of this scope has nothing to recall. Cheap enough for every turn."""
@@ -241,27 +241,24 @@ class Archive:
             for number in ids:
                 votes[number] = votes.get(number, 0) + 1
         best = sorted(votes, key=lambda number: (-votes[number], -number))[:_CANDIDATES]
-        cosines, calibrated = self._near(text, places) if meaning and says_something(question) else ({}, False)
+        cosines = self._near(text, places) if meaning and says_something(question) else {}
         seen = set(places)
         usual = sorted(cosines.values())[len(cosines) // 2] if len(cosines) >= _ENOUGH else 1.0
         weighed = []
         for one in self._rows.get(list(dict.fromkeys([*best, *cosines]))).values():
             if one.forgotten is None and Place.of(one.target, one.scope) in seen:
                 cosine = cosines.get(one.id)
-                margin = (cosine or 0.0) - usual
-                terms = archive_terms(one.text)
-                weighed.append((one, weigh(question, terms, cosine, calibrated=calibrated, margin=margin)))
+                weighed.append((one, weigh(question, archive_terms(one.text), cosine, (cosine or 0.0) - usual)))
         return sorted(weighed, key=lambda pair: (-pair[1].score, -pair[0].id))
 
-    def _near(self, text: str, places: Sequence[Place]) -> tuple[dict[int, float], bool]:
-        """Return the nearest entries with their cosines, and whether it is known what these cosines mean."""
+    def _near(self, text: str, places: Sequence[Place]) -> dict[int, float]:
+        """Return the nearest entries with their cosines; none with a model whose cosines mean something else."""
         vectors = self._app.index.vectors
         state = vectors.state()
-        if not state.ready:
-            return {}, False
+        if not state.ready or not state.model.startswith(KNOWN_MODEL):
+            return {}
         found = vectors.near(text, 20, kinds=(KIND,), scopes=[_vector_scope(place) for place in places])
-        cosines = {int(hit.key): hit.score for hit in found.hits if hit.key.isdigit()}
-        return cosines, state.model.startswith(KNOWN_MODEL)
+        return {int(hit.key): hit.score for hit in found.hits if hit.key.isdigit()}
 
 
 def _vector_scope(place: Place) -> str:
@@ -367,7 +364,7 @@ _SURE, _LIKELY, _CLEAR, _MARGIN = 0.84, 0.79, 0.77, 0.035
 question and entry have about 0.72 to 0.77.
 """
 KNOWN_MODEL = "e5-small"
-"""The model that these cosines are known for; with others, words decide and meaning only ranks."""
+"""The model that these cosines are known for; with others, words alone decide."""
 _NEARLY = 0.8
 _UNRELATED, _SAME = 0.74, 0.86
 
@@ -379,8 +376,6 @@ class ArchiveEvidence(NamedTuple):
     of_question: float = 0.0
     of_entry: float = 0.0
     cosine: float | None = None
-    calibrated: bool = True
-    """True if the meaning of the cosine is known."""
     margin: float = 0.0
     """Excess of its similarity over the median entry."""
 
@@ -390,8 +385,7 @@ class ArchiveEvidence(NamedTuple):
         words = (self.of_question + self.of_entry) / 2 * min(1.0, _weight(self.shared) / 2)
         if self.cosine is None:
             return words
-        meaning = (self.cosine - _UNRELATED) / (_SAME - _UNRELATED) if self.calibrated else self.cosine / 2
-        return max(words, min(1.0, max(0.0, meaning)))
+        return max(words, min(1.0, (self.cosine - _UNRELATED) / (_SAME - _UNRELATED)))
 
     @property
     def why(self) -> tuple[str, ...]:
@@ -400,12 +394,7 @@ class ArchiveEvidence(NamedTuple):
 
 
 def weigh(
-    question: Sequence[str],
-    entry: Sequence[str],
-    cosine: float | None = None,
-    *,
-    calibrated: bool = True,
-    margin: float = 0.0,
+    question: Sequence[str], entry: Sequence[str], cosine: float | None = None, margin: float = 0.0
 ) -> ArchiveEvidence:
     """Compare the terms of a question and of an entry."""
     asked = _telling(question)
@@ -413,7 +402,7 @@ def weigh(
     shared = tuple(term for term in asked if term in said)
     whole, own = _weight(asked), _weight(_telling(entry))
     got = _weight(shared)
-    return ArchiveEvidence(shared, got / whole if whole else 0.0, got / own if own else 0.0, cosine, calibrated, margin)
+    return ArchiveEvidence(shared, got / whole if whole else 0.0, got / own if own else 0.0, cosine, margin)
 
 
 def helps(evidence: ArchiveEvidence, question: Sequence[str], others: Mapping[str, int], total: int) -> bool:
@@ -421,7 +410,7 @@ def helps(evidence: ArchiveEvidence, question: Sequence[str], others: Mapping[st
     asked = _telling(question)
     if not asked:
         return False
-    cosine = evidence.cosine or 0.0 if evidence.calibrated else 0.0
+    cosine = evidence.cosine or 0.0
     if cosine >= _SURE or (cosine >= _LIKELY and evidence.shared):
         return True
     if cosine >= _CLEAR and evidence.margin >= _MARGIN:
@@ -431,11 +420,6 @@ def helps(evidence: ArchiveEvidence, question: Sequence[str], others: Mapping[st
         return max(evidence.of_question, evidence.of_entry) >= _SHARE
     rare = all(others.get(term, 0) <= max(2, total // 20) for term in evidence.shared)
     return enough >= 1 and _weight(asked) <= _FEW and rare
-
-
-def best_of(scores: Sequence[float]) -> int:
-    """Count the scores, best first, that are nearly as good as the best: the rest only shares its words."""
-    return sum(score >= _NEARLY * scores[0] for score in scores)
 
 
 def says_something(question: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -456,27 +456,22 @@ _KEPT = 0.6
 
 def unfaithful(text: str, originals: Sequence[str]) -> str:
     """Return why a model's wording cannot replace these entries; "" if it can."""
-    problem = unfit(text)
-    if problem:
-        return problem
-    if used(originals) - len(text) < _LEAST:
-        return "it saves nothing"
-    whole = "\n".join(originals)
-    marks, values = landmarks(whole), content_of(whole).values
-    if lost := next((mark.text for mark in marks if mark.text not in text), ""):
-        return f"it leaves out {lost}"
-    new = content_of(text)
-    if values - new.values:
-        return f"it leaves out {min(values - new.values)}"
-    if added := new.values - values:
-        return f"it adds {min(added)}"
-    if added_mark := next((mark.text for mark in landmarks(text) if mark.text not in whole), ""):
-        return f"it adds {added_mark}"
-    if new.negated != any(content_of(original).negated for original in originals):
-        return "it denies what they say, or says what they deny"
-    if min(coverage(set(content_of(original).words), new.words) for original in originals) < _KEPT:
-        return "it leaves out too much"
-    return "the scanner objects to it" if scan(text) else ""
+    whole, new = "\n".join(originals), content_of(text)
+    contents = [content_of(original) for original in originals]
+    values = content_of(whole).values
+    marks, new_marks = ({mark.text for mark in landmarks(said)} for said in (whole, text))
+    lost = {mark for mark in marks if mark not in text} | (values - new.values)
+    added = {mark for mark in new_marks if mark not in whole} | (new.values - values)
+    problems = (
+        (unfit(text), unfit(text)),
+        (used(originals) - len(text) < _LEAST, "it saves nothing"),
+        (lost, f"it leaves out {min(lost, default='')}"),
+        (added, f"it adds {min(added, default='')}"),
+        (new.negated != any(one.negated for one in contents), "it denies what they say, or says what they deny"),
+        (min(coverage(set(one.words), new.words) for one in contents) < _KEPT, "it leaves out too much"),
+        (scan(text), "the scanner objects to it"),
+    )
+    return next((why or "" for wrong, why in problems if wrong), "")
 
 
 def candidates(entries: Sequence[Entry], alone: Collection[str] = ()) -> list[str]:
@@ -513,7 +508,8 @@ def ask(model: ChatModel, texts: Sequence[str]) -> tuple[list[TidyProposal], lis
     for pair, text in read:
         if spoken_for & set(pair):
             continue
-        if why := unfaithful(text, pair) or ("the entries contradict each other" if _contrary(*pair) else ""):
+        contrary = merged(*pair) is None and likeness(*pair) == "changed"
+        if why := unfaithful(text, pair) or ("the entries contradict each other" if contrary else ""):
             refused.append(f"A model's wording was not used: {why}.")
             continue
         spoken_for |= set(pair)
@@ -524,28 +520,22 @@ def ask(model: ChatModel, texts: Sequence[str]) -> tuple[list[TidyProposal], lis
     return proposals, refused
 
 
-def _contrary(one: str, other: str) -> bool:
-    return merged(one, other) is None and likeness(one, other) == "changed"
-
-
 def _read_merges(answer: str, texts: Sequence[str]) -> list[tuple[tuple[str, str], str]] | None:
     """Return pairs of entries and their wording, without those that make no sense; None if it is not an answer."""
-    start, end = answer.find("{"), answer.rfind("}")
     try:
-        value: Any = json.loads(answer[start : end + 1])
+        value: Any = json.loads(answer[answer.find("{") : answer.rfind("}") + 1])
     except (ValueError, RecursionError):
         return None
     found = value.get("merges") if isinstance(value, dict) else None
-    return list(_pairs(found, texts)) if isinstance(found, list) else None
-
-
-def _pairs(found: Sequence[Any], texts: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
+    if not isinstance(found, list):
+        return None
+    pairs = []
     for one in found:
-        numbers, text = (one.get("notes"), one.get("text")) if isinstance(one, dict) else (None, None)
-        if not isinstance(numbers, list) or not isinstance(text, str) or len(numbers) != 2:
-            continue
-        if all(isinstance(n, int) and 1 <= n <= len(texts) for n in numbers) and numbers[0] != numbers[1]:
-            yield (texts[numbers[0] - 1], texts[numbers[1] - 1]), " ".join(sanitize(text).split())
+        match one:
+            case {"notes": [int(first), int(second)], "text": str(text)} if first != second:
+                if min(first, second) >= 1 and max(first, second) <= len(texts):
+                    pairs.append(((texts[first - 1], texts[second - 1]), " ".join(sanitize(text).split())))
+    return pairs
 
 
 # ── entries that have expired: a date that passed, a path that is gone, a version that changed ───────────────────────
@@ -571,12 +561,11 @@ _LASTING = re.compile(
     re.IGNORECASE,
 )
 _VERSION = re.compile(
-    r"\b(?P<tool>python|node(?:\.?js)?|go|ruby|java|rust|php|elixir|terraform|deno|bun)[ /@-]?v?"
-    r"(?P<version>\d+(?:\.\d+){0,2})(?![\w.]*\w*/)",
+    r"\b(?P<tool>python|node(?:\.?js)?|go|ruby|java|rust)[ /@-]?v?(?P<version>\d+(?:\.\d+){0,2})(?![\w.]*\w*/)",
     re.IGNORECASE,
 )
-_PATTERN_MARKS = re.compile(r"[<>{}*$%|?]")
-"""Characters of a path that stands for others."""
+_NO_PATH = re.compile(r"[<>{}*$%|?]|://")
+"""Signs of a path that stands for others, or of an address."""
 
 
 def expired(text: str, today: datetime.date, checks: LocalChecks | None = None) -> str:
@@ -585,12 +574,15 @@ def expired(text: str, today: datetime.date, checks: LocalChecks | None = None) 
         return ""
     if (day := passed(text, today)) is not None:
         return f"{day.isoformat()} has passed"
-    for path in _paths(text) if checks else ():
-        if checks and checks.exists(path) is False:
+    if checks is None:
+        return ""
+    paths = (mark.text for mark in landmarks(text) if mark.kind == "path" and not _NO_PATH.search(mark.text))
+    for path in islice((path for path in paths if re.search(r"[\\/]", path)), 5):
+        if checks.exists(path) is False:
             return f"{path} is not there"
-    for found in _VERSION.finditer(text) if checks else ():
-        tool = _tool(found["tool"])
-        declared = checks.version(tool) if checks else None
+    for found in _VERSION.finditer(text):
+        tool = "node" if found["tool"].lower().startswith("node") else found["tool"].lower()
+        declared = checks.version(tool)
         if declared is not None and not _agrees(found["version"], declared[0]):
             return f"{declared[1]} says {tool} {declared[0]}"
     return ""
@@ -600,9 +592,8 @@ def passed(clause: str, today: datetime.date) -> datetime.date | None:
     """Return the last date of a clause about a limited time, if it has passed; not of recurring events and records."""
     if not _LIMITED.search(clause) or _LASTING.search(clause):
         return None
-    days = list(_days(clause))
-    last = max(days, default=None)
-    return last if last is not None and last < today - datetime.timedelta(days=1) else None
+    last = max(_days(clause), default=today)
+    return last if last < today - datetime.timedelta(days=1) else None
 
 
 def _days(clause: str) -> Iterator[datetime.date]:
@@ -614,18 +605,6 @@ def _days(clause: str) -> Iterator[datetime.date]:
                 yield datetime.date(int(fields["y"]), int(month), int(fields["d"]))
             except ValueError:
                 continue
-
-
-def _paths(text: str) -> list[str]:
-    marks = [mark.text for mark in landmarks(text) if mark.kind == "path"]
-    return [
-        path for path in marks if "://" not in path and not _PATTERN_MARKS.search(path) and re.search(r"[\\/]", path)
-    ][:5]
-
-
-def _tool(name: str) -> str:
-    folded = name.lower().replace(".", "")
-    return "node" if folded.startswith("node") else folded
 
 
 def _agrees(said: str, declared: str) -> bool:
@@ -644,9 +623,7 @@ _FILES: dict[str, tuple[str, ...]] = {
     "go": ("go.mod",),
     "rust": ("rust-toolchain",),
 }
-_NUMBER = re.compile(r"^(?:v|[a-z]+-)?(\d+(?:\.\d+){0,2})\b")
-_GO = re.compile(r"^go (\d+(?:\.\d+){1,2})\s*$", re.MULTILINE)
-_ASDF = {"nodejs": "node", "golang": "go"}
+_NUMBER = re.compile(r"(?:^|^go )(?:v|[a-z]+-)?(\d+(?:\.\d+){0,2})\b", re.MULTILINE)
 
 
 class LocalChecks:
@@ -674,15 +651,8 @@ class LocalChecks:
         if self._folder is None:
             return None
         for name in _FILES.get(tool, ()):
-            text = _read_start(self._folder / name)
-            found = _GO.search(text) if name == "go.mod" else _NUMBER.match(text.strip())
-            if found:
+            if found := _NUMBER.search(_read_start(self._folder / name)):
                 return found[1], name
-        for line in _read_start(self._folder / ".tool-versions").splitlines():
-            named, _, version = line.strip().partition(" ")
-            found = _NUMBER.match(version.strip())
-            if found and _ASDF.get(named, named) == tool:
-                return found[1], ".tool-versions"
         return None
 
     def _place(self, path: str) -> Path | None:
