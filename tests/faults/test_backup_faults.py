@@ -134,7 +134,7 @@ def test_what_was_useless_when_it_was_planned_is_looked_at_again(home: Path) -> 
     (fix,) = (fix for fix in plan(home) if fix.kind == "leftovers")
     (stage / "old" / "memories").mkdir()
     (stage / "old" / "memories" / "MEMORY.md").write_text("the only one")
-    (stage / "moves.json").write_text('["memories"]')
+    (stage / "moves.json").write_text('{"moves": {"memories": true}, "copies": []}')
     mend(home, fix)
     assert (stage / "old" / "memories" / "MEMORY.md").read_text() == "the only one"
 

@@ -178,35 +178,23 @@ def test_backups_beside_a_restore_that_was_cut_off(home: Path, tmp_path: Path) -
         assert seen(copy) == good
 
 
-def test_what_an_older_version_wrote_meanwhile_is_kept(home: Path) -> None:
-    """An older version knows nothing of the list, writes into the old database, and leaves a list of names only."""
+def test_what_another_process_wrote_meanwhile_is_kept(home: Path) -> None:
+    """It had not found a database, and made one after the old was moved away."""
     good, _ = prepared(home)
     at = 1
     while not cut_off_restores(home):
         killed(home, at)
         at += 1
     (stage,) = cut_off_restores(home)
-    known = json.loads((stage / "moves.json").read_text())
+    known = (stage / "moves.json").read_text()
     (stage / "moves.json").unlink()
     with Herma.open(home) as h:
-        h.transcripts.start("older")
-    (stage / "moves.json").write_text(json.dumps(list(known["moves"])))
+        h.transcripts.start("other")
+    (stage / "moves.json").write_text(known)
     repair(home)
     assert seen(home) == good
     (kept,) = (home / "backups").glob("before-restore-*/found-*/herma.db")
-    assert b"older" in kept.read_bytes()
-
-
-def test_without_a_database_on_either_side_of_the_list_none_is_removed(home: Path) -> None:
-    """A list of an older version, cut off after the database was put in its place and before that was noted."""
-    fill(home, "good")
-    stage = home / ".restore-0a0b0c0d"
-    for name in ("old", "new"):
-        (stage / name).mkdir(parents=True)
-    (stage / "moves.json").write_text('["herma.db"]')
-    before = seen(home)
-    repair(home)
-    assert seen(home) == before
+    assert b"other" in kept.read_bytes()
 
 
 @pytest.mark.parametrize("secret", [False, True])

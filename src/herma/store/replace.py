@@ -262,13 +262,9 @@ def write_list(stage: Path, moves: dict[str, bool], copies: list[Path]) -> None:
 
 
 def _read_list(stage: Path) -> tuple[dict[str, bool], list[Path]]:
-    """Return the moves and the copies. An earlier version listed names only; the folder tells the rest."""
+    """Return the moves and the copies."""
     known = json.loads((stage / RESTORE_LIST).read_text(encoding="utf-8"))
-    if isinstance(known, dict):
-        return known["moves"], [Path(path) for path in known["copies"]]
-    new, old = stage / "new", stage / "old"
-    given = {name: (new / name).exists() or (old / f"{name}.moved").exists() for name in known}
-    return {name: given[name] or name == DATABASE for name in known}, []
+    return known["moves"], [Path(path) for path in known["copies"]]
 
 
 def move(home: Path, stage: Path, moves: dict[str, bool], held: Alone, step: Step = lambda _what: None) -> None:
@@ -318,7 +314,7 @@ def tidy(stage: Path, *, kept: bool) -> Path | None:
     """
     old, folder = stage / "old", stage.parent / "backups"
     goal = folder / f"{BEFORE_RESTORE}-{stage.name.removeprefix(RESTORING)}"
-    if not kept and old.exists() and any(not path.name.endswith(".moved") for path in old.iterdir()):
+    if not kept and old.exists() and any(old.iterdir()):
         make_folder(folder)
         old.rename(_free(goal))
         sync_folder(folder)

@@ -806,17 +806,13 @@ class SqliteDatabase(Database):
             )
 
     def _opened_to_read(self) -> SqliteConnection:
-        """Return a reading connection. Migrate a file of an earlier format first, where it can be written."""
+        """Return a reading connection; migrate a file of an earlier format first."""
         connection = open_reader(self.path, self._busy_timeout)
         if user_version(connection) >= VERSION:
             return connection
         connection.close()
-        with suppress(StoreError):  # read-only, full or busy: what was there before can still be read
-            self._commits.run(lambda _: None)
-        connection = open_reader(self.path, self._busy_timeout)
-        if user_version(connection) < VERSION:
-            _complete(connection)
-        return connection
+        self._commits.run(lambda _: None)
+        return open_reader(self.path, self._busy_timeout)
 
     def _give_back(self, handle: _Handle) -> None:
         with self._mutex:
@@ -868,7 +864,7 @@ class _Handle(NamedTuple):
     log_path: str = ""
     log: tuple[int, int] | None = None
     once: bool = False
-    """Not to be used again: opened as unchangeable, or of an older format."""
+    """Not to be used again: opened as unchangeable."""
 
     def has_lost_its_log(self) -> bool:
         """Return whether something else than SQLite deleted the log: SQLite never does while a connection is open."""
@@ -878,8 +874,7 @@ class _Handle(NamedTuple):
 def _handle(connection: SqliteConnection, identity: tuple[int, int] | None) -> _Handle:
     if connection.open_flags & apsw.SQLITE_OPEN_URI:  # it takes the file for unchangeable: good for one answer
         return _Handle(connection, identity, once=True)
-    once = user_version(connection) < VERSION
-    return _Handle(connection, identity, connection.filename_wal, _identity(connection.filename_wal), once)
+    return _Handle(connection, identity, connection.filename_wal, _identity(connection.filename_wal))
 
 
 def _at_one_time(connection: SqliteConnection, work: Work[T]) -> T:
@@ -899,47 +894,9 @@ def _identity(path: Path | str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-# Reading a database of an earlier format that cannot be migrated, on a read-only or a full disk: what it lacks is added
-# for one connection only, in memory. These are empty tables, copies of tables that lack columns, and a view of the
-# messages, which are too many to copy. SQLite looks for a name among these before it looks in the file.
-
-
-def _complete(connection: apsw.Connection) -> None:
-    """Let the queries of this version find everything that they name."""
-    connection.pragma("temp_store", "MEMORY")
-    ours = our_schema()
-    try:
-        tables: list[Any] = ours.execute(
-            "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        ).fetchall()
-        for name, sql in tables:
-            there, wanted = _columns(connection, name), _columns(ours, name)
-            missing = [one for one in wanted if one not in there]
-            if there and missing and name == "messages":
-                added = ", ".join(f"{wanted[one] or 'NULL'} AS {one}" for one in missing)
-                connection.execute(f"CREATE TEMP VIEW {name} AS SELECT *, {added} FROM main.{name}")
-            elif missing:
-                connection.execute(sql.replace("CREATE TABLE ", "CREATE TEMP TABLE ", 1))
-                if there:
-                    columns = ", ".join(there)
-                    connection.execute(f"INSERT INTO temp.{name} ({columns}) SELECT {columns} FROM main.{name}")
-                listed = "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL"
-                found: list[Any] = ours.execute(listed, (name,)).fetchall()
-                for (made,) in found:  # queries may name them
-                    connection.execute(made.replace(" INDEX ", " INDEX temp.", 1))
-    finally:
-        ours.close()
-
-
 def our_schema(page_size: int = PAGE_SIZE) -> SqliteConnection:
     """Return an empty database with our tables, in memory. With the same page size, each table has the same root."""
     connection = SqliteConnection(":memory:")
     connection.pragma("page_size", page_size)
     connection.execute(Path(__file__).with_name("schema.sql").read_text(encoding="utf-8"))
     return connection
-
-
-def _columns(connection: apsw.Connection, table: str) -> dict[str, str | None]:
-    """Return the columns of a table with their default values, as SQL."""
-    sql = "SELECT name, dflt_value FROM pragma_table_info(?, 'main')"
-    return dict(connection.execute(sql, (table,)).fetchall())  # type: ignore[arg-type]
