@@ -10,6 +10,7 @@
     herma(home, "search", "rose").json                     the command line in this process
     process(home, "search", "rose")                        the same in a process of its own
     matrix(range(30), ordinary=lambda seed: seed < 6)      cases of which the others run with `pytest -m long`
+    table(__file__, "cases.tsv", "safe")                   the rows of a table of cases that begin with this word
 
 Tests of a home in `contract/` and `path/` run on SQLite and on PostgreSQL; `@both_engines` does so elsewhere, and
 `@of_files` keeps a test to SQLite: it is about the files of a home, or the engine makes no difference to it.
@@ -19,9 +20,11 @@ Tests of a home in `contract/` and `path/` run on SQLite and on PostgreSQL; `@bo
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +36,6 @@ from herma.testing import FixedClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from herma import Session
     from herma.models.embedder import Embedder
@@ -109,6 +111,13 @@ def matrix(cases: Iterable[Any], ordinary: Callable[..., bool]) -> list[Any]:
     """Cases for `parametrize`. The ordinary run takes the `ordinary` ones, `pytest -m long` the others."""
     rows = [case if isinstance(case, tuple) else (case,) for case in cases]
     return [pytest.param(*row, marks=() if ordinary(*row) else pytest.mark.long) for row in rows]
+
+
+def table(test: str, file: str, kind: str) -> list[tuple[str, ...]]:
+    """The rows of a table beside a test that begin with `kind`, without that cell; `\\n` stands for a line end."""
+    lines = (Path(test).with_name(file)).read_text("utf-8").splitlines()
+    plain = lambda cell: re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), cell)  # noqa: E731
+    return [tuple(map(plain, line.split("\t")[1:])) for line in lines if line.startswith(f"{kind}\t")]
 
 
 def skill_text(name: str, description: str = "", body: str = "1. Do it.\n2. Check it.", more: str = "") -> str:

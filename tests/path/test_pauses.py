@@ -6,16 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.homes import opened, talk
 
 from herma import Add, Author, Herma, Origin, Who
 from herma.models.models import MOST, REST, Pauses
-from herma.review.proposal import problem_of
 from herma.review.rows import Review
 from herma.testing import Answer, FixedClock, ScriptedModel
-from herma.types import ToolCall
 
 LONG = 30.0
 NOTHING = json.dumps({"memory": [], "episode": None, "skill": None})
@@ -61,14 +57,6 @@ def test_three_unusable_answers_in_a_row_pause_for_a_day(home: Path) -> None:
     assert pauses.list() == ()
     pauses.judge("compress", "m")
     assert pauses.judge("compress", "m", "again") is None, "a usable answer starts the count anew"
-
-
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_whatever_a_model_calls_it_is_judged(name: str, arguments: str) -> None:
-    assert isinstance(problem_of(ToolCall("1", name, arguments)), str)
-    assert problem_of(ToolCall("1", "memory", '{"action": "add"}')) == ""
-    assert "not JSON" in problem_of(ToolCall("1", "memory", "{add"))
-    assert "not a JSON object" in problem_of(ToolCall("1", "memory", "[1]"))
 
 
 def test_the_file_may_be_missing_broken_or_not_writable(home: Path) -> None:

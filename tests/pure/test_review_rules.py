@@ -1,4 +1,4 @@
-"""What is worth keeping: durable, new, not removed before, nobody else's words. And how much may go at once."""
+"""What a review may keep, by rule: worth keeping, new, grounded, little lost; when it is due; "remember that …"."""
 
 from __future__ import annotations
 
@@ -8,97 +8,49 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.homes import table
 
 from herma.memory.entries import apply
 from herma.memory.tidy import likeness
 from herma.review.gate import (
     MOST,
+    Abbreviations,
     GroundingIndex,
     Known,
     allowed_together,
     durable,
     excess_loss,
+    is_foreign,
     judge,
     lost,
+    remember_request,
     removed_entries,
+    stands_for,
 )
-from herma.review.proposal import ReviewProposal, read_proposal
+from herma.review.proposal import ReviewProposal, problem_of, read_proposal
 from herma.review.review import distance, pause_between, topic_change
-from herma.review.rows import SPLIT_REASONS, SplitReason
-from herma.types import Add, Applied, Author, Change, MemoryOp, Message, Remove, Replace, Scope
+from herma.review.rows import SPLIT_REASONS, Counters, Due, SplitReason, after, due, hydrated, reviewed
+from herma.types import Add, Applied, Author, Change, CompletedTurn, MemoryOp, Message, Remove, Replace, Scope, ToolCall
 
 VOCABULARY = ("tea", "boat", "lamp", "tests", "python", "make", "blue", "house", "garden", "port", "8080")
 WORDS = st.lists(st.sampled_from(VOCABULARY), min_size=3)
 SENTENCE = WORDS.map(lambda words: "The user knows " + " ".join(words))
 
 
-@pytest.mark.parametrize(
-    ("new", "known", "is_"),
-    [
-        ("Project uses pytest with xdist", "The project uses pytest with the xdist plugin", "same"),
-        ("Tests run with make test", "Tests are run by `make test`", "same"),
-        ("The user prefers tabs", "The user prefers tabs over spaces", "same"),
-        ("The user lives in Berlin", "The user lives in Berlin, Germany", "same"),
-        ("用户喜欢简短的回答", "用户喜欢简短回答", "same"),
-        ("The dev server runs on port 8081", "The dev server runs on port 8080", "changed"),
-        ("The user does not like tea", "The user likes tea", "changed"),
-        ("The user doesn’t like tea", "The user likes tea", "changed"),
-        ("User's name is Anna", "User's name is Bob", "changed"),
-        ("The user lives in Paris", "The user lives in Berlin", "changed"),
-        ("The user prefers short answers", "The user prefers dark mode", "other"),
-        ("The user likes tea", "The user likes coffee", "other"),
-        ("The user's dog is called Rex", "The user's cat is called Tom", "other"),
-        ("", "The user likes tea", "other"),
-    ],
-)
-def test_likeness(new: str, known: str, is_: str) -> None:
-    assert likeness(new, known) == is_
+def cases(kind: str) -> list[tuple[str, ...]]:
+    return table(__file__, "review_cases.tsv", kind)
 
 
-@given(SENTENCE)
-def test_a_text_says_what_it_says(text: str) -> None:
-    assert likeness(text, text) == "same"
-    assert likeness(text.upper(), f"{text}.") == "same"
+@pytest.mark.parametrize(("expected", "new", "known"), cases("likeness"))
+def test_likeness(expected: str, new: str, known: str) -> None:
+    assert likeness(new, known) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("User is currently debugging the login bug", "status"),
-        ("PR #123 was merged", "status"),
-        ("The tests pass now", "status"),
-        ("用户正在调试登录问题", "status"),
-        ("The user has a meeting on 2026-11-20 at 10:00", "one-off"),
-        ("The user asked to fix the bug today", "one-off"),
-        ("The API failed with a timeout", "transient"),
-        ("For this conversation speak like a pirate", "temporary"),
-        ("The agent should pretend to be a cat", "temporary"),
-        ("ok", "too short"),
-        ("x" * 601, "too long"),
-    ],
-)
-def test_what_does_not_last(text: str, reason: str) -> None:
-    assert durable(text) == reason
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The user prefers tabs over spaces",
-        "The user's birthday is 1990-05-03",
-        "pip install fails behind the proxy unless HTTPS_PROXY is set",
-        "The user stands up at 9:30 every day",
-        "The deploy runs nightly at 02:00",
-        "Call the user Max, please",
-        "The user works at Acme as a data engineer",
-        "Always run make fmt before committing",
-        "用户喜欢喝绿茶",
-        "Der Benutzer wohnt in Köln und spricht Deutsch",
-    ],
-)
-def test_what_lasts(text: str) -> None:
-    assert durable(text) is None
-    assert judge(text, Known()) is None
+@pytest.mark.parametrize(("reason", "text"), [*cases("lasting"), ("too long", "x" * 601)])
+def test_what_lasts_and_what_does_not(reason: str, text: str) -> None:
+    assert (durable(text) or "") == reason
+    refusal = judge(text, Known())
+    assert (refusal.reason if refusal else "") == reason
 
 
 @given(SENTENCE, st.lists(SENTENCE, max_size=5))
@@ -125,24 +77,8 @@ SAID = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "made_up"),
-    [
-        ("The user's cat is called Ink.", ""),
-        ("The user moved to Lisbon in 2019 and prefers concise answers.", ""),
-        ("PostgreSQL runs on db7.example.org at port 5433 with 5GB.", ""),
-        ("The user has 2 cats and gets up at 7:30.", ""),  # a model may count, and say a time in other words
-        ("Der Nutzer wohnt in einer Stadt mit Hafen.", ""),  # all nouns are written large there
-        ("用户住在里斯本。", ""),
-        ("The user's name is Alice.", "Alice"),
-        ("The user lives in Porto.", "Porto"),
-        ("The user's shoe size is 44.", "44"),
-        ("The server listens on port 8080.", "8080"),
-        ("Tests need version 3.11.4 of the interpreter.", "3.11.4"),
-        ("Alice is a friend of the user.", ""),  # the first word of a sentence may be any word
-    ],
-)
-def test_names_and_numbers_that_nobody_named_are_made_up(text: str, made_up: str) -> None:
+@pytest.mark.parametrize(("made_up", "text"), cases("named"))
+def test_names_and_numbers_that_nobody_named_are_made_up(made_up: str, text: str) -> None:
     refusal = judge(text, Known(grounds=GroundingIndex(SAID)))
     assert (refusal.entry if refusal else "") == made_up
     assert refusal is None or refusal.reason == "unfounded"
@@ -151,7 +87,27 @@ def test_names_and_numbers_that_nobody_named_are_made_up(text: str, made_up: str
         assert judge(text, Known(grounds=GroundingIndex([*SAID, f"well, {made_up.upper()}"]))) is None
 
 
-# ── what was removed ──
+@pytest.mark.parametrize(("reason", "said", "text"), cases("faithful"))
+def test_what_was_said_in_short_or_in_other_words_is_kept(reason: str, said: str, text: str) -> None:
+    refusal = judge(text, Known(said=(Message("user", said),), grounds=GroundingIndex([said], [said])))
+    assert (refusal.reason if refusal else "") == reason
+
+
+@given(st.lists(st.from_regex(r"[A-Z][a-z]{1,9}", fullmatch=True), min_size=2, max_size=5))
+def test_initials_stand_for_a_name(words: list[str]) -> None:
+    parts = [word.casefold() for word in words]
+    assert stands_for("".join(part[0] for part in parts), parts, several=True)
+
+
+@given(st.text(max_size=200), st.text(min_size=1, max_size=20))
+def test_any_text_is_heard(said: str, name: str) -> None:
+    words = name.split() or ["x"]
+    answers = [(heard.names(words), heard.counts(name)) for heard in (Abbreviations([said]), Abbreviations([said]))]
+    assert answers[0] == answers[1]
+    assert is_foreign(said.casefold().split()) in (True, False)
+
+
+# ── what was removed, and how much may go ──
 
 
 def change(number: int, before: list[str], after: list[str]) -> Change:
@@ -164,8 +120,6 @@ def test_removed_is_what_was_there_once_and_is_not_now(states: list[list[str]]) 
     now = set(states[-1]) if states else set()
     assert {entry.text for entry in removed_entries(walk)} == {entry for state in states for entry in state} - now
 
-
-# ── how much may go ──
 
 ENTRIES = st.lists(st.text("abc xyz", min_size=5, max_size=40).map(str.strip).filter(bool), unique=True, max_size=8)
 
@@ -209,7 +163,6 @@ def test_what_is_allowed_can_be_done_and_loses_little(entries: list[str], ops: l
 
 # ── what a model answers ──
 
-
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20)),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["action", "target", "x"]), inner),
@@ -228,7 +181,51 @@ def test_an_account_that_is_too_long_is_left_out() -> None:
     assert read.episode == {"task": "x"}
 
 
-# ── splits ──
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_whatever_a_model_calls_it_is_judged(name: str, arguments: str) -> None:
+    assert isinstance(problem_of(ToolCall("1", name, arguments)), str)
+    assert problem_of(ToolCall("1", "memory", '{"action": "add"}')) == ""
+    assert "not JSON" in problem_of(ToolCall("1", "memory", "{add"))
+    assert "not a JSON object" in problem_of(ToolCall("1", "memory", "[1]"))
+
+
+# ── when a review is due, and where a long chat is split ──
+
+
+def call(name: str) -> Message:
+    return Message("assistant", None, tool_calls=({"id": "1", "function": {"name": name, "arguments": "{}"}},))
+
+
+def turn(*steps: str) -> CompletedTurn:
+    messages = (Message("user", "hi"), *map(call, steps), Message("assistant", "ok"))
+    return CompletedTurn(1, "hi", "ok", messages)
+
+
+def test_counts_turns_and_work_and_begins_anew_after_a_write() -> None:
+    counters = after(after(Counters(), turn("run", "run")), turn("run"))
+    assert counters == Counters(turns=2, iterations=3)
+    assert after(counters, turn("memory")) == Counters(turns=0, iterations=4)
+    assert after(counters, turn("skill_manage", "run")) == Counters(turns=3, iterations=1)
+
+
+def test_due_by_interval_and_never_with_zero() -> None:
+    assert due(Counters(10, 3), 10, 10) == Due(memory=True)
+    assert due(Counters(9, 10), 10, 10) == Due(skills=True)
+    assert not due(Counters(1000, 1000), 0, 0)
+    assert reviewed(Counters(10, 5), Due(memory=True)) == Counters(0, 5)
+
+
+@given(st.lists(st.sampled_from(["", "run", "memory", "skill_manage"]), max_size=40), st.integers(1, 12))
+def test_a_resumed_session_counts_on(steps: list[str], every: int) -> None:
+    counters = Counters()
+    messages: list[Message] = []
+    for step in steps:
+        one = turn(step) if step else turn()
+        counters = after(counters, one)
+        if (what := due(counters, every, 0)).memory:
+            counters = reviewed(counters, what)
+        messages += one.messages
+    assert hydrated(messages, every) == counters
 
 
 def test_time_splits_a_chat() -> None:
@@ -274,3 +271,18 @@ def test_another_topic_is_noticed_once_enough_was_said() -> None:
 def test_distances_are_between_0_and_1(one: list[str], other: list[str]) -> None:
     assert 0.0 <= distance(one, other) <= 1.0 + 1e-9
     assert distance(one, other) == pytest.approx(distance(other, one))
+
+
+# ── what the user asks to be remembered ──
+
+
+@pytest.mark.parametrize(("what", "text"), [*cases("remember"), ("-", "")])
+def test_requests_to_remember(what: str, text: str) -> None:
+    assert remember_request(text) == (None if what == "-" else what)
+
+
+@pytest.mark.parametrize("mark", ["-", "a, ", "bitte,", "remember -", "merk dir "])
+def test_long_lines_ask_for_nothing_twice(mark: str) -> None:
+    """Reading is linear: a line of dashes is no riddle."""
+    found = remember_request(mark * 4_000)
+    assert found is None or len(found) <= 600
