@@ -360,7 +360,7 @@ def test_workers_on_other_hosts_share_the_reviews_that_a_program_left(
                 talk(session, fact, "yes")
         asked.clear()
         with subprocess.Popen([*PROGRAM, "worker", "--once", "--home", str(hosts[0])]) as killed:
-            while not asked:
+            while not asked and killed.poll() is None:
                 time.sleep(0.01)
             killed.kill()
         late.clear()

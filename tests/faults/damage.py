@@ -32,6 +32,17 @@ def change(home: Path, how: Callable[[bytearray, int], object]) -> bytes:
     return bytes(raw)
 
 
+def zeroed(home: Path, *texts: bytes) -> bytes:
+    """Zero the pages on which these texts stand. Return the damaged file."""
+
+    def zero(raw: bytearray, size: int) -> None:
+        for text in texts:
+            page = raw.index(text) // size * size
+            raw[page : page + size] = bytes(size)
+
+    return change(home, zero)
+
+
 def repair(home: Path) -> Mended:
     """Do the one step of the doctor's plan that makes a new database."""
     (fix,) = (fix for fix in plan(home) if fix.kind == "database")
