@@ -21,7 +21,7 @@ from herma.errors import (
     ModelUnreachable,
 )
 from herma.models import client as patience
-from herma.models.apis import OpenAIAdapter, anthropic_model, openai_model
+from herma.models.apis import OpenAIAdapter, remote_model
 from herma.models.client import ChatModel, RemoteModel, Retry
 from herma.models.endpoints import Endpoint
 from herma.testing import Answer, Asked, ScriptedModel, tool_call
@@ -46,8 +46,8 @@ def connect(request: pytest.FixtureRequest) -> Ask:
 
     def made(server: ScriptedModel, *, on_retry: Callable[[Retry], None] | None = None, **options: Any) -> RemoteModel:
         if request.param == "openai":
-            return openai_model(Endpoint(server.url, "m", **options), on_retry=on_retry)
-        return anthropic_model(Endpoint(server.root, "m", kind="anthropic", **options), on_retry=on_retry)
+            return remote_model(Endpoint(server.url, "m", **options), on_retry=on_retry)
+        return remote_model(Endpoint(server.root, "m", kind="anthropic", **options), on_retry=on_retry)
 
     return made
 

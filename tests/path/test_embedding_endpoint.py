@@ -180,7 +180,7 @@ def test_the_server_says_how_long_to_wait(server: Server) -> None:
         (failing(401, "wrong key"), "answered 401: wrong key", "MY_KEY"),
         (failing(404, "no such model"), "answered 404: no such model", "embedding.endpoint_model"),
         ((302, {"Location": "http://127.0.0.1:9/"}, b""), "answered 302", "embedding.url"),
-        ((400, {}, b"<html>\n bad  request</html>"), "answered 400: <html> bad request</html>", "words alone"),
+        ((400, {}, b"<html>\n bad  request</html>"), "answered 400.", "words alone"),
         ((200, {}, b"<html>"), "not what /embeddings gives", "embedding.url"),
         ((200, {}, b'{"data": []}'), "0 vectors for 1 texts", "embedding.url"),
         ((200, {}, b'{"data": [{"embedding": null}]}'), "vectors are missing", "embedding.url"),

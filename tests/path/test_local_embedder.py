@@ -90,7 +90,7 @@ def test_other_weights_have_another_name_and_some_kinds_only_a_graph_can_run(tmp
         ("herma.json", '{"name": "x"}', "incomplete"),
         ("model.safetensors", "nonsense", "not a readable safetensors file"),
         ("model.onnx", "nonsense", "onnxruntime cannot load"),
-        ("vocab.txt", "the\nbread\n", r"cannot be read: it has no \[CLS\]"),
+        ("vocab.txt", "the\nbread\n", r"cannot be read: sep_token not found"),
         ("tokenizer.json", "{", "cannot be read"),
     ],
 )

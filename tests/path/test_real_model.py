@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from herma.errors import ModelCancelled, ModelOverflow, ModelRefused, ModelTimeout
-from herma.models.apis import anthropic_model, openai_model
+from herma.models.apis import remote_model
 from herma.models.client import RemoteModel
 from herma.models.endpoints import Endpoint
 
@@ -73,8 +73,8 @@ def _wait_until_loaded(address: str) -> None:
 def connect(request: pytest.FixtureRequest, address: str) -> Connect:
     def made(**options: object) -> RemoteModel:
         if request.param == "openai":
-            return openai_model(Endpoint(f"{address}/v1", "gemma", **options))  # type: ignore[arg-type]
-        return anthropic_model(Endpoint(address, "gemma", kind="anthropic", **options))  # type: ignore[arg-type]
+            return remote_model(Endpoint(f"{address}/v1", "gemma", **options))  # type: ignore[arg-type]
+        return remote_model(Endpoint(address, "gemma", kind="anthropic", **options))  # type: ignore[arg-type]
 
     return made
 
@@ -100,7 +100,7 @@ def test_the_cache_is_seen(connect: Connect) -> None:
 
 def test_a_schema_is_kept_to(address: str) -> None:
     schema = {"type": "string", "enum": ["north", "south"]}
-    model = openai_model(Endpoint(f"{address}/v1", "gemma"))
+    model = remote_model(Endpoint(f"{address}/v1", "gemma"))
     reply = model.reply(HI, max_tokens=24, temperature=0.0, json_schema=schema)  # chance may spend them on spaces
     assert json.loads(reply.text) in ("north", "south")
 

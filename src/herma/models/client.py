@@ -73,7 +73,7 @@ class Fault:
 
 def refused(where: Endpoint, status: int, body: object, headers: Mapping[str, str], now: float) -> Fault:
     """Return the fault for an answer with an HTTP status other than success."""
-    words, code, parameter = _words_of(body)
+    words, code, parameter = words_of(body)
     quoted = quote(words, where.key)
     after = retry_after(headers, now)
     retry = headers.get("x-should-retry", "").lower() != "false"
@@ -154,8 +154,14 @@ def quote(words: str, key: str) -> str:
     return f" ({words if len(words) <= _QUOTED else words[: _QUOTED - 1] + '…'})" if words else ""
 
 
-def _words_of(body: object) -> tuple[str, str, str]:
+def words_of(body: object) -> tuple[str, str, str]:
     """Return the message, the code and the parameter of an error's body, in any of the usual shapes."""
+    if isinstance(body, bytes):
+        text = body.decode("utf-8", "replace")
+        try:
+            body = json.loads(text)
+        except (ValueError, RecursionError):
+            body = text[:_QUOTED]
     found = body.get("error", body) if isinstance(body, Mapping) else body
     if isinstance(found, Mapping):
         words = found.get("message") or found.get("detail") or found.get("msg") or ""
@@ -683,7 +689,7 @@ class _Attempt:
             connecting = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
             return unreachable(where, str(cause) if connecting else "", connecting=connecting)
         if isinstance(error, library.APIError):  # reported inside an answer that had begun
-            words, code, _ = _words_of(body := getattr(error, "body", None))
+            words, code, _ = words_of(body := getattr(error, "body", None))
             if _TOO_LONG.search(f"{code} {words}"):
                 return refused(where, 400, body, {}, 0.0)
             if not partial and _BUSY.search(f"{code} {words}"):

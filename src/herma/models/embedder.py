@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from herma.errors import ConfigError, EmbedderError, install_command
+from herma.models.client import retry_after, words_of
 from herma.models.endpoints import read_key
 
 if TYPE_CHECKING:
@@ -203,23 +204,20 @@ class EndpointEmbedder:
         deadline = self._clock() + self._timeout
         pause = _FIRST_PAUSE
         while True:
-            failure: EmbedderError
             wait = 0.0
             try:
-                status, answer, retry_after = _post(self.address, body, headers, deadline, self._clock)
+                status, answer, wait = _post(self.address, body, headers, deadline, self._clock)
             except _Unreachable as exc:
                 failure = EmbedderError(
                     f"The embedding endpoint {self.address} does not answer: {exc}.",
                     hint="Check embedding.url. Search uses words alone until it answers.",
                 )
-                failure.__cause__ = exc
             else:
                 if status == 200:
                     return answer
                 failure = self._refused(status, answer)
                 if status not in _PASSING:
                     raise failure
-                wait = retry_after
             wait = max(wait, pause)
             if self._clock() + wait >= deadline:
                 raise failure
@@ -227,7 +225,7 @@ class EndpointEmbedder:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _refused(self, status: int, body: bytes) -> EmbedderError:
-        words = _words_of(body)
+        words = words_of(body)[0][:_QUOTED].rstrip(".")
         sentence = f"The embedding endpoint {self.address} answered {status}{f': {words}' if words else ''}."
         if status in (401, 403):
             key = self._key_variable
@@ -298,17 +296,6 @@ def _numpy() -> Any:
     return np
 
 
-def _words_of(body: bytes) -> str:
-    """Return the server's own words about an error, as far as they can be found."""
-    try:
-        answer = json.loads(body)
-        error = answer.get("error", answer)
-        words = error.get("message", "") if isinstance(error, dict) else error
-    except (ValueError, AttributeError, RecursionError):
-        words = body[: 4 * _QUOTED].decode("utf-8", "replace")
-    return " ".join(str(words).split())[:_QUOTED].rstrip(".")
-
-
 class _Unreachable(Exception):
     """No complete answer came; the message says why."""
 
@@ -336,7 +323,8 @@ def _post(
     try:
         with urllib.request.build_opener(AnyStatus).open(request, timeout=max(deadline - clock(), 0.001)) as response:
             kept = b"".join(_pieces(response, deadline, clock))
-            return response.status, kept, _retry_after(response.headers.get("Retry-After"))
+            named = {name.lower(): value for name, value in response.headers.items()}
+            return response.status, kept, min(retry_after(named, time.time()) or 0.0, _LONGEST_RETRY_AFTER)
     except (OSError, http.client.HTTPException, ValueError) as exc:
         reason = getattr(exc, "reason", None) or exc
         words = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
@@ -355,16 +343,6 @@ def _pieces(response: Any, deadline: float, clock: Callable[[], float]) -> Itera
             raise _Unreachable("timeout")
     if response.length:
         raise _Unreachable("its answer was cut off")
-
-
-def _retry_after(value: str | None) -> float:
-    """Return the seconds in a Retry-After header; a date, which HTTP allows too, counts as a few seconds."""
-    if not value:
-        return 0.0
-    try:
-        return min(max(0.0, float(value)), _LONGEST_RETRY_AFTER)  # in this order, "nan" is 0
-    except ValueError:
-        return 5.0
 
 
 AUTOMATIC = "e5-small"
@@ -649,33 +627,22 @@ class LocalEmbedder:
 def load_tokenizer(model: ModelFolder) -> Any:
     """Return the model's tokenizer, which cuts at `max_tokens`. Marks of the model are plain text inside a text."""
     try:
-        from tokenizers import Tokenizer
+        from tokenizers import BertWordPieceTokenizer, Tokenizer
+        from tokenizers.models import WordPiece
     except ImportError as exc:
         raise _missing("tokenizers") from exc
     path = model.vocabulary
     try:
-        tokenizer = Tokenizer.from_file(str(path)) if path.suffix == ".json" else _wordpiece(path, model.lowercase)
+        if path.suffix == ".json":
+            tokenizer = Tokenizer.from_file(str(path))
+        else:
+            words = WordPiece.read_file(str(path))
+            tokenizer = Tokenizer.from_str(BertWordPieceTokenizer(words, lowercase=model.lowercase).to_str())
     except Exception as exc:
         raise EmbedderError(f"The tokenizer {path} cannot be read: {_first_line(exc)}.") from exc
     tokenizer.no_padding()
     tokenizer.enable_truncation(model.max_tokens)
     tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
-def _wordpiece(path: Path, lowercase: bool) -> Any:
-    """Return BERT's tokenizer for a vocab.txt, which has one entry per line."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    lines = path.read_text("utf-8").split("\n")
-    vocabulary = {line.rstrip("\r"): number for number, line in enumerate(lines) if line}
-    if missing := [name for name in ("[CLS]", "[SEP]", "[UNK]") if name not in vocabulary]:
-        raise ValueError(f"it has no {', '.join(missing)}")
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)  # type: ignore[assignment, unused-ignore]
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment, unused-ignore]
-    ends = ("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"])
-    tokenizer.post_processor = processors.BertProcessing(*ends)  # type: ignore[assignment, unused-ignore]
     return tokenizer
 
 

