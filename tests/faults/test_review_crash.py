@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,61 +14,59 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import homes
+from tests.faults.crashing import NEEDS_FORK, forked
+from tests.homes import talk
 
 from herma import Herma, Who
 from herma.review.rows import Review, ReviewAction, ReviewRows
 from herma.store.sqlite import SqliteDatabase
 from herma.testing import Answer, Asked, ScriptedModel
+from herma.transcript.log import Transcripts
 
 LONG = 60.0
 HOUR = 3600.0
-TALK = """
-import sys, time
-from herma import Herma
-flags = {"model.url": sys.argv[2], "model.name": "scripted", "model.retries": 0, "embedding.model": "none",
-         "memory.nudge_interval": int(sys.argv[3]), "review.at_end": sys.argv[4] == "end", "review.min_turns": 2,
-         "review.drain": 600, "review.deadline": 60}
-with Herma.open(sys.argv[1], flags=flags) as h:
-    with h.session() as s:
-        for text in ("I drink green tea", "and I like it"):
-            s.before_model(text)
-            s.after_model("Fine.")
-        if sys.argv[4] != "end":
-            time.sleep(600)
-"""
+TEA = "The user drinks green tea."
 
 
-def killed_while_asked(home: Path, server: ScriptedModel, nth: int, how: str) -> None:
-    """A process of its own talks, and is killed while the model thinks about the nth question."""
-    command = [sys.executable, "-c", TALK, str(home), server.url, "0" if how == "end" else "2", how]
-    process = subprocess.Popen(command)
+def killed(home: Path, server: ScriptedModel, *said: str, asked: int, at_end: bool = False) -> None:
+    """A process of its own talks, and is killed while the model thinks about the nth question; 0: when it ends."""
+    flags = {"memory__nudge_interval": 0 if at_end else 2, "review__at_end": at_end, "review__min_turns": 2}
+
+    def work() -> None:
+        real = Transcripts.end
+
+        def end(*args: Any) -> None:
+            real(*args)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if not asked:
+            Transcripts.end = end  # type: ignore[method-assign]
+        with homes.opened(home, server, clock=time.time, review__drain=LONG, **flags) as h, h.session() as s:
+            talk(s, *said)
+            if not at_end:
+                time.sleep(LONG)
+
+    child = forked(work)
     until = time.monotonic() + LONG
-    while len(server.requests) < nth and time.monotonic() < until and process.poll() is None:
+    while asked and len(server.requests) < asked and time.monotonic() < until:
         time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert len(server.requests) == nth
+    if asked:
+        os.kill(child, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert len(server.requests) == asked
 
 
 @contextmanager
-def later(home: Path, server: ScriptedModel, by: float = HOUR, **flags: Any) -> Iterator[Herma]:
-    given = {
-        "model.url": server.url,
-        "model.name": "scripted",
-        "model.retries": 0,
-        "embedding.model": "none",
-        "memory.nudge_interval": 0,
-        "review.drain": 20,
-    }
-    given |= {name.replace("__", "."): value for name, value in flags.items()}
-    with Herma.open(home, flags=given, clock=lambda: time.time() + by) as h:
+def later(home: Path, server: ScriptedModel | None, by: float = HOUR, **flags: Any) -> Iterator[Herma]:
+    flags = {"memory__nudge_interval": 0, "review__drain": 20} | flags
+    with homes.opened(home, server, clock=lambda: time.time() + by, **flags) as h:
         yield h
 
 
 def hi(h: Herma) -> None:
     with h.session() as s:
-        s.before_model("hi")
-        s.after_model("hi")
+        talk(s, "hi")
         assert h.reviews.wait(LONG)
 
 
@@ -77,60 +74,53 @@ def adding(content: str) -> Answer:
     return Answer.calling("memory", {"action": "add", "target": "user", "content": content})
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
-def test_killed_between_two_writes_the_first_is_whole_and_it_is_not_repeated(home: Path) -> None:
-    with ScriptedModel([adding("The user drinks green tea."), Answer("late", wait=LONG)]) as server:
-        killed_while_asked(home, server, 2, "turn")
-        with later(home, server) as h:
-            (change,) = h.memory.history("user")
-            assert change.author.who is Who.REVIEW
-            assert h.memory.entries("user") == ["The user drinks green tea."]
-            hi(h)
-            (review,) = h.reviews.log()
-            assert (review.state, review.tries, review.notice) == ("failed", 1, "The program ended while it ran.")
-            assert len(server.requests) == 2
-            h.memory.undo(change.id)
-            assert h.memory.entries("user") == []
-            assert h.doctor().healthy
+class TestKilled:
+    """What the next program makes of it."""
 
+    pytestmark = NEEDS_FORK
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
-def test_killed_at_the_end_of_a_session_it_is_made_up_for(home: Path) -> None:
-    script: list[Any] = [Answer("late", wait=LONG)]
-    with ScriptedModel(script) as server:
-        killed_while_asked(home, server, 1, "end")
-        with later(home, server, by=0) as h:  # for all we know, that process is still at it
-            hi(h)
-            assert len(server.requests) == 1
-        server.then('{"memory": [{"action": "add", "target": "user", "content": "The user drinks green tea."}]}')
-        with later(home, server) as h:
-            hi(h)
-            (review,) = h.reviews.log()
-            assert (review.kind, review.state, review.tries) == ("end", "done", 2)
-            assert h.memory.entries("user") == ["The user drinks green tea."]
-            hi(h)
-            assert len(server.requests) == 2
+    def test_between_two_writes_the_first_is_whole_and_it_is_not_repeated(self, home: Path) -> None:
+        with ScriptedModel([adding(TEA), Answer("late", wait=LONG)]) as server:
+            killed(home, server, "I drink green tea", "and I like it", asked=2)
+            with later(home, server) as h:
+                (change,) = h.memory.history("user")
+                assert (change.author.who, h.memory.entries("user")) == (Who.REVIEW, [TEA])
+                hi(h)
+                (review,) = h.reviews.log()
+                assert (review.state, review.tries, review.notice) == ("failed", 1, "The program ended while it ran.")
+                assert len(server.requests) == 2
+                h.memory.undo(change.id)
+                assert h.memory.entries("user") == []
+                assert h.doctor().healthy
 
+    def test_at_the_end_of_a_session_it_is_made_up_for(self, home: Path) -> None:
+        with ScriptedModel([Answer("late", wait=LONG)]) as server:
+            killed(home, server, "I drink green tea", "and I like it", asked=1, at_end=True)
+            with later(home, server, by=0) as h:  # for all we know, that process is still at it
+                hi(h)
+                assert len(server.requests) == 1
+            server.then(json.dumps({"memory": [{"action": "add", "target": "user", "content": TEA}]}))
+            with later(home, server) as h:
+                hi(h)
+                (review,) = h.reviews.log()
+                assert (review.kind, review.state, review.tries) == ("end", "done", 2)
+                assert h.memory.entries("user") == [TEA]
+                hi(h)
+                assert len(server.requests) == 2
 
-KILLED_AT_THE_END = """
-import os, signal
-from herma.transcript.log import Transcripts
-def end(self, *args, real=Transcripts.end):
-    real(self, *args)
-    os.kill(os.getpid(), signal.SIGKILL)
-Transcripts.end = end
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
-def test_killed_just_after_the_end_was_stored_a_review_is_due(home: Path) -> None:
-    with ScriptedModel([]) as server:
-        command = [sys.executable, "-c", KILLED_AT_THE_END + TALK, str(home), server.url, "0", "end"]
-        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    def test_just_after_the_end_was_stored_a_review_is_due(self, home: Path, server: ScriptedModel) -> None:
+        killed(home, server, "I drink green tea", "and I like it", asked=0, at_end=True)
         with later(home, server) as h:
             (session,) = h.transcripts.list()
-            assert session.ended
-            assert h.reviews.status().owed == 1
+            assert (bool(session.ended), h.reviews.status().owed) == (True, 1)
+
+    def test_what_the_user_asked_to_remember_is_kept_by_the_next(self, home: Path) -> None:
+        with ScriptedModel([Answer("late", wait=LONG)]) as server:
+            killed(home, server, "remember that my shoe size is 43", asked=1)
+        with later(home, None) as h:  # without a model
+            hi(h)
+            assert h.memory.entries("user") == ["My shoe size is 43"]
+            assert [(one.kind, one.state, one.tries) for one in h.reviews.log()] == [("remember", "done", 2)]
 
 
 def test_two_processes_look_back_at_one_conversation_once(home: Path) -> None:
@@ -147,13 +137,10 @@ def test_two_processes_look_back_at_one_conversation_once(home: Path) -> None:
         later(home, server, memory__nudge_interval=1, review__at_end=False) as other,
     ):
         s = one.session()
-        for text in ("I drink green tea", "yes"):
-            s.before_model(text)
-            s.after_model("Fine.")
+        talk(s, "I drink green tea", "yes")
         assert begun.wait(LONG)
         with other.session(resume=s.id) as again:
-            again.before_model("hello from elsewhere")
-            again.after_model("Hello.")
+            talk(again, "hello from elsewhere")
             assert other.reviews.wait(LONG)
         go_on.set()
         assert one.reviews.wait(LONG)
@@ -230,23 +217,6 @@ def test_each_request_to_remember_is_its_own(rows: tuple[ReviewRows, ReviewRows]
         claimed = one.claim(each, 2.0, 5.0)
         assert claimed is not None
         one.end(replace(claimed, state="done"))
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
-def test_what_a_killed_program_was_asked_to_remember_is_kept_by_the_next(home: Path) -> None:
-    with ScriptedModel([Answer("late", wait=LONG)]) as server:
-        talk = TALK.replace("I drink green tea", "remember that my shoe size is 43").replace('"and I like it"', "")
-        command = [sys.executable, "-c", talk, str(home), server.url, "0", "turn"]
-        process = subprocess.Popen(command)
-        until = time.monotonic() + LONG
-        while not server.requests and time.monotonic() < until:
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    with Herma.open(home, flags={"embedding.model": "none"}, clock=lambda: time.time() + HOUR) as h:  # without a model
-        hi(h)
-        assert h.memory.entries("user") == ["My shoe size is 43"]
-        assert [(one.kind, one.state, one.tries) for one in h.reviews.log()] == [("remember", "done", 2)]
 
 
 def test_old_ones_go_unless_they_can_be_undone_or_say_how_far_it_got(

@@ -19,6 +19,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.homes import table
 
 from herma.episodes.build import (
     build,
@@ -41,7 +42,6 @@ from herma.episodes.episodes import (
     digest,
     is_worth_showing,
     label,
-    least_valuable,
     line_of,
     safe,
     state_line,
@@ -49,13 +49,20 @@ from herma.episodes.episodes import (
     terms_of_episode,
     value,
     verdicts,
-    weight_of,
-    within,
 )
 from herma.episodes.rows import LONGEST_RESULT, Episode, Outcome, SessionState, Weight
 from herma.types import Message, Scope, SessionInfo
 
-CASES = [json.loads(line) for line in Path(__file__).with_name("outcomes.jsonl").read_text("utf-8").splitlines()]
+
+def lines(file: str) -> list[str]:
+    return Path(__file__).with_name(file).read_text("utf-8").splitlines()
+
+
+def cases(kind: str) -> list[tuple[str, ...]]:
+    return table(__file__, "episode_cases.tsv", kind)
+
+
+CASES = [json.loads(line) for line in lines("outcomes.jsonl")]
 LABELS = {"successful": "success", "resolved": "success", "failed": "failure", "interrupted": "open"}
 TOOLS = {"run": ("terminal", "command"), "edit": ("edit_file", "path"), "read": ("read_file", "path")}
 TOOLS["search"] = ("web_search", "query")
@@ -69,8 +76,10 @@ def call(tool: str, number: str = "c", **arguments: Any) -> Message:
 
 
 def talk(*said: str | Message) -> list[Message]:
-    """Return numbered messages. A text is "role: text"; `run`, `edit`, `read`, `search` and `plan` are tool calls, and
-    `out` is the result of the call before it."""
+    """Return numbered messages. A text is "role: text"; `run`, `edit`, `read`, `search` and `plan` are tool calls.
+
+    `out` is the result of the call before it, and `cut off` a reply that was.
+    """
     made: list[Message] = []
     for at, one in enumerate(said, 1):
         message = one
@@ -80,6 +89,8 @@ def talk(*said: str | Message) -> list[Message]:
                 message = call(TOOLS[kind][0], str(at), **{TOOLS[kind][1]: rest})
             elif kind == "plan":
                 message = call("todo", str(at), todos=json.loads(rest))
+            elif kind == "cut off":
+                message = Message("assistant", rest, finish_reason="interrupted")
             else:
                 message = Message("tool", rest, tool_call_id=str(at - 1)) if kind == "out" else Message(kind, rest)
         made.append(replace(message, id=at, timestamp=100.0 + at))
@@ -102,22 +113,14 @@ def state(*said: str | Message) -> SessionState:
 
 
 @pytest.mark.parametrize(
-    ("text", "task"),
+    ("task", "text"),
     [
-        ("Hi, can you please fix the login bug?", "fix the login bug?"),
-        ("hello there! I want you to write a parser", "write a parser"),
-        ("# Task\n\nPort the **parser** to `rust`", "Task Port the parser to rust"),
-        ("看一下\n```python\nprint(1)\n```\n为什么报错", "看一下 为什么报错"),
-        ("你好，请帮我重构登录模块", "重构登录模块"),
-        ("Fix it <system-reminder>be nice</system-reminder> now", "Fix it now"),
-        ("See [the docs](https://example.org/x) first", "See the docs first"),
-        ("```\nonly code\n```", "only code"),
-        ("hello.py prints nothing", "hello.py prints nothing"),
-        ("Fix\x00 the \u202eweird\x1b text", "Fix the weird text"),
-        ("First do this. " + "Then that, and so on. " * 30, "First do this." + " Then that, and so on." * 13),
+        *cases("cleaned"),
+        ("Fix the weird text", "Fix\x00 the \u202eweird\x1b text"),
+        ("First do this." + " Then that, and so on." * 13, "First do this. " + "Then that, and so on. " * 30),
     ],
 )
-def test_a_request_is_cleaned(text: str, task: str) -> None:
+def test_a_request_is_cleaned(task: str, text: str) -> None:
     assert cleaned(text) == task
 
 
@@ -144,24 +147,10 @@ def test_cleaning_takes_linear_time_on_hostile_text() -> None:
         assert len(cleaned(text)) <= 300
 
 
-@pytest.mark.parametrize(
-    ("task", "tools", "category"),
-    [
-        ("fix the failing test in auth", ["terminal"], "debugging"),
-        ("Fix the login bug", [], "debugging"),
-        ("add a function that parses dates", [], "coding"),
-        ("translate this letter to French", [], "writing"),
-        ("plan a trip to Rome", [], "planning"),
-        ("deploy the site with docker", ["terminal"], "operations"),
-        ("修复登录报错", ["terminal"], "debugging"),
-        ("what is the capital of Peru?", [], "question"),
-        ("look at prices of bikes", ["web_search"], "research"),
-        ("the usual", ["write_file"], "coding"),
-        ("hmm indeed", [], "other"),
-    ],
-)
-def test_the_kind_of_work(task: str, tools: list[str], category: str) -> None:
-    assert category_of(task, steps_of(talk(*[call(tool, f"{at}") for at, tool in enumerate(tools)]))) == category
+@pytest.mark.parametrize(("category", "task", "tools"), cases("kind"))
+def test_the_kind_of_work(category: str, task: str, tools: str) -> None:
+    steps = steps_of(talk(*[call(tool, f"{at}") for at, tool in enumerate(filter(None, tools.split(",")))]))
+    assert category_of(task, steps) == category
 
 
 @pytest.mark.parametrize(
@@ -180,24 +169,13 @@ def test_a_question_about_failures_is_not_an_error(asked: str, error: str) -> No
 
 # ── steps ──
 
-FAILED = [
-    *('{"exit_code": 1, "output": ""}', '{"success": false}', '{"error": "no such file"}', '{"ok": false, "x": 1}'),
-    *('{"is_error": true}', "Traceback (most recent call last):\n  File x\nValueError: bad", "错误: 找不到文件"),
-    *("bash: foo: command not found", "Error: it broke", "=========== 2 failed, 3 passed in 0.1s ==========="),
-    *("building…\nmake: *** [all] Error 2", "ok so far\nexit code: 2", "Failed to open the file"),
-    *('{"output": "' + "x" * 3000 + '\n…\n", "success": false}', "Error while reading x"),
-]
-WENT_WELL = [
-    *("", "42 passed in 1.2s", '{"exit_code": 0, "output": "Error handling is documented"}', "exit code: 0"),
-    *('{"success": true, "error": ""}', "The error handling chapter is done.", '{"results": []}'),
-    *("0 failed, 12 passed", "def on_error(self): ...", "Error codes of the API\n\n404 means not found."),
-    "Failed states are shown in red",
-]
 
-
-def test_outputs_that_failed_are_told_from_others() -> None:
-    assert [output for output in FAILED if not has_failed(output)] == []
-    assert [output for output in WENT_WELL if has_failed(output)] == []
+@pytest.mark.parametrize(
+    ("failed", "output"),
+    [*cases("output"), ("failed", '{"output": "' + "x" * 3000 + '\\n…\\n", "success": false}')],
+)
+def test_outputs_that_failed_are_told_from_others(failed: str, output: str) -> None:
+    assert has_failed(output) is bool(failed)
 
 
 def test_steps_are_described_in_few_words() -> None:
@@ -238,163 +216,19 @@ def test_open_work_names_what_is_open_and_has_no_courtesy_as_its_result() -> Non
     assert state(*said).next_step == "The tests are still missing."
 
 
-CUT_OFF = Message("assistant", "I will", finish_reason="interrupted")
-TESTED = ("run: pytest -q", "out: ModuleNotFoundError: No module named 'yaml'", "run: pip install pyyaml", "out: ok")
+@pytest.mark.parametrize("case", [json.loads(line) for line in lines("episodes.jsonl")])
+def test_an_episode_is_made_of_what_happened(case: dict[str, Any]) -> None:
+    made = episode_of(*case["said"])
+    assert {name: getattr(made, name) for name in case["expected"]} == case["expected"]
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (
-            ["user: write a haiku", "assistant: Here it is now: rain.", "user: perfect, thanks!"],
-            {"outcome": "successful", "success": True, "why": "the user confirmed it"},
-        ),
-        *(
-            (
-                ["user: fix the login bug", "assistant: Fixed it.", f"user: {objection}", "assistant: Hm."],
-                {"outcome": "failed", "success": False},
-            )
-            for objection in ("no, it still doesn't work", "不行，还是报错", "まだエラーです", "그래도 안 돼")
-        ),
-        (["user: do the thing", "assistant: Yes.", "user: and the other thing"], {"outcome": "interrupted"}),
-        (["user: do the thing", CUT_OFF], {"outcome": "interrupted"}),
-        (["user: do the thing", "run: make"], {"outcome": "interrupted"}),
-        *(
-            (["user: find the file", f"assistant: {words}"], {"outcome": "failed"})
-            for words in ("I couldn't find the file.", "抱歉，我无法完成这个任务。", "完了できませんでした。")
-        ),
-        (  # an error and its remedy
-            [
-                *("user: run the tests and make them pass", *TESTED, "run: pytest -q", "out: 12 passed"),
-                "assistant: All tests pass now; PyYAML was missing.",
-            ],
-            {
-                "outcome": "resolved",
-                "error": "pytest -q: ModuleNotFoundError: No module named 'yaml'",
-                "remedy": "terminal: pip install pyyaml; then terminal: pytest -q worked",
-                "result": "All tests pass now; PyYAML was missing.",
-                "tools": {"terminal": 3},
-                "category": "coding",
-            },
-        ),
-        (  # another way that worked
-            [
-                *("user: install the tool", "run: pip install tool", "out: error: externally-managed-environment"),
-                *("run: pip install --user tool", "out: Successfully installed tool", "assistant: Installed."),
-            ],
-            {"outcome": "resolved", "remedy": "terminal: pip install --user tool worked"},
-        ),
-        (  # not overcome
-            [
-                *("user: deploy the site", "run: make deploy", "out: make: *** [deploy] Error 1"),
-                "assistant: The deployment stopped at the upload.",
-            ],
-            {"outcome": "failed", "remedy": "", "error": "make deploy: make: *** [deploy] Error 1"},
-        ),
-        (  # an early error that did not matter
-            [
-                *("user: clean up the folder", "read: gone.txt", 'out: {"error": "not found"}', "run: rm -r build"),
-                *("out: ", "assistant: Cleaned up."),
-            ],
-            {"outcome": "successful"},
-        ),
-        (  # an error that the user reported
-            [
-                "user: My server won't start: error 502 since the update. What can I do?",
-                "assistant: The upstream port changed. Set proxy_pass to 8081 and reload; that fixed it for others.",
-                "user: that works, thank you",
-            ],
-            {
-                "outcome": "resolved",
-                "error": "My server won't start: error 502 since the update.",
-                "remedy": "Set proxy_pass to 8081 and reload; that fixed it for others.",
-            },
-        ),
-        (
-            [
-                *("user: 你好，请帮我修复登录接口的报错", "run: npm test", "out: 错误: 找不到模块", "run: npm install"),
-                *("out: added 3 packages", "run: npm test", "out: 12 passing"),
-                *("assistant: 已修复登录接口。原因是缺少依赖。", "user: 太好了，谢谢！"),
-            ],
-            {
-                "task": "修复登录接口的报错",
-                "outcome": "resolved",
-                "category": "debugging",
-                "result": "已修复登录接口。",
-                "remedy": "terminal: npm install; then terminal: npm test worked",
-            },
-        ),
-        (  # a request behind thanks
-            [
-                *("user: Write a poem about rivers", "assistant: Rivers run through the whole land."),
-                *("user: thanks, now make it shorter please", "assistant: Rivers run."),
-            ],
-            {"outcome": "unclear", "why": "neither the user nor a tool showed how it went", "result": "Rivers run."},
-        ),
-        (  # the first report of an error says most
-            [
-                "user: My docker build fails with no space left on device",
-                *("assistant: Try docker system prune.", "user: still the same error"),
-            ],
-            {"outcome": "failed", "error": "My docker build fails with no space left on device"},
-        ),
-        (  # a search that finds nothing is not an error; one that cannot run is
-            [
-                *("user: Is foo used anywhere?", "run: grep -rn foo src", "out: exit code 1"),
-                "assistant: No, foo is used nowhere.",
-            ],
-            {"outcome": "unclear", "error": ""},
-        ),
-        (
-            [
-                *("user: Is foo used anywhere?", "run: grep -rn foo nowhere"),
-                "out: grep: nowhere: No such file or directory\nexit code 2",
-                "assistant: There is no folder of that name.",
-            ],
-            {"outcome": "failed"},
-        ),
-        (  # the reply to thanks is not the result
-            ["user: deploy the shop", "assistant: Deployed, it works.", "user: thanks", "assistant: Glad to help!"],
-            {"result": "Deployed, it works."},
-        ),
-    ],
-)
-def test_an_episode_is_made_of_what_happened(said: list[str | Message], expected: dict[str, Any]) -> None:
-    made = episode_of(*said)
-    assert {name: getattr(made, name) for name in expected} == expected
-
-
-def test_a_program_may_say_that_it_broke_off() -> None:
-    aborted = episode_of("user: do the thing", "assistant: Well.", info=replace(INFO, end_reason="error"))
-    assert aborted.outcome == "interrupted"
-
-
-@pytest.mark.parametrize(
-    ("last", "word"),
-    [
-        ("thanks, could you also do the same for the other file?", ""),
-        ("太好了，谢谢", "content"),
-        ("thanks, now it works", "content"),
-        ("great, now everything is broken", "not content"),
-        ("thanks, it no longer crashes", "content"),
-        ("perfect, nothing fails any more", "content"),
-        ("thanks, the error is gone", "content"),
-        ("it was broken before, great now", "content"),
-    ],
-)
-def test_the_last_word_of_the_user(last: str, word: str) -> None:
+@pytest.mark.parametrize(("word", "last"), cases("last word"))
+def test_the_last_word_of_the_user(word: str, last: str) -> None:
     assert last_word(talk("user: Write the tests", "assistant: Here they are.", f"user: {last}")) == word
     assert last_word(talk(f"user: {last}")) == "", "the first message asks for something"
 
 
-@pytest.mark.parametrize(
-    "courtesy",
-    [
-        *("You're welcome.", "Glad to help!", "Hello! How are you?", "Any time, have fun!", "Sorry about that!"),
-        *("不客气，随时可以问我。", "很高兴能帮到你！", "どういたしまして。", "お役に立ててよかったです！"),
-        *("Gern geschehen!", "Kein Problem, viel Erfolg!", "천만에요!"),
-    ],
-)
+@pytest.mark.parametrize("courtesy", [text for _, text in cases("courtesy")])
 def test_a_courtesy_is_not_a_result(courtesy: str) -> None:
     said = ["user: sort the list of guests", "assistant: Sorted by surname.", "user: thanks", f"assistant: {courtesy}"]
     assert episode_of(*said).result == "Sorted by surname."
@@ -531,9 +365,6 @@ def test_files_and_folder() -> None:
     assert snapshot(talk("assistant: hi"), INFO, at=1.0) is None
 
 
-# ── similarity ──
-
-
 # ── value ──
 
 OUTCOMES = st.sampled_from(get_args(Outcome))
@@ -560,21 +391,6 @@ def test_a_value_is_bounded_and_grows_with_everything_good(weight: Weight, simil
     assert value(replace(weight, has_remedy=True), NOW, similarity) >= worth
     assert value(replace(weight, last_used=NOW), NOW, similarity) >= worth
     assert value(weight, NOW + 1000 * DAY, similarity) <= worth
-
-
-def test_the_outcome_decides_most() -> None:
-    order = [value(weight_of(episode(outcome=one)), NOW) for one in ("resolved", "successful", "unclear", "failed")]
-    assert order == sorted(order, reverse=True)
-    assert value(weight_of(episode(outcome="failed", remedy="x")), NOW) > 2 * order[2] * 0.9
-
-
-@given(st.lists(WEIGHTS, max_size=30, unique_by=lambda one: one.id), st.integers(0, 30))
-def test_the_least_valuable_are_archived(weights: list[Weight], most: int) -> None:
-    gone = least_valuable(weights, most, NOW)
-    assert len(gone) == max(0, len(weights) - most)
-    left = [value(one, NOW) for one in weights if one.id not in gone]
-    away = [value(one, NOW) for one in weights if one.id in gone]
-    assert not left or not away or max(away) <= min(left)
 
 
 def test_what_is_worth_showing() -> None:
@@ -632,14 +448,6 @@ def test_a_line_is_one_line_without_tags(text: str) -> None:
     line = line_of(episode(task=f"do {text}", result=text, error=text, remedy=text))
     assert "\n" not in line
     assert "<memory-context" not in line.lower()
-
-
-@given(st.integers(0, 200), st.integers(0, 4))
-def test_the_budget_holds(budget: int, most: int) -> None:
-    some = [episode(at, task=f"task {at} " + "word " * at * 4, error="e " * 5, remedy="r") for at in range(1, 6)]
-    chosen = within(some, budget, lambda text: len(text.split()), most)
-    assert len(chosen) <= most
-    assert sum(len(line.split()) for _, line in chosen) <= budget
 
 
 def test_a_digest_counts_and_names() -> None:
