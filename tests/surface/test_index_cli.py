@@ -1,4 +1,4 @@
-"""`herma index`: looked at, checked, rebuilt and dropped; nothing of it can cost a message."""
+"""`herma index`: looked at, checked, rebuilt, embedded and dropped; nothing of it can cost a message."""
 
 from __future__ import annotations
 
@@ -12,41 +12,50 @@ from click.testing import CliRunner, Result
 from herma import Herma
 from herma.cli.main import cli
 from herma.index.sync import MOST_INDEXED
+from herma.testing import ScriptedModel
+
+MESSAGES = 60
+
+
+def herma(home: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["--home", str(home), *words])
 
 
 def index(home: Path, *words: str) -> Result:
-    return CliRunner().invoke(cli, ["--home", str(home), "index", *words])
+    return herma(home, "index", *words)
 
 
 def as_json(home: Path, *words: str) -> Any:
-    done = index(home, *words, "--json")
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(index(home, *words, "--json").stdout)
 
 
 @pytest.fixture
 def full(home: Path) -> Path:
     with Herma.open(home) as h:
-        for n in range(30):
-            one = h.transcripts.start("cli")
-            h.transcripts.append(one, [{"role": "user", "content": f"kingfisher {n}"}])
+        one = h.transcripts.start("cli")
+        h.transcripts.append(one, [{"role": "user", "content": f"kingfisher {n}"} for n in range(MESSAGES)])
     return home
 
 
 def finds(home: Path) -> bool:
-    return CliRunner().invoke(cli, ["--home", str(home), "search", "kingfisher"]).exit_code == 0
+    return herma(home, "search", "kingfisher").exit_code == 0
 
 
-def test_from_nothing_to_up_to_date(full: Path) -> None:
-    assert "30 messages" in index(full, "status").stdout
-    assert index(full, "rebuild").stdout.startswith("Rebuilt: 30 messages indexed, up to date")
+def test_from_nothing_to_up_to_date_and_dropped(full: Path) -> None:
+    assert f"{MESSAGES} messages" in index(full, "status").stdout
+    assert index(full, "rebuild").stdout.startswith(f"Rebuilt: {MESSAGES} messages indexed, up to date")
     status = as_json(full, "status")
-    assert (status["messages"], status["stored_messages"], status["lag"]) == (30, 30, 0)
+    assert (status["messages"], status["stored_messages"], status["lag"]) == (MESSAGES, MESSAGES, 0)
     assert status["there"] is True
     assert status["size"] > 0
     assert "The index is what the transcripts say." in index(full, "status", "--verify").stdout
     assert as_json(full, "status", "--verify") == {"ok": True, "trouble": None, "rebuilt": False}
-    assert as_json(full, "rebuild")["messages"] == 30
+    refused = index(full, "rebuild", "--drop")
+    assert refused.exit_code == 2
+    assert "--yes" in refused.stderr
+    assert as_json(full, "status")["there"] is True
+    assert as_json(full, "rebuild", "--drop", "--yes") == {"ok": True, "dropped": True}
+    assert as_json(full, "status")["messages"] == 0
     assert finds(full)
 
 
@@ -67,17 +76,6 @@ def test_an_empty_home_stays_empty(tmp_path: Path) -> None:
         assert index(home, words).exit_code == 0, words
 
 
-def test_dropping_is_asked_for_and_costs_nothing(full: Path) -> None:
-    index(full, "rebuild")
-    refused = index(full, "rebuild", "--drop")
-    assert refused.exit_code == 2
-    assert "--yes" in refused.stderr
-    assert as_json(full, "status")["there"] is True
-    assert as_json(full, "rebuild", "--drop", "--yes") == {"ok": True, "dropped": True}
-    assert as_json(full, "status")["messages"] == 0
-    assert finds(full)
-
-
 @pytest.mark.parametrize("harm", [b"", b"not a database at all" * 1000])
 def test_a_damaged_index_is_found_and_built_anew(full: Path, harm: bytes) -> None:
     index(full, "rebuild")
@@ -85,7 +83,7 @@ def test_a_damaged_index_is_found_and_built_anew(full: Path, harm: bytes) -> Non
     checked = as_json(full, "status", "--verify")
     assert checked["rebuilt"] is True
     assert checked["trouble"]
-    assert as_json(full, "status")["messages"] == 30
+    assert as_json(full, "status")["messages"] == MESSAGES
     assert finds(full)
 
 
@@ -102,3 +100,58 @@ def test_a_home_that_cannot_be_written_is_told_what_happens_instead(
 ) -> None:
     monkeypatch.setattr("os.access", lambda *_: False)
     assert "searches read the newest 500 of them one by one instead" in index(full, "status").stdout
+
+
+# ── embedding ──
+
+
+def settle(home: Path, url: str) -> None:
+    lines = ["embedding:", "  model: endpoint", f"  url: {url}", "  endpoint_model: tiny", "  timeout: 1"]
+    (home / "config.yaml").write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_everything_is_embedded_once_and_another_model_begins_anew(full: Path) -> None:
+    with ScriptedModel() as endpoint:
+        settle(full, endpoint.url)
+        before = as_json(full, "status")["vectors"]
+        assert (before["vectors"], before["messages_left"], before["trouble"]) == (0, MESSAGES, None)
+        assert f"{MESSAGES} messages to be embedded" in index(full, "status").stdout
+        assert f": {MESSAGES}, up to date" in index(full, "embed").stdout
+        asked = len(endpoint.requests)
+        after = as_json(full, "embed")
+        assert after["ok"] is True
+        assert (after["vectors"]["messages_left"], after["vectors"]["vectors"]) == (0, MESSAGES)
+        assert "tiny" in after["vectors"]["model"]
+        assert f"{MESSAGES}, up to date" in index(full, "rebuild").stdout
+        texts = [text for one in endpoint.requests[asked:] for text in one.body.get("input", [])]
+        assert not any("kingfisher" in text for text in texts)  # nothing that has its vector is embedded again
+        config = full / "config.yaml"
+        config.write_text(config.read_text().replace("tiny", "other"))
+        status = as_json(full, "status")["vectors"]
+        assert status["messages_left"] == MESSAGES
+        assert list(status["other_models"].values()) == [MESSAGES]
+        assert "of another model; they will be removed" in index(full, "status").stdout
+        assert finds(full)
+
+
+def test_a_dead_endpoint_is_said_and_costs_no_search(full: Path) -> None:
+    with ScriptedModel() as model:
+        settle(full, model.url)
+    failed = index(full, "embed")
+    assert failed.exit_code == 1
+    assert "! Embedding:" in failed.stdout
+    assert as_json(full, "embed")["ok"] is False
+    assert as_json(full, "status")["vectors"]["failures"] >= 1
+    assert "failed" in herma(full, "doctor").stdout
+    assert finds(full)
+
+
+@pytest.mark.parametrize("config", ["", "embedding:\n  model: e5-small\n"])
+def test_without_an_embedder_it_says_what_to_type(full: Path, config: str) -> None:
+    (full / "config.yaml").write_text(config)
+    done = index(full, "embed")
+    assert done.exit_code == 1
+    assert "herma models install e5-small" in done.stderr
+    assert as_json(full, "embed")["error"]["code"] == "no_embedder"
+    assert ("herma models install e5-small" in index(full, "status").stdout) is bool(config)
+    assert finds(full)
