@@ -69,7 +69,7 @@ def test_ones_own_history_is_asked_in_every_mode_and_with_every_setting(home: Pa
 
 
 @of_files
-def test_what_is_indexed_already_is_not_indexed_again(home: Path) -> None:
+def test_a_copy_takes_what_is_derived_with_it_and_makes_again_what_is_damaged(home: Path) -> None:
     embedder = HashEmbedder()
     with Herma.open(home=home, embedder=embedder) as h:
         session = h.transcripts.start("cli")
@@ -80,13 +80,6 @@ def test_what_is_indexed_already_is_not_indexed_again(home: Path) -> None:
         h.index.wait()
         assert len(embedder.seen) == before
         assert h.search("tractor", level="message").hits
-
-
-@of_files
-def test_a_derived_file_that_cannot_be_copied_is_made_again(home: Path) -> None:
-    with Herma.open(home=home) as h:
-        session = h.transcripts.start("cli")
-        h.transcripts.append(session, [{"role": "user", "content": text} for text in TEXTS.values()])
     (home / "index.db").write_bytes(b"no database at all" * 100)
     with retrieval.copied(home) as copy, Herma.open(home=copy) as h:
         assert not (copy / "index.db").exists()

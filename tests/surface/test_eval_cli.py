@@ -70,25 +70,11 @@ def test_search_is_measured_on_a_folder_of_sets(home: Path, labelled: Path) -> N
     assert (found["set"], found["mode"], found["questions"]) == ("small", "words", 4)
     assert found["hit@1"] == found["hit@10"] == found["mrr"] == 0.75
     assert found["left_out"] == {"nothing answers it": 1}
-
-
-def test_sessions_can_be_asked_for_instead_of_messages(home: Path, labelled: Path) -> None:
-    found = as_json(home, "retrieval", str(labelled), "--mode", "words", "--level", "session")["results"][0]
-    assert found["hit@10"] == 0.75
-
-
-def test_without_a_model_nothing_can_be_measured_by_meaning(home: Path, labelled: Path) -> None:
-    done = evaluate(home, "retrieval", str(labelled), "--mode", "hybrid")
-    assert done.exit_code == 2
-    assert "There is no embedding model" in done.stderr
-    assert as_json(home, "retrieval", str(labelled))["results"][0]["mode"] == "words"
-
-
-def test_people_get_a_table_and_what_was_left_out(home: Path, labelled: Path) -> None:
-    done = evaluate(home, "retrieval", str(labelled), "--mode", "words")
-    assert done.exit_code == 0
-    assert "0.750" in done.stdout
-    assert "left out 1 (nothing answers it)" in done.stdout
+    found = as_json(home, "retrieval", str(labelled), "--level", "session")["results"][0]
+    assert (found["hit@10"], found["mode"]) == (0.75, "words"), "without a model, words are the default"
+    shown = evaluate(home, "retrieval", str(labelled), "--mode", "words").stdout
+    assert "0.750" in shown
+    assert "left out 1 (nothing answers it)" in shown
 
 
 def test_kept_homes_are_used_again_and_other_data_is_refused(home: Path, labelled: Path, tmp_path: Path) -> None:
@@ -131,27 +117,26 @@ def test_skill_routing_counts_named_skills_and_silence(tmp_path: Path) -> None:
     assert (found["none_needed"], found["silent_rightly"], found["others"], found["others_silent"]) == (1, 1, 2, 1)
 
 
-def test_a_broken_line_is_one_sentence(home: Path, labelled: Path) -> None:
-    with (labelled / "queries.jsonl").open("a", encoding="utf-8") as file:
-        file.write("not json\n")
-    done = evaluate(home, "retrieval", str(labelled))
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["retrieval", "DATA", "--mode", "hybrid"], "There is no embedding model"),
+        (["retrieval", "BROKEN"], "queries.jsonl, line 6: this is not JSON."),
+        (["retrieval", "EMPTY"], "queries.jsonl is empty"),
+        (["retrieval", "DATA", "--save", "nowhere/run.json"], "nowhere is not a folder"),
+        (["self", "--save", "nowhere/run.json"], "nowhere is not a folder"),
+        (["self", "--with", "search.model_wait"], "is not a setting"),
+        (["self"], "There is no herma.db"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence(home: Path, labelled: Path, words: list[str], said: str) -> None:
+    if "BROKEN" in words or "EMPTY" in words:
+        text = (labelled / "queries.jsonl").read_text("utf-8") + "not json\n" if "BROKEN" in words else ""
+        (labelled / "queries.jsonl").write_text(text, "utf-8")
+    done = evaluate(home, *(str(labelled) if word in ("DATA", "BROKEN", "EMPTY") else word for word in words))
     assert done.exit_code == 2
-    assert "queries.jsonl, line 6: this is not JSON." in done.stderr
-
-
-def test_an_empty_set_says_what_it_lacks(home: Path, labelled: Path) -> None:
-    (labelled / "queries.jsonl").write_text("", "utf-8")
-    done = evaluate(home, "retrieval", str(labelled))
-    assert done.exit_code == 2
-    assert "queries.jsonl is empty" in done.stderr
-
-
-def test_a_place_that_is_none_is_said_before_the_work(home: Path, labelled: Path, tmp_path: Path) -> None:
-    for command in (["retrieval", str(labelled), "--mode", "words"], ["self"]):
-        done = evaluate(home, *command, "--save", str(tmp_path / "nowhere" / "run.json"))
-        assert done.exit_code == 2
-        assert "nowhere is not a folder" in done.stderr
-        assert "small" not in done.stderr
+    assert said in done.stderr
+    assert "small" not in done.stdout
 
 
 def test_the_exam_over_ones_own_history_changes_nothing(home: Path) -> None:
@@ -165,15 +150,3 @@ def test_the_exam_over_ones_own_history_changes_nothing(home: Path) -> None:
     assert found["types"]["content"]["hit@5"] == 1.0
     assert (home / "herma.db").read_bytes() == before
     assert not (home / "index.db").exists()
-
-
-def test_an_empty_home_has_no_exam(home: Path) -> None:
-    done = evaluate(home, "self")
-    assert done.exit_code == 2
-    assert "There is no herma.db" in done.stderr
-
-
-def test_a_setting_without_a_value_is_refused(home: Path) -> None:
-    done = evaluate(home, "self", "--with", "search.model_wait")
-    assert done.exit_code == 2
-    assert "is not a setting" in done.stderr
