@@ -41,6 +41,7 @@ from herma.agent.terminal import (
 )
 from herma.cli import output
 from herma.cli.context import CommandContext, HermaCommand, pass_context
+from herma.cli.encode import encode
 from herma.cli.output import count, name_of, one_line, short_when
 from herma.errors import ConfigError, HermaError, HermaWarning, ModelError, StoreError, UsageError, install_command
 from herma.memory.entries import parse
@@ -190,7 +191,7 @@ def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
 
     told = threading.Timer(_AT_ONCE, tell)
     told.daemon = True
-    before = signal.signal(signal.SIGINT, stop) if _is_main() else None
+    before = signal.signal(signal.SIGINT, stop)
     told.start()
     try:
         used = vars(h)
@@ -203,8 +204,7 @@ def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
         h.close()
     finally:
         told.cancel()
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before)
 
 
 def _keep_the_log_off_the_screen() -> None:
@@ -242,16 +242,12 @@ def _ended_by_signals() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = [(number, signal.signal(number, leave)) for number in wanted] if _is_main() else []
+    before = [(number, signal.signal(number, leave)) for number in wanted]
     try:
         yield
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-
-
-def _is_main() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def model_of(h: Herma, screen: Screen) -> ChatModel:
@@ -797,9 +793,6 @@ def stopping(talk: ChatSession) -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         cancel.set()
 
-    if threading.current_thread() is not threading.main_thread():
-        yield cancel
-        return
     before = signal.signal(signal.SIGINT, stop)
     try:
         with unechoed():
@@ -1084,7 +1077,6 @@ def _read(handle: int) -> bytes:
 def as_json(talk: ChatSession, done: TurnReport) -> dict[str, Any]:
     """Return the answer for programs."""
     info = talk.info
-    used = done.usage
     return {
         "ok": done.ended == "answered",
         "text": done.text,
@@ -1095,14 +1087,7 @@ def as_json(talk: ChatSession, done: TurnReport) -> dict[str, Any]:
         "model": done.model or talk.model.name,
         "steps": done.steps,
         "tool_calls": [_call_json(call) for call in done.calls],
-        "usage": {
-            "measured": done.measured,
-            "input": used.input,
-            "output": used.output,
-            "cache_read": used.cache_read,
-            "cache_write": used.cache_write,
-            "reasoning": used.reasoning,
-        },
+        "usage": encode(done.usage, omit=["cost_usd"], measured=done.measured),
         "cost_usd": talk.cost(),
         "notes": list(done.notes),
     }

@@ -306,16 +306,8 @@ class LiveScreen(PlainScreen):
     """Shows formatted text on a terminal."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
         super().__init__()
-        self._console = Console(
-            file=sys.stdout,
-            markup=False,
-            emoji=False,
-            highlight=False,
-            color_system="auto" if output.colours(sys.stdout) else None,
-        )
+        self._console = output.console(sys.stdout)
         self._blocks = Blocks()
         self._live: Live | None = None
         self._doing = ""

@@ -175,32 +175,22 @@ def _of_memory(change: Change) -> LoggedChange:
     texts += [f"+ {preview(added[0], 48)}"] if added else []
     more = max(0, len(removed) - 1) + max(0, len(added) - 1)
     texts += [f"and {more:,} more"] if more else []
-    texts += [f"({preview(change.reason, 60)})"] if change.reason and change.undoes is None else []
-    return LoggedChange(
-        "memory",
-        str(change.id),
-        change.at,
-        file_name(change.target, change.scope),
-        _action(change.action, "m", change.undoes, change.undone_by),
-        by(change.author),
-        " ".join(texts),
-        change.undoes is None and change.undone_by is None,
-        change,
-    )
+    return _of_change("memory", change, file_name(change.target, change.scope), " ".join(texts))
 
 
 def _of_skill(change: SkillChange) -> LoggedChange:
-    where = change.file or f"{change.moved_from} → {change.moved_to}".removeprefix(" ")
+    moved = f"{change.moved_from} → {change.moved_to}".removeprefix(" ")
+    return _of_change("skills", change, change.skill, change.file or moved)
+
+
+def _of_change(kind: Kind, change: Change | SkillChange, where: str, text: str) -> LoggedChange:
+    action = change.action
+    action += f" of {kind[0]}{change.undoes}" if change.undoes else ""
+    action += f" (undone by {kind[0]}{change.undone_by})" if change.undone_by else ""
+    text += f" ({preview(change.reason, 60)})" if change.reason and change.undoes is None else ""
+    standing = change.undoes is None and change.undone_by is None
     return LoggedChange(
-        "skills",
-        str(change.id),
-        change.at,
-        change.skill,
-        _action(change.action, "s", change.undoes, change.undone_by),
-        by(change.author),
-        where + (f" ({preview(change.reason, 60)})" if change.reason and change.undoes is None else ""),
-        change.undoes is None and change.undone_by is None,
-        change,
+        kind, str(change.id), change.at, where, action, by(change.author), text.strip(), standing, change
     )
 
 
@@ -217,14 +207,6 @@ def _of_import(batch: ImportBatch) -> LoggedChange:
     sources = batch.source.split(", ")
     where = batch.source if len(sources) < 4 else f"{len(sources)} programs"
     return LoggedChange("imports", str(batch.id), batch.at, where, action, "user", what, batch.undone is None, batch)
-
-
-def _action(action: str, letter: str, undoes: int | None, undone_by: int | None) -> str:
-    return (
-        action
-        + (f" of {letter}{undoes}" if undoes else "")
-        + (f" (undone by {letter}{undone_by})" if undone_by else "")
-    )
 
 
 @click.command(cls=HermaCommand)

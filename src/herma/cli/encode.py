@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -123,31 +122,14 @@ def author_json(author: Author) -> Json:
 
 
 def session_json(session: SessionInfo) -> Json:
-    return {
-        "id": session.id,
-        "title": session.title,
-        "source": session.source,
-        **scope_json(session.scope),
-        "chat": session.scope.chat or None,
-        "chat_type": session.chat_type or None,
-        "model": session.model,
-        "provider": session.provider or None,
-        "folder": session.folder or None,
-        "branch": session.branch or None,
-        "started": iso(session.started),
-        "last_active": iso(session.last_active),
-        "ended": iso(session.ended),
-        "end_reason": session.end_reason,
-        "conversation": session.conversation,
-        "parent": session.parent,
-        "reason": session.reason,
-        "archived": session.archived,
-        "deleted": iso(session.deleted),
-        "messages": session.message_count,
-        "tool_calls": session.tool_call_count,
-        "usage": asdict(session.usage),
-        "preview": session.preview,
-    }
+    optional = {name: getattr(session, name) or None for name in ("chat_type", "provider", "folder", "branch")}
+    return encode(
+        session,
+        rename={"message_count": "messages", "tool_call_count": "tool_calls"},
+        omit=["imported"],
+        chat=session.scope.chat or None,
+        **optional,
+    )
 
 
 def message_json(message: Message) -> Json:
@@ -172,20 +154,8 @@ def stats_json(total: TranscriptStats) -> Json:
 
 def status_json(status: StoreStatus, *, enabled: bool) -> Json:
     """Return one memory file at a glance."""
-    return {
-        "target": status.target,
-        **scope_json(status.scope),
-        "path": status.path,
-        "enabled": enabled,
-        "entry_count": status.entry_count,
-        "used": status.used,
-        "limit": status.limit,
-        "percent": status.used * 100 // status.limit if status.limit else 100,
-        "changes": status.changes,
-        "pending": status.pending,
-        "flagged": status.findings,
-        "trouble": status.trouble,
-    }
+    percent = status.used * 100 // status.limit if status.limit else 100
+    return encode(status, rename={"findings": "flagged"}, enabled=enabled, percent=percent)
 
 
 def diagnosis_json(diagnosis: Diagnosis) -> Json:

@@ -366,17 +366,8 @@ def restore(context: CommandContext, name: str, dry_run: bool) -> None:
     with context.progress("Reading") as report:
         made = put_back(home, chosen, dry_run=dry_run, progress=report)
     if context.json:
-        context.print_json(
-            {
-                "ok": True,
-                "dry_run": made.dry_run,
-                "backup": _json(chosen),
-                "replaced": made.replaced,
-                "removed": made.removed,
-                "safety": made.safety.name if made.safety else None,
-                "kept": made.kept,
-            }
-        )
+        safety = made.safety.name if made.safety else None
+        context.print_json(encode(made, ok=True, backup=_json(chosen), safety=safety))
     would = "Would restore" if dry_run else "Restored"
     context.line(f"{would}: {', '.join(made.replaced)}")
     if made.removed:
@@ -391,15 +382,7 @@ def restore(context: CommandContext, name: str, dry_run: bool) -> None:
 
 
 def _json(each: Backup) -> dict[str, Any]:
-    manifest = each.manifest and {**dataclasses.asdict(each.manifest), "created": iso(each.manifest.created)}
-    return {
-        "name": each.name,
-        "path": each.path,
-        "size": each.size,
-        "verified": iso(each.verified),
-        "trouble": each.trouble,
-        "manifest": manifest,
-    }
+    return encode(each, name=each.name, verified=iso(each.verified))
 
 
 def _age(each: Backup) -> str:
@@ -527,7 +510,10 @@ def status(context: CommandContext, url: str | None) -> None:
             ("format", f"{found['format']} of {found['needed']}" if found["format"] else "no tables yet"),
             ("size", f"{size(found['bytes'])}, of all tenants"),
             ("tenant", context.settings().tenant or "none named"),
-            ("vectors", f"on each host; to share them: {found['share_vectors']}" if found["share_vectors"] else "shared"),
+            (
+                "vectors",
+                f"on each host; to share them: {found['share_vectors']}" if found["share_vectors"] else "shared",
+            ),
         ]
     )
     if found["trouble"]:

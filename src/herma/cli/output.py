@@ -156,7 +156,8 @@ def _cell(value: object) -> str:
     return visible(str(value)).replace("\t", " ").replace("\n", " ⏎ ")
 
 
-def _console(stream: TextIO) -> Console:
+def console(stream: TextIO) -> Console:
+    """Return a console of rich that interprets no markup."""
     from rich.console import Console
 
     system: Literal["auto"] | None = "auto" if colours(stream) else None
@@ -191,7 +192,7 @@ def _bar(label: str, total: int | None) -> Iterator[Callable[..., None]]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=_console(sys.stderr)) as bar:
+    with Progress(*columns, console=console(sys.stderr)) as bar:
         task = bar.add_task(label, total=total)
 
         def report(done: int, total: int | None = None) -> None:

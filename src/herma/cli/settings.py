@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from herma.cli.context import (
     pass_context,
     with_home,
 )
-from herma.cli.encode import iso
+from herma.cli.encode import encode, iso
 from herma.cli.output import count, name_of, when
 from herma.errors import ConfigError, StoreBusy, UsageError, install_command
 from herma.prompt.ledger import recalled_in
@@ -363,29 +362,19 @@ def recall(context: CommandContext, text: tuple[str, ...], user: str | None) -> 
 
 
 def _prefetched_json(found: Prefetched) -> dict[str, Any]:
-    fact = None if found.fact is None else {"attribute": found.fact.attribute, "value": found.fact.value}
-    return {
-        "outcome": found.outcome,
-        "text": found.text,
-        "fact": fact,
-        "mode": found.mode,
-        "took_ms": found.took_ms,
-        "weighed": [_weighed_json(one) for one in found.weighed],
-        "notes": list(found.notes),
-    }
+    fact = found.fact and {"attribute": found.fact.attribute, "value": found.fact.value}
+    return encode(found, fact=fact, weighed=[_weighed_json(one) for one in found.weighed])
 
 
 def _weighed_json(one: Weighed) -> dict[str, Any]:
-    return {
-        "session_id": one.hit.session_id,
-        "message_id": one.hit.message_id,
-        "chance": round(one.chance, 4),
-        "least": model_for(one.evidence).least,
-        "evidence": asdict(one.evidence),
-        "line": one.line,
-        "told": one.told,
-        "why_not": one.why_not,
-    }
+    return encode(
+        one,
+        omit=["hit", "body", "answer"],
+        session_id=one.hit.session_id,
+        message_id=one.hit.message_id,
+        chance=round(one.chance, 4),
+        least=model_for(one.evidence).least,
+    )
 
 
 # ── worker ──

@@ -64,12 +64,10 @@ from herma.web.api import (
     since_seen,
     wrong,
 )
-from herma.web.home_views import ImportJob, change_stamp, prometheus, samples
+from herma.web.home_views import ImportJob, change_stamp, prometheus
 from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from herma.app import Herma
 
 
@@ -428,7 +426,7 @@ async def _healthz(request: Request, *, house: HomeHandle, threads: ThreadLimit)
 async def _metrics(request: Request, *, house: HomeHandle, threads: ThreadLimit) -> Response:  # noqa: ARG001
     def work() -> Response:
         with house.opened() as h:
-            text = prometheus(samples(h))
+            text = prometheus(h)
         lines = ["# HELP herma_http_requests_total Answers by status.", "# TYPE herma_http_requests_total counter"]
         lines += [f'herma_http_requests_total{{status="{code}"}} {n}' for code, n in sorted(house.requests.items())]
         return Response(text + "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
@@ -592,9 +590,17 @@ def run(
         backlog=128,
     )
     server = StoppingServer(settings)
-    with _logged(lambda: not server.should_exit, tell, debug=debug), _ended_by_signals(server):
+    for name in _LOGGERS:
+        logging.getLogger(name).addHandler(_Told(lambda: not server.should_exit, tell, debug=debug))
+        logging.getLogger(name).propagate = False
+    # For the whole run: uvicorn raises the signal again at its end, which would end the program with the home open.
+    before = {each: signal.signal(each, server.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
         ready()
         server.run(sockets=[listening])
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def bounded_protocol(seconds: float) -> type[asyncio.Protocol]:
@@ -657,22 +663,6 @@ def bounded_protocol(seconds: float) -> type[asyncio.Protocol]:
     return Bounded
 
 
-@contextmanager
-def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Handle SIGINT and SIGTERM for the whole run: uvicorn raises them again afterwards, which would end the program
-    before it has closed the home.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {each: signal.signal(each, server.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
 class _Told(logging.Handler):
     """Report each record as a sentence, with its traceback if `debug`. Ignore requests that are cut off at the end."""
 
@@ -688,19 +678,3 @@ class _Told(logging.Handler):
         self._tell(record.getMessage())
         if self._debug and record.exc_info:
             self._tell("".join(traceback.format_exception(*record.exc_info)).rstrip())
-
-
-@contextmanager
-def _logged(serving: Callable[[], bool], tell: Callable[[str], None], *, debug: bool) -> Iterator[None]:
-    handler = _Told(serving, tell, debug=debug)
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    before = [logger.propagate for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.propagate = False
-    try:
-        yield
-    finally:
-        for logger, propagate in zip(loggers, before, strict=True):
-            logger.removeHandler(handler)
-            logger.propagate = propagate

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from herma import __version__
 from herma.cli.changes import waiting
@@ -343,38 +342,27 @@ def health(house: HomeHandle, fresh: bool = False) -> Json:
     return diagnosis_json(found) | {"ok": True, "verdict": verdict(found), "checked": iso(house.checked)}
 
 
-class Sample(NamedTuple):
-    name: str
-    kind: Literal["gauge", "counter"]
-    about: str
-    values: Sequence[tuple[str, float]]
-    """Each with its labels, as `{kind="x"}`, or ""."""
-
-
-def samples(h: Herma) -> Iterator[Sample]:
-    """Yield what Prometheus may read of a home."""
+def prometheus(h: Herma) -> str:
+    """Return figures of a home in the text format of Prometheus: each with what it is about, and values by label."""
     total = h.transcripts.stats()
     files = [(f'{{file="{one.target}"}}', one) for one in h.memory.status()]
-    yield Sample("herma_messages", "gauge", "Stored messages.", [("", total.messages)])
-    yield Sample("herma_sessions", "gauge", "Stored sessions.", [("", total.sessions)])
-    yield Sample("herma_conversations", "gauge", "Stored conversations.", [("", total.conversations)])
-    yield Sample("herma_memory_characters", "gauge", "Used of a memory file.", [(n, one.used) for n, one in files])
-    limits = [(labels, one.limit) for labels, one in files]
-    yield Sample("herma_memory_limit_characters", "gauge", "Limit of a memory file.", limits)
-    yield Sample("herma_inbox_proposals", "gauge", "Waiting proposals.", [("", len(waiting(context_of(h))))])
-    sizes = databases(h.home).items()
-    yield Sample("herma_file_bytes", "gauge", "Size of a database.", [(f'{{file="{n}"}}', one) for n, one in sizes])
+    sizes = [(f'{{file="{name}"}}', one) for name, one in databases(h.home).items()]
     today = background_of(h).spent.total_today
-    yield Sample("herma_background_usd_today", "gauge", "US dollars of background work today.", [("", today.usd)])
-    yield Sample("herma_background_tokens_today", "gauge", "Tokens of background work today.", [("", today.tokens)])
-
-
-def prometheus(found: Iterator[Sample]) -> str:
-    """Return samples in the text format of Prometheus."""
+    figures: list[tuple[str, str, list[tuple[str, float]]]] = [
+        ("messages", "Stored messages.", [("", total.messages)]),
+        ("sessions", "Stored sessions.", [("", total.sessions)]),
+        ("conversations", "Stored conversations.", [("", total.conversations)]),
+        ("memory_characters", "Used of a memory file.", [(label, one.used) for label, one in files]),
+        ("memory_limit_characters", "Limit of a memory file.", [(label, one.limit) for label, one in files]),
+        ("inbox_proposals", "Waiting proposals.", [("", len(waiting(context_of(h))))]),
+        ("file_bytes", "Size of a database.", [(label, one) for label, one in sizes]),
+        ("background_usd_today", "US dollars of background work today.", [("", today.usd)]),
+        ("background_tokens_today", "Tokens of background work today.", [("", today.tokens)]),
+    ]
     lines = []
-    for one in found:
-        lines += [f"# HELP {one.name} {one.about}", f"# TYPE {one.name} {one.kind}"]
-        lines += [f"{one.name}{labels} {value:g}" for labels, value in one.values]
+    for name, about, values in figures:
+        lines += [f"# HELP herma_{name} {about}", f"# TYPE herma_{name} gauge"]
+        lines += [f"herma_{name}{label} {value:g}" for label, value in values]
     return "\n".join(lines) + "\n"
 
 
