@@ -148,7 +148,7 @@ def test_what_is_no_export_is_refused_in_one_sentence(home: Path, tmp_path: Path
 
 def test_files_that_are_not_there(home: Path, tmp_path: Path) -> None:
     assert "cannot be read" in herma(home, "import", str(tmp_path / "none")).stderr
-    assert "is a folder" in herma(home, "import", str(tmp_path)).stderr
+    assert "Is a directory" in herma(home, "import", str(tmp_path)).stderr
     assert herma(home, "import").exit_code == 2
     assert "standard input is empty" in herma(home, "import", "-", stdin=b"").stderr
 

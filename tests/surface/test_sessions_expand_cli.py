@@ -74,7 +74,7 @@ def test_as_json(garden: Garden) -> None:
         (["nothing like it"], "names no messages"),
         (["nothing like it", "Garden"], "No summary"),
         (["rose", "Garden"], "Several lines"),
-        (["#7", "--session", "Nowhere"], "no session"),
+        (["#7", "Nowhere"], "no session"),
         ([" "], "--summary-line is empty"),
         (["- "], "Which line?"),
         ([], "requires an argument"),

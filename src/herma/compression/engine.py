@@ -259,8 +259,6 @@ def choose(
     The last request of the user stays, whatever it weighs, and so does the last reply in words after it. The tail
     begins with that request, unless so much was done since then that this would leave nothing to summarise.
     """
-    if len(messages) != len(weights):
-        raise ValueError("every message has a weight")
     start = len(messages)
     left = tail_tokens
     while start > 0 and (weights[start - 1] <= left or len(messages) - start < FEWEST_LAST):
@@ -654,10 +652,6 @@ def make_engine(app: Herma, needs: EngineNeeds) -> tuple[ContextEngine | None, s
     if made is None:
         why = guard.health.last.why if guard.health.last else "it made nothing"
         return None, f"context.engine is {name}, and that cannot be used ({why}); nothing is compressed."
-    missing = [part for part in NEEDED if not hasattr(made, part)]
-    if missing:
-        guard.count("making it", f"it has no {missing[0]}")
-        return None, f"context.engine is {name}, and that has no {', '.join(missing)}; nothing is compressed."
     return made, ""
 
 
@@ -853,12 +847,16 @@ class SessionCompression(Feature):
         kept = sum(message.tokens or 0 for message in old[before:])
         if keep and isinstance(self._engine, Compressor):
             about["to_the_end"] = True
-        nothing = NotCompressed(f"{self.name} gave no answer.")
+        nothing: Compression = NotCompressed(f"{self.name} gave no answer.")
         done = self.guard.ask(what, lambda: call(old[:before], current_tokens=tokens - kept, **about), nothing)
         if not keep or not isinstance(done, Compressed):
             return done
-        sizes = {"tokens_before": done.tokens_before + kept, "tokens_after": done.tokens_after + kept}
-        return replace(done, messages=(*done.messages, *old[before:]), **sizes)
+        return replace(
+            done,
+            messages=(*done.messages, *old[before:]),
+            tokens_before=done.tokens_before + kept,
+            tokens_after=done.tokens_after + kept,
+        )
 
     def _report(self, done: Compression) -> None:
         if isinstance(done, NotCompressed):

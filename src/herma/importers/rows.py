@@ -140,10 +140,6 @@ class ImportRows:
         found = self._db.row(self._sql["get"], {"id": number})
         return ImportBatch(*found) if found else None
 
-    def sessions_of(self, batch: int) -> list[str]:
-        """The sessions that a batch created."""
-        return [row[0] for row in self._db.rows(self._sql["sessions_of"], {"import": batch})]
-
     def undo(self, batch: int, at: float, sources: Iterable[str]) -> list[str]:
         """Hide what a batch added; a later import adds it again. → the sessions that it had created."""
 

@@ -324,7 +324,6 @@ Part = tuple[SessionInfo, Sequence[Message]]
 @click.option(
     "--summary-line", metavar="LINE", help='Only the messages behind a line of a summary: "#12-18", or its text.'
 )
-@click.option("--session", "of", metavar="ID", hidden=True, help="The old spelling of [ID].")
 @click.option("--full", is_flag=True, help="Every message in full.")
 @click.option("--hidden", is_flag=True, help="Also messages that were rewound, or replaced by a summary.")
 @with_home
@@ -334,7 +333,6 @@ def show(
     around: int | None,
     window: int,
     summary_line: str | None,
-    of: str | None,
     full: bool,
     hidden: bool,
 ) -> None:
@@ -352,7 +350,6 @@ def show(
       herma sessions show --summary-line "#12-18"
       herma sessions show 20261231_2359 --summary-line "fixed the login"
     """
-    session = session if session is not None else of
     found = find_session(context, session) if session is not None else None
     if summary_line is not None:
         _show_summarized(context, found, summary_line, full)
@@ -399,32 +396,23 @@ def _show_summarized(context: CommandContext, found: SessionInfo | None, line: s
 
 
 def _place(context: CommandContext, found: SessionInfo | None, message: int, window: int, *, hidden: bool) -> Part:
-    """Return a message with its neighbours, and the session that it belongs to."""
-    near = context.h.transcripts.around(message, window)
-    home = context.h.transcripts.get(near[0].session_id) if near else None
+    """Return a message with its neighbours, and the session that it belongs to. A rewound one needs its session."""
+    transcripts = context.h.transcripts
+    near = transcripts.around(message, window)
+    home = (transcripts.get(near[0].session_id) if near else None) or found
     if home is not None and found is not None and home.conversation != found.conversation:
         raise UsageError(
             f"Message {message} is not in the conversation {found.id}.",
             hint=f"It is here: {context.command('sessions', 'show', home.id, '--around', str(message))}",
         )
-    if home is not None and not hidden:
+    if home is not None and near and not hidden:
         return home, near
-    start = home or found
-    if start is None:
-        raise UsageError(
-            f"There is no message {message}, or it was rewound.",
-            hint="If you know its session, give its ID too, with --hidden.",
-        )
-    for one in context.h.transcripts.conversation(start.id):
-        messages = context.h.transcripts.messages(one.id, include_hidden=True)
-        at = next((number for number, this in enumerate(messages) if this.id == message), None)
-        if at is not None and not hidden:
-            raise UsageError(f"Message {message} was rewound.", hint="Add --hidden to see it.")
-        if at is not None:
+    for one in transcripts.conversation(home.id) if home is not None and hidden else ():
+        messages = transcripts.messages(one.id, include_hidden=True)
+        if (at := next((number for number, this in enumerate(messages) if this.id == message), None)) is not None:
             return one, messages[max(0, at - window) : at + window + 1]
     raise UsageError(
-        f"There is no message {message} in the conversation {start.id}.",
-        hint=f"`{context.command('sessions', 'show', start.id)}` shows the numbers.",
+        f"There is no message {message}, or it was rewound.", hint="With its session's ID, --hidden shows rewound ones."
     )
 
 
@@ -988,31 +976,17 @@ def index_imported(context: CommandContext) -> None:
 
 def _opened(name: str) -> BinaryIO:
     """Open the file, or a copy of standard input or of a pipe, which can be read only once."""
-    if name == "-":
-        if sys.stdin is None or sys.stdin.isatty():
-            raise UsageError("There is nothing on standard input.", hint="Give the name of a file, or use a pipe.")
-        return _spooled(sys.stdin.buffer, "standard input")
-    path = Path(name)
+    if name == "-" and (sys.stdin is None or sys.stdin.isatty()):
+        raise UsageError("There is nothing on standard input.", hint="Give the name of a file, or use a pipe.")
     try:
-        if path.is_dir():
-            raise UsageError(f"{name} is a folder.", hint="Give the name of a file.")
-        file = path.open("rb")
+        file = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115 (the caller closes it)
+        if name != "-" and file.seekable():
+            return file
+        with file:
+            spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115
+            shutil.copyfileobj(file, spool)
     except OSError as exc:
-        raise UsageError(f"{name} cannot be read: {exc.strerror}.", hint="Is the name right?") from exc
-    if file.seekable():
-        return file
-    with file:
-        return _spooled(file, name)
-
-
-def _spooled(source: BinaryIO, name: str) -> BinaryIO:
-    spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL)  # noqa: SIM115 (the caller closes it)
-    try:
-        shutil.copyfileobj(source, spool)
-    except OSError as exc:
-        spool.close()
-        hint = "It is copied to a temporary file first: free some space there, or give the name of a file."
-        raise StoreError(f"{name} could not be read: {exc.strerror}.", hint=hint) from exc
+        raise UsageError(f"{name} cannot be read: {exc.strerror}.", hint="Is the name right? Is space left?") from exc
     return spool  # type: ignore[return-value]  # it is one in all but name
 
 

@@ -173,8 +173,6 @@ def sanitized(title: str | None) -> str | None:
     """Return a title as it is kept (see `cleaned`), or None if nothing is left of it."""
     if title is None:
         return None
-    if not isinstance(title, str):
-        raise UsageError(f"A title is text, not {type(title).__name__}.", hint="Give it as a string.")
     clean = cleaned(title)
     if len(clean) > LONGEST:
         raise UsageError(

@@ -97,7 +97,10 @@ class ClaudeCode(FormatReader):
                     told[session] = facts
                     yield _described(file, session, facts, record)
                 newest = (uuid, session)
-                yield from (_answer if kind == "assistant" else _prompt)(record, session, parents, log)
+                if kind == "assistant":
+                    yield from _answer(record, session, parents, log)
+                else:
+                    yield from _prompt(record, session, parents)
                 if usage := mapping(record["message"].get("usage")):  # it stands on each line of one answer
                     call = string(record["message"].get("id")) or string(record.get("requestId")) or uuid
                     if call != counted:
@@ -143,7 +146,7 @@ def _answer(record: dict[str, Any], session: str, parents: Links, log: ReadLog) 
         parents[uuid] = parents.get(parent := string(record.get("parentUuid")), parent)
 
 
-def _prompt(record: dict[str, Any], session: str, parents: Links, log: ReadLog) -> Iterator[Item]:
+def _prompt(record: dict[str, Any], session: str, parents: Links) -> Iterator[Item]:
     """Yield what a person typed, or the results of tools; images stay with the text."""
     message, uuid, at = record["message"], record["uuid"], moment(record.get("timestamp"))
     given = message.get("content")
@@ -163,10 +166,6 @@ def _prompt(record: dict[str, Any], session: str, parents: Links, log: ReadLog) 
         parent = string(record.get("parentUuid"))
         after = parents.get(parent, parent) if role == "user" and not results else ""
         yield ImportedMessage(session, (uuid,), role, said, at, after=after)
-    elif not results and "content" not in message:
-        log.meet_unknown("message without content")
-        if structured is not None:
-            yield ImportedMessage(session, (uuid,), "tool", text_of(structured), at)
 
 
 # ── Droid ──

@@ -36,30 +36,15 @@ class OpenCode(FormatReader):
     title = "OpenCode"
     grows = False
     edits = True
-    patterns = ("opencode*.db", "**/session/*/*.json", "**/message/*/*.json", "**/part/*.json")
+    patterns = ("opencode*.db", "**/session/*/*.json")
 
     def places(self, machine: Machine) -> Iterable[Path]:
         yield machine.data("opencode")
 
-    def files(self, place: Path) -> Iterator[Path]:
-        """Yield databases and session files; of messages without a session file, the first of each session."""
-        sessions: set[str] = set()
-        for file in super().files(place):
-            if file.suffix == ".db" or file.parents[1].name == "session":
-                sessions.add(file.stem.removeprefix("ses_"))
-                sessions.add(file.stem)
-                yield file
-        for file in super().files(place):
-            if file.parents[1].name == "message" and file.parent.name not in sessions:
-                sessions.add(file.parent.name)
-                yield file
-            elif file.parent.name == "part":
-                yield file
-
     def recognises(self, file: Path, head: bytes) -> bool:
         if head.startswith(b"SQLite format 3"):
             return file.name.startswith("opencode")
-        return file.suffix == ".json" and file.parents[1].name in ("session", "message") and b'"id"' in head
+        return file.suffix == ".json" and file.parents[1].name == "session" and b'"id"' in head
 
     def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
         yield from _database(file, log) if file.suffix == ".db" else _files(file, log)
@@ -85,14 +70,9 @@ def _database(file: Path, log: ReadLog) -> Iterator[Item]:
 
 
 def _files(file: Path, log: ReadLog) -> Iterator[Item]:
-    if file.parent.name == "part":
-        log.meet_broken("part without its message")
-        return
-    storage = file.parents[2]
-    about = json_beside(file)
-    session = file.parent.name if file.parents[1].name == "message" else string(about.get("id")) or file.stem
-    if file.parents[1].name == "session":
-        yield _described(session, about)
+    storage, about = file.parents[2], json_beside(file)
+    session = string(about.get("id")) or file.stem
+    yield _described(session, about)
     for place in sorted((storage / "message" / session).glob("*.json")):
         log.line += 1
         message = mapping(log.json_file(place, counted=False))
