@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
+from tests.homes import matrix
 from tests.homes import skill_text as document
 
 from herma import Author, Herma, Origin, Who
-from herma.errors import StoreBusy, StoreError
+from herma.errors import StoreError
 from herma.skills.files import CuratorFiles, SkillFileWriter
 from herma.skills.rows import CuratorMemory, SkillUsageRows
 from herma.testing import FixedClock
@@ -70,17 +68,14 @@ def killed_in(home: Path, now: float, owner: type, name: str, times: int, *, aft
     everything_is_somewhere(home)
 
 
+STEPS = [(CuratorFiles, "write"), (SkillFileWriter, "move"), (SkillUsageRows, "set_states"), (CuratorFiles, "remember")]
+CALLS = [(owner, name, times, after) for owner, name in STEPS for times in (1, 2) for after in (False, True)]
+
+
 @needs_fork
-@pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
-    ("owner", "name", "times"),
-    [
-        (CuratorFiles, "write", 1),
-        (SkillFileWriter, "move", 2),
-        (SkillUsageRows, "set_states", 2),
-        (CuratorFiles, "remember", 2),
-        (CuratorFiles, "write", 2),
-    ],
+    ("owner", "name", "times", "after"),
+    matrix(CALLS, ordinary=lambda owner, name, times, after: times == 2 and after == (owner is SkillUsageRows)),
 )
 def test_killed_at_any_step_the_next_run_does_the_rest_and_rollback_works(
     home: Path, owner: type, name: str, times: int, after: bool
@@ -122,55 +117,6 @@ def test_a_killed_rollback_is_finished_by_the_next(home: Path) -> None:
     with Herma.open(home, clock=FixedClock(now + 60)) as h:
         assert h.curator.rollback(run).ok
         assert sorted(skill.name for skill in h.skills.list()) == list(NAMES)
-
-
-def test_a_real_process_killed_from_outside(home: Path) -> None:
-    prepared(home)
-    program = (
-        "import sys, time; from herma import Herma; from herma.skills.files import SkillFileWriter as W\n"
-        "real = W.move\n"
-        "def slow(*a):\n"
-        "    found = real(*a); print('moved', flush=True); time.sleep(30); return found\n"
-        "W.move = slow\n"
-        "with Herma.open(sys.argv[1]) as h: h.curator.run()\n"
-    )
-    child = subprocess.Popen([sys.executable, "-c", program, str(home)], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    with child.stdout:
-        assert child.stdout.readline() == b"moved\n"
-        with Herma.open(home) as h, pytest.raises(StoreBusy):
-            h.curator.run()
-        child.kill()
-        child.wait()
-    everything_is_somewhere(home)
-    with Herma.open(home) as h:
-        assert h.curator.run().state == "done"
-        assert len(h.skills.archived()) == len(NAMES)
-        assert [one.state for one in h.curator.reports()][:2] == ["done", "interrupted"]
-
-
-def _run(home: Path, now: float, begin: object, found: object) -> None:
-    begin.wait()  # type: ignore[attr-defined]
-    with Herma.open(home, clock=FixedClock(now)) as h:
-        try:
-            found.put(len(h.curator.run().done))  # type: ignore[attr-defined]
-        except StoreBusy:
-            found.put(-1)  # type: ignore[attr-defined]
-
-
-def test_several_processes_at_once_do_it_once(home: Path) -> None:
-    now = prepared(home)
-    context = multiprocessing.get_context("spawn")
-    begin, found = context.Barrier(3), context.Queue()
-    crowd = [context.Process(target=_run, args=(home, now, begin, found)) for _ in range(3)]
-    for one in crowd:
-        one.start()
-    done = [found.get(timeout=60) for _ in crowd]
-    for one in crowd:
-        one.join()
-    found.close()
-    assert sum(max(each, 0) for each in done) == len(NAMES)
-    everything_is_somewhere(home)
 
 
 def test_skills_written_by_others_during_a_run_are_not_lost(home: Path) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.faults.crashing import forked
+from tests.faults.crashing import forked, together
 from tests.homes import skill_text as document
 
 from herma import Herma
@@ -227,25 +226,22 @@ def test_a_killed_creation_leaves_no_half_skill(home: Path, monkeypatch: pytest.
 # ── several at once ──
 
 
-def patch_many(home: str, me: int, count: int) -> int:
-    done = 0
-    with Herma.open(home) as h:
-        for number in range(count):
-            outcome = h.skills.write_file("bake", f"references/{me}-{number}.md", f"{me} {number}")
-            done += isinstance(outcome, SkillWritten)
-            outcome = h.skills.patch("bake", "1. Do it.", f"1. Do it.\n- {me}.{number}")
-            done += isinstance(outcome, SkillWritten)
-            h.skills.record("bake", success=True)
-    return done
-
-
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_processes_that_write_at_once_lose_nothing(home: Path) -> None:
     with Herma.open(home) as h:
         assert h.skills.create("bake", document("bake")).ok
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(3) as pool:
-        done = pool.starmap(patch_many, [(str(home), me, 8) for me in range(3)])
-    assert done == [16, 16, 16]
+
+    def work(me: int) -> None:
+        with Herma.open(home) as h:
+            for number in range(8):
+                assert h.skills.write_file("bake", f"references/{me}-{number}.md", f"{me} {number}").ok
+                assert h.skills.patch("bake", "1. Do it.", f"1. Do it.\n- {me}.{number}").ok
+                h.skills.record("bake", success=True)
+        os._exit(0)
+
+    children = [forked(partial(work, me)) for me in range(3)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     with Herma.open(home) as h:
         text = h.skills.view("bake").text
         assert all(f"- {me}.{number}" in text for me in range(3) for number in range(8))
@@ -260,14 +256,8 @@ def test_processes_that_write_at_once_lose_nothing(home: Path) -> None:
 def test_only_one_of_many_threads_creates_a_skill(home: Path) -> None:
     with Herma.open(home) as h:
         outcomes: list[object] = []
-        threads = [
-            threading.Thread(target=lambda: outcomes.append(h.skills.create("bake", document("bake"))))
-            for _ in range(6)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        create = lambda: outcomes.append(h.skills.create("bake", document("bake")))  # noqa: E731
+        assert together(*[create] * 6) == []
         assert sum(isinstance(outcome, SkillWritten) for outcome in outcomes) == 1
         assert len(h.skills.changes()) == 1
 

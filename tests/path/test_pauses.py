@@ -111,15 +111,6 @@ def test_no_json_costs_two_calls_a_session_and_none_after_three(home: Path) -> N
             assert (looked(h)[0].state, len(server.requests)) == ("failed", 2 * MOST + 4)
 
 
-def test_an_answer_in_form_ends_the_row(home: Path) -> None:
-    with ScriptedModel(["No."] * 4 + [NOTHING] + ["No."] * 4) as server, opened(home, server, **FLAGS) as h:
-        for _ in range(5):
-            ended(h)
-            looked(h)
-        assert server.left == 0
-        assert h.models.pauses.list() == ()
-
-
 def test_a_server_that_knows_no_schemas(home: Path, server: ScriptedModel) -> None:
     server.then("No.", Answer.failing(400, "response_format is not supported"))
     with opened(home, server, **FLAGS) as h:

@@ -18,7 +18,7 @@ from herma.features import Feature
 from herma.review.rows import Review
 from herma.session import Session
 from herma.testing import Answer, Asked, FixedClock, ScriptedModel
-from herma.testing.doubles import Step, tool_call
+from herma.testing.doubles import Step
 from herma.types import MemoryWrite, SessionView, Target
 
 LONG = 30.0
@@ -351,13 +351,6 @@ def test_with_a_model_it_is_the_users_fact_in_the_third_person(home: Path) -> No
         assert "my dentist is Dr. Weiss" in server.requests[0].last
 
 
-def test_a_model_that_adds_to_what_was_asked_for_has_concluded_it(home: Path) -> None:
-    more = "The user adopted a puppy and wants a garden with a high fence for it."
-    text = "I want a garden with a high fence. Remember that we adopted a puppy"
-    with reviewed(home, [adding(more), "nothing"], text, memory__nudge_interval=0) as (h, *_):
-        assert [entry.of_a_person for entry in h.memory.describe("user") if entry.text == more] in ([], [False])
-
-
 def test_another_allergy_does_not_take_the_place_of_the_first_and_the_newest_word_holds(home: Path) -> None:
     with opened(home) as h, h.session() as s:
         for size in (43, 44):
@@ -423,19 +416,6 @@ def test_what_was_saved_in_the_turn_is_not_saved_again(home: Path) -> None:
 def test_where_the_model_does_not_save_it_the_users_words_are(home: Path, answer: Step) -> None:
     with reviewed(home, [answer, "nothing"], DENTIST, memory__nudge_interval=0) as (h, *_):
         assert h.memory.entries("user") == ["My dentist is Dr. Weiss"]
-
-
-def test_several_calls_in_one_answer(home: Path) -> None:
-    calls = (
-        tool_call("memory", {"action": "add", "target": "user", "content": TEA}, call_id="a"),
-        tool_call(
-            "memory", {"action": "add", "target": "memory", "content": "Tests run with make check."}, call_id="b"
-        ),
-    )
-    texts = ("I like green tea", "tests run with make check here")
-    with reviewed(home, [Answer(calls=calls), "nothing"], *texts) as (_, _, server, (review,)):
-        assert len(review.written) == 2
-        assert [one["tool_call_id"] for one in server.requests[1].messages[-2:]] == ["a", "b"]
 
 
 def test_external_memories_do_not_see_it(home: Path) -> None:

@@ -162,12 +162,6 @@ def test_what_a_weak_model_makes_up_or_repeats_is_not_kept(home: Path) -> None:
         assert (episode.task, episode.result) == ("I drink green tea", "Tea it is.")
 
 
-def test_short_sessions_are_not_asked_about(home: Path) -> None:
-    with ended(home, (), "what time is it?") as (h, _, server):
-        assert looked(h) == []
-    assert server.requests == []
-
-
 def test_closing_does_not_wait_for_a_slow_model_and_the_next_one_makes_up_for_it(home: Path) -> None:
     with ScriptedModel([Answer("late", wait=LONG)]) as server:
         with opened(home, server, review__drain=0.05) as h, h.session() as s:
@@ -307,13 +301,6 @@ def test_a_project_keeps_its_own_notes_and_the_homes_entry_is_changed_where_it_i
         assert h.memory.entries("memory") == [old.replace("3.11", "3.12")]
 
 
-def test_it_can_be_asked_for(home: Path) -> None:
-    script = [proposing(change("add", TEA))]
-    with ended(home, script, "I drink green tea", "yes", review__at_end=False) as (h, session, _):
-        assert h.reviews.run(session).state == "done"
-        assert h.memory.entries("user") == [TEA]
-
-
 def test_deleting_a_session_deletes_what_was_noted_about_it(home: Path, clock: FixedClock) -> None:
     script = [proposing(change("add", "The tests pass now, all done."))]
     flags: dict[str, Any] = {"clock": clock, "retention__grace_days": 1}
@@ -325,21 +312,20 @@ def test_deleting_a_session_deletes_what_was_noted_about_it(home: Path, clock: F
         assert h.reviews.log() == []
 
 
-def test_the_log_of_what_came_to_nothing_is_kept_for_a_while(home: Path, clock: FixedClock) -> None:
-    answer = proposing()
+def test_the_log_of_what_came_to_nothing_is_kept_for_a_while(
+    home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("herma.review.review._PRUNED_EVERY", 4)
     with (
-        ScriptedModel(lambda _: Answer(answer)) as server,
-        opened(home, server, clock=clock, spend__daily_tokens=10**9) as h,
+        ScriptedModel(lambda _: Answer(proposing())) as server,
+        opened(home, server, clock=clock) as h,
         h.session() as s,
     ):
-        for _ in range(100):
-            clock.advance(3 * 86_400)  # reviews that wrote nothing are kept for 90 days
+        for _ in range(5):
             talk(s, "I drink green tea", "yes")
             assert h.reviews.wait(LONG)
-        said = h.reviews.log(1000)
-        assert {review.kind for review in said} == {"boundary"}
-        assert 25 <= len(said) <= 100 - 15  # the hundredth is one of those that look
-        assert said[0].last_message == max(review.last_message for review in said)
+            clock.advance(40 * 86_400)
+        assert [review.id for review in h.reviews.log()] == [4, 3, 2], "kept for 90 days"
 
 
 def test_a_review_that_is_stopped_is_due_again_however_often(home: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.homes import skill_text as document
 
-from herma import Author, Herma, Origin, Who, aio
+from herma import Author, Herma, Origin, Who
 from herma.errors import UsageError
 from herma.skills.library import SkillLibrary
 from herma.skills.rows import Parameter, Skill, SkillOutcome, SkillRefused, SkillStaged, SkillUnchanged, SkillWritten
@@ -455,15 +454,3 @@ def test_the_doctor_looks_at_skills(h: Herma, home: Path) -> None:
     assert "dangerous (evil)" in full[0][1]
     assert "broken" in full[1][1]
     assert "1 write " in full[2][1]
-
-
-def test_skills_can_be_awaited(home: Path) -> None:
-    async def work() -> list[str]:
-        async with aio.open(home) as h:
-            assert (await h.skills.create("bake", document("bake"))).ok
-            await h.skills.record("bake", success=True)
-            assert (await h.curator.run(dry_run=True)).dry_run
-            assert (await h.curator.status()).runs == 0
-            return [skill.name for skill in await h.skills.list()]
-
-    assert asyncio.run(work()) == ["bake"]
