@@ -332,12 +332,6 @@ def test_parameters_that_a_server_refuses_are_left_out_from_then_on(scripted_mod
     assert ["temperature" in asked.body for asked in server.requests] == [True, False, False]
 
 
-def test_fields_of_ours_stay_here(scripted_model: MakeModel, connect: Ask) -> None:
-    server = scripted_model("x")
-    connect(server).reply([{**HI[0], "timestamp": 1.0, "tokens": 3, "told": "x", "sent": "y"}])
-    assert set(server.requests[0].messages[0]) == {"role", "content"}
-
-
 def test_what_is_kept_for_the_maker_goes_to_nobody_else(
     scripted_model: MakeModel, connect: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:

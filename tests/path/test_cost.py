@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.homes import tool_messages
 
 from herma import Add, Herma, HermaWarning
-from herma.errors import StoreError, UsageError
-from herma.prompt.ledger import Call, where, why
+from herma.errors import ConfigError, StoreError, UsageError
+from herma.prompt.ledger import Call, Prices, read_prices, where, why
 from herma.prompt.tokens import count_message, count_messages, count_tools, counter_for, plain_json
 from herma.session import Session
 from herma.testing import FixedClock
@@ -49,17 +49,6 @@ def test_a_conversation_that_only_grows(h: Herma, home: Path) -> None:
     assert [call.reusable for call in made] == [0, *sent[:-1]]
     assert all(call.output > 0 and call.counts == "estimated" for call in made)
     assert h.cost().total.breaks == 0
-
-
-def test_the_steps_of_a_turn_are_calls(h: Herma) -> None:
-    with h.session() as session:
-        first = session.before_model("list the files")
-        session.after_model(tool_messages("run", {}, "a.py"))
-        second = session.before_model()
-        session.after_model("one file")
-        made = calls(h)
-        assert [call.input for call in made] == [tokens(session, first), tokens(session, second)]
-        assert (made[1].reusable, made[1].messages) == (made[0].input, 3)
 
 
 def test_reasons(home: Path) -> None:
@@ -107,22 +96,6 @@ def test_reasons(home: Path) -> None:
     assert made[9].counts == ("exact" if counter_for("gpt-4o").exact else "estimated")
     rewound = made[2]
     assert rewound.reusable == made[0].input + made[0].output
-
-
-def test_saying_the_same_again_reuses_it(h: Herma) -> None:
-    with h.session() as session:
-        turn(session, "one")
-        turn(session, "two")
-        session.rewind()
-        turn(session, "two")
-        session.rewind(2)
-        turn(session, "one")
-        turn(session, "two, otherwise")
-        made = calls(h)
-        assert [call.reason for call in made] == ["first call", "grew only", "grew only", "rewound", "grew only"]
-        assert made[2].fresh == 0
-        assert made[3].fresh == 0, "it is the beginning of what was sent, and no more"
-        assert made[4].fresh > 0
 
 
 @pytest.mark.parametrize("by", ["setting", "mark"])
@@ -350,3 +323,34 @@ def test_for_any_order_of_moves_the_ledger_is_what_comparing_requests_gives(
         assert [(call.reusable, call.input) for call in made] == compared(requests, session)
         assert all(call.naive_reusable + call.naive_fresh <= call.input for call in made)
         assert all(call.naive_reusable <= call.reusable for call in made)
+
+
+# ── prices ──
+
+
+def test_the_longest_beginning_of_a_models_name_counts() -> None:
+    table = read_prices(Prices(1, 2), "gpt=3/4, gpt-4o=5/6")
+    assert [table.of(model).input for model in ("gpt-4o-mini", "gpt-5", "other")] == [5, 3, 1]
+    assert table.of("gpt-4o").cache_read == 0.1
+    assert not read_prices(Prices(), "gpt=3/4").knows("other")
+
+
+@pytest.mark.parametrize("rows", ["gpt", "gpt=3", "gpt=a/b", "=3/4", "gpt=-1/2", "gpt=1/inf", "gpt=1/2/3"])
+def test_a_row_that_is_none_is_refused(rows: str) -> None:
+    with pytest.raises(ConfigError):
+        read_prices(Prices(), rows)
+
+
+def test_money_is_added_up_by_model_and_unknown_where_one_is(home: Path) -> None:
+    (home / "config.yaml").write_text("prices:\n  by_model: cheap=1/1, dear=100/100\n")
+    with Herma.open(home) as h:
+        for model in ("cheap-1", "dear-1"):
+            with h.session(model=model) as session:
+                turn(session)
+        cheap, dear = (h.cost(session=one.session).total.cost for one in reversed(h.cost().sessions))
+        assert cheap is not None
+        assert dear == pytest.approx(100 * cheap, rel=0.3)
+        assert h.cost().total.cost == pytest.approx(cheap + (dear or 0))
+        with h.session(model="unknown") as session:
+            turn(session)
+        assert h.cost().total.cost is None

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from herma import Herma, HermaWarning
+from herma import Herma
 from herma.errors import ConfigError, ModelCancelled, ModelError, SpendRefused, UsageError
-from herma.models.endpoints import probe
 from herma.models.models import MeteredModel
-from herma.testing import Answer, Asked, FixedClock, ScriptedModel
+from herma.testing import Answer, FixedClock, ScriptedModel
 from herma.types import Usage
 
 HI = [{"role": "user", "content": "hi"}]
@@ -66,15 +65,6 @@ def test_a_model_that_fails_is_counted_for_the_doctor_and_one_that_was_given_up_
     assert (failed.name, failed.times, failed.what) == ("model m", 3, "answering")
 
 
-def test_the_other_protocol_by_configuration(home: Path, server: ScriptedModel) -> None:
-    server.then("Hello.")
-    with opened(home, model__url=server.url, model__name="m", model__kind="anthropic") as h:
-        model = h.model()
-        assert model is not None
-        assert model.reply(HI).text == "Hello."
-    assert server.requests[0].dialect == "anthropic"
-
-
 def test_the_auxiliary_model_falls_back_key_by_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAIN_KEY", "secret")
     main = {"model__url": "https://one.example/v1", "model__name": "big", "model__api_key_env": "MAIN_KEY"}
@@ -88,23 +78,6 @@ def test_the_auxiliary_model_falls_back_key_by_key(home: Path, monkeypatch: pyte
         where = h.models.endpoint("auxiliary")
         assert where is not None
         assert (where.name, where.key, where.section) == ("big", "", "auxiliary")
-
-
-def test_keys_come_from_the_homes_file(home: Path, server: ScriptedModel) -> None:
-    file = home / ".env"
-    file.write_text("MY_KEY=from-the-file\n", "utf-8")
-    file.chmod(0o600)
-    server.then("a", "b")
-    flags = {"model__url": server.url, "model__name": "m", "model__api_key_env": "MY_KEY"}
-    with opened(home, **flags) as h:
-        model = h.model()
-        assert model is not None
-        model.reply(HI)
-        assert "from-the-file" not in repr(model) + repr(h.models.endpoint()) + repr(h.settings)
-    assert server.requests[0].headers["authorization"] == "Bearer from-the-file"
-    file.chmod(0o640)
-    with opened(home, **flags) as h, pytest.warns(HermaWarning, match="chmod 600"):
-        h.model()
 
 
 @pytest.mark.parametrize("wrong", ["sk-abc123", "MY KEY", "K=v", "b7f3a9c2e8d14f60a5b9c3d7e1f20846"])
@@ -156,27 +129,6 @@ def test_background_work_names_its_purpose(home: Path) -> None:
             h.model("auxiliary", purpose="fun")
         with pytest.raises(UsageError, match="role"):
             h.model("third")  # type: ignore[arg-type]
-
-
-def test_trying_a_model_out(server: ScriptedModel, home: Path) -> None:
-    def script(asked: Asked) -> Answer:
-        return Answer.calling("current_time") if asked.tools else Answer("one two three", usage=Usage(5, 3), model="m2")
-
-    with ScriptedModel(script) as able, opened(home, model__url=able.url, model__name="m") as h:
-        model = h.model()
-        assert model is not None
-        found = probe(model)
-        assert (found.reachable, found.streams, found.tools, found.answered_as) == (True, True, True, "m2")
-        assert found.usage == Usage(5, 3)
-    server.then(Answer("one", says_usage=False), Answer.failing(400, "no tools here"), Answer.failing(401))
-    with opened(home, model__url=server.url, model__name="m") as h:
-        model = h.model()
-        assert model is not None
-        found = probe(model)
-        assert (found.reachable, found.streams, found.tools, found.usage) == (True, False, False, None)
-        assert "no tools here" in found.tools_error
-        found = probe(model)
-        assert (found.reachable, bool(found.error), bool(found.hint)) == (False, True, True)
 
 
 def test_the_doctor_looks_at_models_without_asking_them(

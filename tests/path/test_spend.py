@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -38,13 +37,9 @@ from herma.models.models import (
     SpendingMeter,
     SpendRows,
     Spent,
-    Stopped,
     cost_of,
     decide,
-    history,
-    local_day,
     spent_by,
-    together,
     tokens_of,
 )
 from herma.prompt.ledger import Prices
@@ -191,17 +186,6 @@ def test_a_new_day_has_room_again(rows: SpendRows, monkeypatch: pytest.MonkeyPat
         time.tzset()
 
 
-def test_it_is_told_once_a_day(rows: SpendRows, caplog: pytest.LogCaptureFixture) -> None:
-    one = meter(rows, tokens=10)
-    with caplog.at_level(logging.INFO, "herma.spend"):
-        for _ in range(3):
-            one.reserve("review", "m", Usage(input=99))
-        held = one.reserve("review", "m", Usage(input=9))
-        assert isinstance(held, int)
-        one.settle(held, "m", Usage(input=5))
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-
-
 # ── behind the meter ──
 
 
@@ -304,24 +288,3 @@ def test_a_crash_between_reserving_and_settling_counts_the_reservation(home: Pat
 
 
 # ── history ──
-
-
-@given(
-    st.lists(
-        st.builds(Stopped, st.floats(1.6e9, 1.6e9 + 10 * DAY), st.sampled_from(["review", "tidy"]), st.text(max_size=5))
-    )
-)
-def test_one_notice_for_each_day_and_purpose(noted: list[Stopped]) -> None:
-    found = together(noted)
-    assert {(local_day(one.at), one.purpose) for one in found} == {(local_day(one.at), one.purpose) for one in noted}
-    assert sum(one.times for one in found) == len(noted)
-    assert [one.at for one in found] == sorted((one.at for one in found), reverse=True)
-    for one in found:
-        assert one.at == max(o.at for o in noted if (local_day(o.at), o.purpose) == (local_day(one.at), one.purpose))
-
-
-def test_history_has_every_day(rows: SpendRows) -> None:
-    now = FixedClock()()
-    assert history(rows, [], now, days=0, calls=0).days == ()
-    days = history(rows, [], now, days=3, calls=5).days
-    assert days == tuple((local_day(now - back * DAY), Spent()) for back in (2, 1, 0))
