@@ -208,6 +208,23 @@ def next_title(title: str, taken: Iterable[str]) -> str:
     return base[: LONGEST - len(ending)].rstrip() + ending
 
 
+def renamed(sessions: Iterable[SessionInfo], free: Callable[[str, Scope], str]) -> dict[str, str]:
+    """Return the titles of those sessions that cannot keep their own: it is taken, here or by one before them."""
+    taken: dict[tuple[str, str], set[str]] = defaultdict(set)
+    found: dict[str, str] = {}
+    for session in sessions:
+        if session.title is None:
+            continue
+        others = taken[session.scope.profile, session.scope.user]
+        title = free(session.title, session.scope)
+        while title in others:
+            title = free(next_title(title, others), session.scope)
+        others.add(title)
+        if title != session.title:
+            found[session.id] = title
+    return found
+
+
 def _number(title: str, base: str) -> int | None:
     if title == base:
         return 1
@@ -317,13 +334,10 @@ class Retention:
 
     def _conversations(self, which: SessionFilter, quiet: float, is_over: Callable[[SessionInfo], bool]) -> list[str]:
         """Return the sessions of conversations of which one matches, all are over, and nothing delegated was active."""
-        conversations: dict[str, list[SessionInfo]] = defaultdict(list)
         found = self._sessions.matching(replace(which, active_before=quiet))
-        for session in self._sessions.of_conversations(list(dict.fromkeys(session.conversation for session in found))):
-            conversations[session.conversation].append(session)
         over = {
             conversation: members
-            for conversation, members in conversations.items()
+            for conversation, members in self._sessions.members(one.conversation for one in found).items()
             if all(map(is_over, members)) and is_within(which, members)
         }
         together = {one.id: one for members in over.values() for one in members}
@@ -337,17 +351,8 @@ class Retention:
     def _bring_back(self, chosen: Sequence[SessionInfo], free_title: Callable[[str, Scope], str]) -> None:
         """Restore all of them in one step; a title that is taken by now gets the next number."""
         for attempt in range(1, _ATTEMPTS + 1):
-            taken: dict[tuple[str, str], set[str]] = defaultdict(set)
-            for session in chosen:
-                if session.title is None:
-                    continue
-                others = taken[session.scope.profile, session.scope.user]
-                title = free_title(session.title, session.scope)
-                while title in others:
-                    title = free_title(next_title(title, others), session.scope)
-                others.add(title)
-                if title != session.title:
-                    self._sessions.update([session.id], {"title": title})
+            for session_id, title in renamed(chosen, free_title).items():
+                self._sessions.update([session_id], {"title": title})
             try:
                 self._sessions.update([session.id for session in chosen], {"deleted": None})
             except StoreChanged:  # somebody took a title at this moment
@@ -664,9 +669,8 @@ class Transcripts:
 
     def conversation(self, session_id: str) -> Sessions:
         """Return all sessions of the same conversation, oldest first."""
-        info = self._known(session_id)
-        members = self._sessions.of_conversations([info.conversation])
-        return sorted(members, key=lambda member: (member.started, member.id))
+        conversation = self._known(session_id).conversation
+        return self._sessions.members([conversation])[conversation]
 
     def tip(self, session_id: str) -> str:
         """Return where the conversation goes on from this session."""
@@ -688,10 +692,8 @@ class Transcripts:
         of them as one line each, with theirs.
         """
         total, bytes_of = self._rows.largest(limit)
-        members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in bytes_of}
-        for session in self._sessions.of_conversations(list(bytes_of)):
-            members[session.conversation].append(session)
-        return total, [(one_line(some), bytes_of[conversation]) for conversation, some in members.items() if some]
+        members = self._sessions.members(bytes_of)
+        return total, [(one_line(some), bytes_of[conversation]) for conversation, some in members.items()]
 
     def list(
         self,
@@ -714,10 +716,7 @@ class Transcripts:
         )
         check_fields(chosen)
         wanted = self._sessions.recent(chosen, limit, max(0, offset))
-        members: dict[str, list[SessionInfo]] = {conversation: [] for conversation in wanted}
-        for session in self._sessions.of_conversations(wanted):
-            members[session.conversation].append(session)
-        return [one_line(sessions) for sessions in members.values() if sessions]
+        return [one_line(members) for members in self._sessions.members(wanted).values()]
 
     # ── inside ──
 

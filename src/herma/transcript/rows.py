@@ -274,6 +274,13 @@ class SessionRows:
         """Return all sessions of these conversations."""
         return self._sessions("of_conversations", conversations=list(conversations))
 
+    def members(self, conversations: Iterable[str]) -> dict[str, list[SessionInfo]]:
+        """Return the sessions of each of these conversations that is there, oldest first."""
+        found: dict[str, list[SessionInfo]] = {conversation: [] for conversation in conversations}
+        for session in sorted(self.of_conversations(list(found)), key=lambda session: (session.started, session.id)):
+            found[session.conversation].append(session)
+        return {conversation: sessions for conversation, sessions in found.items() if sessions}
+
     def children(self, parents: Sequence[str]) -> list[SessionInfo]:
         return self._sessions("children", parents=list(parents))
 
@@ -732,11 +739,7 @@ class TranscriptReader:
 
     def members(self, conversations: Sequence[str]) -> dict[str, list[SessionInfo]]:
         """Return the sessions of each conversation that are not deleted, oldest first."""
-        found: dict[str, list[SessionInfo]] = {conversation: [] for conversation in conversations}
-        sessions = self._sessions.of_conversations(list(found))
-        for session in sorted(sessions, key=lambda session: (session.started, session.id)):
-            found[session.conversation].append(session)
-        return found
+        return {one: [] for one in conversations} | self._sessions.members(conversations)
 
     def newest(self, limit: int, admitted: Admitted | None = None) -> list[int]:
         """Return the messages that came last, newest first; with `admitted`, of those, in the sessions last active."""

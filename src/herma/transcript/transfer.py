@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, NamedTuple, get_args
 
 from herma.errors import StoreChanged, StoreError, UsageError
 from herma.safety.secrets import find_secrets
-from herma.transcript.log import Transcripts, next_title, sanitized
+from herma.transcript.log import Transcripts, renamed, sanitized
 from herma.transcript.messages import LONGEST_ID, called, from_wire, is_number, preview_of, words_of
 from herma.types import Hidden, Message, Reason, Scope, SessionFilter, SessionInfo, SessionMetadata, Usage
 
@@ -570,19 +570,10 @@ class Importer:
 
     def _name(self, new: New, report: ImportReport) -> None:
         """Give every session a title that is free here and in the file."""
-        taken: dict[tuple[str, str], set[str]] = {}
-        report.renamed.clear()
-        for session_id, one in new.items():
-            title, scope = one.session.title, one.session.scope
-            if title is None:
-                continue
-            others = taken.setdefault((scope.profile, scope.user), set())
-            free = self._transcripts.next_title(title, scope)
-            while free in others:
-                free = self._transcripts.next_title(next_title(free, others), scope)
-            others.add(free)
-            if free != title:
-                report.renamed.append(Renamed(session_id, title, free))
+        free = renamed((one.session for one in new.values()), self._transcripts.next_title)
+        report.renamed = [
+            Renamed(session_id, new[session_id].session.title or "", free[session_id]) for session_id in free
+        ]
 
     def _stage(self, new: New, file: BinaryIO, report: ImportReport, staged: list[str], progress: Progress) -> None:
         """Write everything, hidden."""
