@@ -217,7 +217,7 @@ def _content(found: Examination, full: bool) -> Iterator[Check]:
         sentence = f"{lost} a parent that is not here; {count(found.cycles, 'circle')}. It does no harm."
         yield Check("conversations", "note", sentence)
     if found.pages > 1000 and found.free_pages > found.pages // 2:
-        sentence = f"{size(found.free_pages * found.page_size)} of the file are free, to be used again."
+        sentence = f"{size(found.free_pages * found.page_size)} of the file free, to be used again."
         yield Check("free pages", "note", sentence)
 
 
@@ -472,9 +472,9 @@ def check_space(home: Path) -> Iterator[Check]:
     database = home / "herma.db"
     wanted = max(_TIGHT, 2 * database.stat().st_size if database.exists() else 0)
     if free < _FULL:
-        yield Check("disk", "problem", f"The disk is full: {size(free)} are free.", "Free some space.")
+        yield Check("disk", "problem", f"The disk is full: {size(free)} free.", "Free some space.")
     elif free < wanted:
-        sentence = f"{size(free)} are free; a backup or a repair may need {size(wanted)}."
+        sentence = f"{size(free)} free; a backup or a repair may need {size(wanted)}."
         yield Check("disk", "warning", sentence, "Free some space.")
     else:
         yield Check("disk", "ok", f"{size(free)} free.")

@@ -593,7 +593,7 @@ class ApprovalQueue:
         sizes = self._writer.sizes(place)
         if kept.decision == "rejected":
             return self._turned_down(place, kept)
-        why = "it needs your approval" if author.origin.trusted else f"it comes from outside ({author.origin})"
+        why = "it needs your approval" if author.origin.trusted else f"it came from outside ({author.origin})"
         if isinstance(rehearsed, OverBudget):
             why = f"there is no room for it ({rehearsed.needed:,} of {rehearsed.limit:,} characters)"
         return Staged(message=f"Saved to the inbox as m{kept.id}: {why}.", pending=kept.id, **sizes)

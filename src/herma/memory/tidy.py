@@ -360,7 +360,7 @@ def _expired(free: Sequence[Entry], today: datetime.date, checks: LocalChecks | 
 
 
 def _move(entry: Entry) -> TidyProposal:
-    return _leave("move", entry.text, "room is needed, and nothing in the file is worth less", "room")
+    return _leave("move", entry.text, "room is needed, and this has the lowest priority", "room")
 
 
 def _leave(kind: ProposalKind, text: str, why: str, kept: Kept) -> TidyProposal:

@@ -464,7 +464,7 @@ def outcome_json(outcome: SkillOutcome) -> Json:
     show_default=True,
     help="Its author; decides which verdicts of the scanner are accepted.",
 )
-@click.option("--force", is_flag=True, help="Install it although the scanner calls for caution; never if dangerous.")
+@click.option("--force", is_flag=True, help="Install it although the scanner advises caution; never if dangerous.")
 @dry_run_option
 @with_home
 def install(

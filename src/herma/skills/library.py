@@ -561,7 +561,7 @@ class SkillLibrary:
         kept = self._inbox.put(SkillPending(0, now, expires, author, op, reason))
         if kept.decision == "rejected":
             return _turned_down(op, kept)
-        why = "it needs a person's approval" if author.origin.trusted else f"it comes from outside ({author.origin})"
+        why = "it needs a person's approval" if author.origin.trusted else f"it came from outside ({author.origin})"
         return SkillStaged(name=op.name, message=f"Saved to the inbox (#{kept.id}): {why}.", pending=kept.id)
 
     def _rejected(self, op: SkillOp, author: Author) -> SkillRefused | None:
