@@ -60,7 +60,6 @@ from herma.types import (
     MemoryOp,
     MemoryOutcome,
     NoMatch,
-    Origin,
     OverBudget,
     Remove,
     Replace,
@@ -182,18 +181,15 @@ def _standard_input() -> str:
         raise UsageError("Standard input is closed, so there is no text to read.", hint="Give the text itself.")
     if sys.stdin.isatty():
         output.write("Type the text; end with Ctrl-D on a line of its own.", sys.stderr)
+    data = sys.stdin.buffer.read(_LARGEST_INPUT + 1)
+    if len(data) > _LARGEST_INPUT:
+        raise UsageError(f"Standard input has more than {_LARGEST_INPUT:,} bytes.", hint="Give one short fact.")
     try:
-        data = sys.stdin.buffer.read(_LARGEST_INPUT + 1)
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise UsageError(
             f"Standard input is not UTF-8 text (byte {exc.start}).", hint="Convert it first, with iconv for example."
         ) from exc
-    except OSError as exc:
-        raise UsageError(f"Standard input cannot be read: {exc.strerror}.", hint="Give the text itself.") from exc
-    if len(data) > _LARGEST_INPUT:
-        raise UsageError(f"Standard input has more than {_LARGEST_INPUT:,} bytes.", hint="Give one short fact.")
-    return text
 
 
 # ── wording ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -675,27 +671,11 @@ def mark(
 
 Numbered = tuple[int, Entry]
 
-_SORTS: dict[str, Callable[[Numbered], float]] = {
-    "file": lambda item: item[0],
-    "created": lambda item: -(item[1].created or 0.0),
-    "changed": lambda item: -(item[1].changed or 0.0),
-    "confirmed": lambda item: -(item[1].confirmed or 0.0),
-    "size": lambda item: -len(item[1].text),
-}
-
 
 @memory.command("list")
 @either_target_option
 @click.option("--category", type=click.Choice(CATEGORIES), help="Only entries of this kind.")
 @click.option("--tag", metavar="TAG", help="Only entries with this tag.")
-@click.option("--origin", type=click.Choice([str(origin) for origin in Origin]), help="Only entries of this origin.")
-@click.option(
-    "--sort",
-    type=click.Choice(list(_SORTS)),
-    default="file",
-    show_default=True,
-    help="In the file's order, newest first, or largest first.",
-)
 @click.option("--full", is_flag=True, help="Show long entries in full.")
 @click.option("--status", is_flag=True, help="Show how full the files are, what waits in the inbox, and what is wrong.")
 @click.option("--changes", is_flag=True, help="Show which change added each entry: when, by whom, in which session.")
@@ -706,8 +686,6 @@ def list_(
     target: Target | None,
     category: str | None,
     tag: str | None,
-    origin: str | None,
-    sort: str,
     full: bool,
     status: bool,
     changes: bool,
@@ -720,7 +698,7 @@ def list_(
     Examples:
       herma memory list
       herma memory list --target user --full
-      herma memory list --category lesson --sort changed
+      herma memory list --category lesson
       herma memory list --changes
       herma memory list --status
       herma memory list --project shop --json
@@ -730,11 +708,7 @@ def list_(
         return
 
     def wanted(entry: Entry) -> bool:
-        return (
-            category in (None, entry.category)
-            and (tag is None or tag.removeprefix("#") in entry.tags)
-            and (origin is None or origin == entry.origin)
-        )
+        return category in (None, entry.category) and (tag is None or tag.removeprefix("#") in entry.tags)
 
     files: list[Json] = []
     whole = True
@@ -744,7 +718,7 @@ def list_(
         described = store.describe(one.target, scope=context.scope) if enabled else []
         everything = list(enumerate(described, 1))
         context.number_list(f"memory/{one.target}", [entry.text for entry in described])
-        chosen = sorted((item for item in everything if wanted(item[1])), key=_SORTS[sort])
+        chosen = [item for item in everything if wanted(item[1])]
         entries = [entry_json(*item) for item in chosen]
         files.append({**status_json(one, enabled=enabled), "entries": entries})
         if context.json:
@@ -846,11 +820,9 @@ def _blame(context: CommandContext, target: Target | None) -> None:
     for one in (target,) if target else TARGETS:
         if not store.is_enabled(one):
             continue
-        added: dict[str, Change] = {}
-        for change in reversed(store.history(one, scope=scope)):
-            for text in difference(change)[1]:
-                if change.undoes is None or text not in added:  # an undo only brings back what a change had added
-                    added[text] = change
+        # an undo only brings back what a change had added
+        made_by = [change for change in reversed(store.history(one, scope=scope)) if change.undoes is None]
+        added = {text: change for change in made_by for text in difference(change)[1]}
         for number, entry in enumerate(store.describe(one, scope=scope), 1):
             cause = added.get(entry.text)
             brought_by = change_json(cause) if cause else None

@@ -7,6 +7,7 @@ Herma writes. A `§` inside a line is data.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -477,11 +478,11 @@ def suggest(entries: Iterable[Entry], excess: int) -> tuple[Suggestion, ...]:
 
 def _why(one: Entry, kind: str) -> str:
     if kind:
-        return f"nothing of less value is left; this is about {kind}"
+        return f"lowest priority of those left; this is about {kind}"
     return (
-        "a person wrote it; nothing of less value is left"
+        "a person wrote it; lowest priority of those left"
         if one.of_a_person
-        else "nothing is worth less, and it is the newest of these"
+        else "lowest priority, and the newest of these"
     )
 
 
@@ -604,10 +605,17 @@ _BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"[.!?]\s+|[。
 
 
 def decode(raw: bytes) -> str:
-    """Decode bytes that are not UTF-8: UTF-16 with its mark; else UTF-8 or Windows-1252, line by line."""
+    """Decode bytes that are not UTF-8: UTF-16 with its mark, else UTF-8 in which wrong bytes are of Windows-1252."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return raw.decode("utf-16", "replace")
-    return "".join(map(_decode_line, raw.removeprefix(b"\xef\xbb\xbf").splitlines(True)))
+    codecs.register_error("herma.windows", _as_windows)
+    return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "herma.windows")
+
+
+def _as_windows(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    wrong = error.object[error.start : error.end]
+    return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in wrong), error.end
 
 
 def split(text: str, limit: int) -> list[str]:
@@ -616,15 +624,6 @@ def split(text: str, limit: int) -> list[str]:
     if len(pieces) == 1:
         pieces = list(_by_bullet(pieces[0]))
     return unique(entry for piece in pieces for part in _shorten(piece, limit) for entry in parse(part))
-
-
-def _decode_line(line: bytes) -> str:
-    for encoding in ("utf-8", "cp1252"):
-        try:
-            return line.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return line.decode("latin-1")
 
 
 def _by_bullet(text: str) -> Iterator[str]:
