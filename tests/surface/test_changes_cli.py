@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
-from tests.homes import Ran
+from tests.homes import Ran, herma
 
 from herma import Author, Herma, Origin, Scope, Who
-from herma.cli.main import cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,16 +16,13 @@ if TYPE_CHECKING:
 
     Type = Callable[..., Ran]
 
+AGENT = {"CLAUDECODE": "1"}
 SKILL = "---\nname: release\ndescription: Cut a release of the shop\n---\n1. Tag it.\n"
 
 
 @pytest.fixture
 def type_(home: Path) -> Type:
-    def run(*words: str, **env: str) -> Ran:
-        result = CliRunner().invoke(cli, ["--home", str(home), *words], env=env)
-        return Ran(result.exit_code, result.stdout, result.stderr)
-
-    return run
+    return partial(herma, home)
 
 
 @pytest.fixture
@@ -55,10 +51,7 @@ def test_remember_chooses_the_file(type_: Type, home: Path) -> None:
         ]
         assert h.memory.entries("memory", scope=Scope(project="shop")) == ["The staging database listens on 5433."]
     assert type_("remember").code == 2
-
-
-def test_what_an_agent_remembers_is_its_own(type_: Type, home: Path) -> None:
-    assert type_("remember", "The tests need Redis.", CLAUDECODE="1").code == 0
+    assert type_("remember", "The tests need Redis.", env=AGENT).code == 0
     with Herma.open(home=home) as h:
         assert h.memory.history()[0].author.who is Who.TOOL
 
@@ -73,24 +66,15 @@ def test_the_log_lists_every_kind_and_scope(type_: Type, filled: Path) -> None:
     assert [one["id"] for one in type_("log", "--project", "shop", "--json").json["changes"]] == ["m2"]
     assert [one["id"] for one in type_("log", "--kind", "skills", "--json").json["changes"]] == ["s1"]
     assert "There are more: herma log --limit 5" in type_("log", "--limit", "1").out
-
-
-@pytest.mark.parametrize(
-    ("typed", "shown"), [("m1", "+ The shop is in Lisbon."), ("s1", "+1. Tag it."), ("2", "Redis")]
-)
-def test_one_change_in_full(type_: Type, filled: Path, typed: str, shown: str) -> None:
-    assert shown in type_("log", typed).out
-
-
-def test_a_number_of_two_changes_and_of_none(type_: Type, filled: Path) -> None:
+    for typed, text in (("m1", "+ The shop is in Lisbon."), ("s1", "+1. Tag it."), ("2", "Redis")):
+        assert text in type_("log", typed).out
     several = type_("log", "1")
-    assert several.code == 2
-    assert "m1" in several.err
-    assert "s1" in several.err
+    assert (several.code, "m1" in several.err, "s1" in several.err) == (2, True, True)
     assert type_("log", "m77").code == 2
 
 
 def test_undo_walks_back_over_every_kind(type_: Type, filled: Path) -> None:
+    assert type_("undo", "m1", env={**AGENT, "HERMA_MEMORY_WRITE_APPROVAL": "on"}).code == 2
     assert "Restored session" in type_("undo").out
     assert "m2" in type_("undo", "m2", "--dry-run").out
     assert type_("undo").code == 0
@@ -153,6 +137,9 @@ def proposed(home: Path) -> Path:
 
 
 def test_the_inbox_lists_approves_and_rejects(type_: Type, proposed: Path) -> None:
+    for words in (("approve", "all"), ("reject", "m1")):
+        refused = type_("inbox", *words, "--json", env=AGENT)
+        assert (refused.code, refused.json["error"]["code"]) == (2, "people_only")
     items = type_("inbox", "--json").json["pending"]
     assert [one["id"] for one in items] == ["m1", "m2", "s1"]
     shown = type_("inbox").out
@@ -195,14 +182,3 @@ def test_a_proposal_that_no_longer_fits_stays(type_: Type, home: Path) -> None:
     assert "stays in the inbox" in refused.err
     assert type_("inbox", "approve", "m1", "--json").json["results"][0]["outcome"] == "OverBudget"
     assert len(type_("inbox", "--json").json["pending"]) == 1
-
-
-@pytest.mark.parametrize("words", [("inbox", "approve", "all"), ("inbox", "reject", "m1")])
-def test_only_a_person_decides(type_: Type, proposed: Path, words: tuple[str, ...]) -> None:
-    refused = type_(*words, "--json", CLAUDECODE="1")
-    assert (refused.code, refused.json["error"]["code"]) == (2, "people_only")
-    assert len(type_("inbox", "--json").json["pending"]) == 3
-
-
-def test_an_agent_cannot_undo_under_write_approval(type_: Type, filled: Path) -> None:
-    assert type_("undo", "m1", CLAUDECODE="1", HERMA_MEMORY_WRITE_APPROVAL="on").code == 2
