@@ -165,7 +165,7 @@ def test_no_text_is_a_mistake(full: Path) -> None:
 
 
 def test_what_is_a_mistake_is_said(full: Path) -> None:
-    wrong = "--since someday,--limit 0,--limit -3,--level word,--sort best,--role nobody,--sorted".split(",")
+    wrong = ["--since someday", "--limit 0", "--limit -3", "--level word", "--sort best", "--role nobody", "--sorted"]
     for words in (*(("x", *one.split()) for one in wrong), ("x", "--role", ""), ()):
         done = search(full, *words)
         assert done.exit_code == 2, words
