@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import sys
 from collections import defaultdict
@@ -54,7 +55,7 @@ providers: AsyncProviders"""
 AT_ONCE: set[str] = vars(aio)["AT_ONCE"]
 FACES: dict[str, tuple[type, str]] = {
     "AsyncArchive": (Archive, ""),
-    "AsyncMemory": (MemoryStore, "archive: AsyncArchive\ntail: AsyncArchive"),
+    "AsyncMemory": (MemoryStore, "archive: AsyncArchive"),
     "AsyncTranscripts": (Transcripts, ""),
     "AsyncTools": (Tools, ""),
     "AsyncEpisodes": (Episodes, ""),
@@ -110,6 +111,7 @@ class Names:
         return ast.unparse(annotation)
 
 
+@functools.cache
 def bindings(module: str) -> dict[str, str]:
     """Return the import that brings each name which a module imports or defines."""
     tree = ast.parse(Path(sys.modules[module].__file__ or "").read_text("utf-8"))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import herma
-from herma import Add, Applied, Herma, aio
+from herma import Add, Applied, aio
 from herma.errors import UsageError
 from herma.session import Session
 
@@ -81,26 +81,6 @@ def test_it_is_opened_as_the_docs_say(home: Path) -> None:
             assert (await other.search("hello")).hits
 
     run(work())
-
-
-def test_transcripts_and_both_faces_share_a_home(home: Path) -> None:
-    async def work() -> None:
-        h = await aio.open(home)
-        session = await h.transcripts.start("import", title="Old")
-        ids = await h.transcripts.append(session, [{"role": "user", "content": "one"}])
-        assert [message.id for message in await h.transcripts.messages(session)] == ids
-        assert [(one.id, one.title) for one in await h.transcripts.list()] == [(session, "Old")]
-        await h.memory.apply("memory", Add("From here."))
-        for _ in range(2):
-            await h.close()
-        with pytest.raises(UsageError):
-            await h.transcripts.get(session)
-        with pytest.raises(UsageError):
-            await h.session()
-
-    run(work())
-    with Herma.open(home) as h:
-        assert h.memory.entries("memory") == ["From here."]
 
 
 def test_errors_come_through_and_leave_the_session_usable(home: Path) -> None:
@@ -222,29 +202,6 @@ def test_a_session_is_closed_although_nobody_waits(home: Path, monkeypatch: pyte
                 reasons.append(info.end_reason if info else "gone")
                 await asyncio.sleep(0.01)
             assert reasons[-1] == "closed"
-
-    run(work())
-
-
-def test_it_is_not_loaded_unless_asked_for(home: Path) -> None:
-    code = "import sys, herma; herma.Herma.open(sys.argv[1]).close(); assert 'herma.aio' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code, str(home)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_episodes_facts_and_what_is_restored(home: Path) -> None:
-    async def work() -> None:
-        async with aio.open(home) as h:
-            await h.memory.apply("user", Add("Timezone: Europe/Rome"))
-            async with h.session(source="cli") as s:
-                await s.before_model("draw the house plan")
-                await s.after_model("Drawn, it is done.")
-            (one,) = await h.episodes.list()
-            assert (await h.episodes.search_similar("house plan"))[0].episode == one
-            fact = await h.facts.answer("what is my time zone?")
-            assert fact is not None
-            assert fact.value == "Europe/Rome"
-            assert "Europe/Rome" in (await h.restore("draw the house")).text
 
     run(work())
 

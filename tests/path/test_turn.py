@@ -119,20 +119,6 @@ def test_a_resumed_session_sends_the_same_bytes_and_is_told_what_changed(home: P
         assert "Told." not in last(request)
 
 
-@of_files
-def test_what_was_written_by_hand_before_the_session_is_known_when_it_is_resumed(home: Path) -> None:
-    memory = home / "memories" / "MEMORY.md"
-    memory.parent.mkdir()
-    memory.write_text("By hand.")
-    with Herma.open(home) as h:
-        with h.session() as session:
-            talk(session, "one", reply="ok")
-        memory.write_text("By hand.\n§\nLater.")
-        told = last(h.session(resume=session.id).before_model("two"))
-        assert "+ Later." in told
-        assert "By hand." not in told
-
-
 def test_what_could_not_be_stored_was_not_told(h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
     with h.session() as session:
         talk(session, "one", reply="ok")
@@ -201,6 +187,7 @@ def test_an_identity_or_a_system_message_that_was_shortened_has_changed(
     (home / "SOUL.md").write_text("You are Max.")
     again = h.session(resume=session.id, system_message=shorter)
     assert again.id != session.id
+    assert again.warnings[0].startswith("The prompt was rebuilt: the ")
     expected = ["You are Max.", *([shorter] if shorter else []), "# Memory"]
     assert again.system_prompt.startswith("\n\n".join(expected))
 

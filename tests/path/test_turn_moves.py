@@ -164,13 +164,3 @@ def test_a_parent_goes_on_or_delegates(h: Herma) -> None:
     assert (follows.reason, follows.conversation) == ("resume", first.id)
     assert (delegated.reason, delegated.conversation, delegated.parent) == ("delegation", part.id, first.id)
     assert h.session(resume=first.id).id == on.id
-
-
-def test_a_prompt_that_is_rebuilt_says_what_changed(h: Herma, home: Path) -> None:
-    with h.session(system_message="Be brief.") as session:
-        talk(session, "one", reply="1")
-    other = h.session(resume=session.id, system_message="Be long.")
-    assert other.warnings == ("The prompt was rebuilt: the system message changed.",)
-    (home / "SOUL.md").write_text("You are a stone.\n")
-    other = h.session(resume=session.id, system_message="Be brief.")
-    assert other.warnings == ("The prompt was rebuilt: the identity (SOUL.md) changed.",)

@@ -341,25 +341,6 @@ def test_tools_come_along(home: Path) -> None:
         assert h.tools.names() == own
 
 
-def test_through_any_number_of_moves_it_is_the_same_company(home: Path) -> None:
-    class Broken(Follower):
-        def turn_began(self, view: SessionView, text: str) -> str:
-            super().turn_began(view, text)
-            raise LookupError
-
-    broken = Broken()
-    with accompanied(home, broken) as h, h.session() as session:
-        with pytest.warns(HermaWarning):
-            session.before_model("one")
-        session.after_model("ok")
-        for number in range(3):
-            session.reload()
-            talk(session, f"again {number}", reply="ok")
-            assert {view.info.conversation for view in broken.views} == {broken.views[0].id}
-        assert len([warning for warning in session.warnings if "LookupError" in warning]) == 1, "said once"
-        assert session._features.health()["Broken"].failures == 4
-
-
 class Quick(Follower):
     """Answers in the thread that asks."""
 
@@ -399,50 +380,3 @@ def test_who_has_nothing_to_say_is_not_asked_and_who_answers_at_once_costs_no_th
     assert silent.names == ["opened", "closing"]
     assert quick.threads == [threading.current_thread().name]
     assert [name for name in begun if name.startswith("herma: ")] == ["herma: Follower"]
-
-
-def test_one_that_cannot_tell_whether_it_has_something_is_counted_and_left_out(home: Path) -> None:
-    broken, other = Quick("never", fails=True), Quick("Still here.")
-    with accompanied(home, broken, other) as h, h.session() as session:
-        with pytest.warns(HermaWarning, match="Quick failed at may_recall"):
-            sent = session.before_model("hello")[-1]["content"]
-        session.after_model("hi")
-    assert "Still here." in sent
-    assert "never" not in sent
-    assert broken.names == ["opened", "completed", "closing"]
-
-
-def test_an_ordinary_turn_starts_one_thread_which_looks_for_what_past_conversations_say(home: Path) -> None:
-    begun: list[str] = []
-    start, here = threading.Thread.start, threading.current_thread()
-
-    def counted(thread: threading.Thread) -> None:
-        if threading.current_thread() is here:  # what works in the background may begin some at any time
-            begun.append(thread.name)
-        start(thread)
-
-    with Herma.open(home, flags={"embedding.model": "none"}) as h:
-        with h.session() as earlier:
-            talk(earlier, "The deployment of the billing service waits for the queue.", reply="Noted.")
-        session = h.session()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(threading.Thread, "start", counted)
-            session.before_model("Where did we leave the deployment of the billing service?")
-            first, begun[:] = list(begun), []
-            patch.undo()
-            session.after_model("At the third step.")
-            patch.setattr(threading.Thread, "start", counted)
-            session.before_model("And who was to go on with it?")
-        assert (first, begun) == (["herma: prefetch"], ["herma: prefetch"])
-        session.after_model("You were.")
-        session.close()
-
-
-def test_nothing_is_looked_for_where_nothing_else_was_said(h: Herma) -> None:
-    session = h.session()
-    for text in ("Where did we leave the billing service?", "And the queue?"):
-        talk(session, text, reply="I do not know.")
-    assert "prefetch" not in h.__dict__, "what looks back is not even made"
-    session.close()
-    h.session().before_model("Where did we leave the billing service?")
-    assert h.prefetch.counts

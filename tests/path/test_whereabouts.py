@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.homes import herma, talk
+from tests.homes import herma, of_files, talk
 
 from herma import Herma, Message
 from herma.errors import UsageError
 from herma.prompt.assemble import branch_of
-from herma.transcript.transfer import Importer, conversations, everything, json_lines
 from herma.types import SessionFilter, SessionInfo
 
 
@@ -65,6 +62,7 @@ def test_worktrees_and_folders_without_git(tmp_path: Path) -> None:
     assert branch_of(tree) == ""
 
 
+@of_files
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders")
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("name", [".git/HEAD", ".git", "AGENTS.md", ".herma.md"])
@@ -157,36 +155,6 @@ def test_a_session_that_goes_on_is_where_it_is_now_and_the_ledger_has_where_each
     with pytest.raises(UsageError, match="no session"):
         h.transcripts.update("nosuch", model="m")
     assert h.transcripts.get(session.id) == filled
-
-
-def test_sessions_are_chosen_by_it(h: Herma) -> None:
-    fill(h)
-    for which, found in (
-        (SessionFilter(provider="openai"), ["s0", "s1"]),
-        (SessionFilter(chat_type="group"), ["s0", "s2"]),
-        (SessionFilter(folder="/work/a"), ["s0", "s1"]),
-        (SessionFilter(branch="FEATURE/"), ["s1", "s2"]),
-        (SessionFilter(branch="feature", chat_type="group"), ["s2"]),
-        (SessionFilter(provider=""), ["s3"]),
-    ):
-        deletion = h.transcripts.prune(which, dry_run=True)
-        assert [one.id for one in deletion.sessions] == found
-        assert sorted(one.id for one in h.transcripts.list(which)) == found
-    h.transcripts.prune(SessionFilter(provider="openai"))
-    assert sorted(one.id for one in h.transcripts.list(SessionFilter())) == ["s2", "s3"]
-    h.transcripts.undelete(["s0", "s1"])
-    assert len(h.transcripts.list(SessionFilter())) == 4
-
-
-def test_it_goes_along_when_transcripts_move(h: Herma, tmp_path: Path) -> None:
-    fill(h)
-    text = "".join(json_lines(conversations(h.transcripts, everything(h.transcripts))))
-    with Herma.open(tmp_path / "other") as other:
-        Importer(other.transcripts).run(io.BytesIO(text.encode()), "file")
-        for number in range(4):
-            assert where(h.transcripts.get(f"s{number}")) == where(other.transcripts.get(f"s{number}"))
-    lines = [json.loads(line) for line in text.splitlines()]
-    assert "branch" not in next(line for line in lines if line.get("id") == "s3"), "what is empty is left out"
 
 
 def test_commands_show_it_and_go_by_it(h: Herma, home: Path) -> None:

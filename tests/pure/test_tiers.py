@@ -184,51 +184,6 @@ def test_caps_grow_with_the_window_and_there_is_no_time_of_day() -> None:
 # ── cache marks ──
 
 
-def marks(messages: list[dict[str, Any]]) -> list[int]:
-    return [
-        at
-        for at, message in enumerate(messages)
-        if isinstance(message.get("content"), list) and any("cache_control" in part for part in message["content"])
-    ]
-
-
-def conversation(turns: int) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = [{"role": "system", "content": "be good"}]
-    for at in range(turns):
-        messages += [
-            {"role": "user", "content": f"question {at}"},
-            {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
-            {"role": "tool", "content": "result", "tool_call_id": "c"},
-            {"role": "assistant", "content": f"answer {at}"},
-        ]
-    return messages
-
-
-def test_marks_go_on_the_system_message_and_the_last_ones() -> None:
-    messages = conversation(5)
-    before = copy.deepcopy(messages)
-    marked = cache_breakpoints(messages)
-    assert messages == before
-    assert marks(marked) == [0, 17, 19, 20]
-    assert marked[19]["role"] == "tool"
-    assert marked[0]["content"] == [{"type": "text", "text": "be good", "cache_control": {"type": "ephemeral"}}]
-    hour = cache_breakpoints(messages, lifetime="1h")
-    assert hour[0]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
-
-
-def test_there_are_never_more_than_four_marks() -> None:
-    messages = conversation(4)
-    messages[1]["content"] = [
-        {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}},
-        {"type": "text", "text": "b"},
-    ]
-    for turns in range(4):
-        assert len(marks(cache_breakpoints(conversation(turns)))) <= 4
-    marked = cache_breakpoints(messages)
-    assert len(marks(marked)) == 4
-    assert cache_breakpoints(marked) == marked
-
-
 @pytest.mark.parametrize(
     "content",
     ["", "  ", None, [], [{"type": "thinking", "thinking": "hm"}], [{"type": "text", "text": ""}], ["bare"]],

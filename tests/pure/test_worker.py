@@ -1,12 +1,14 @@
-"""Background work: order, bounds, deadlines, cancelling, failures, the end; and questions with a deadline."""
+"""Background work: order, bounds, deadlines, cancelling, failures, the end; questions; parts that are made once."""
 
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from herma.errors import StoreError
+from herma.features import lazy_property
 from herma.worker import BackgroundCall, Job, Lane, Worker, WorkerHealth
 
 LONG = 10.0
@@ -28,6 +30,34 @@ def held(lane: Lane) -> threading.Event:
 def submitted(job: Job | None) -> Job:
     assert job is not None
     return job
+
+
+class Whole:
+    """An object with parts."""
+
+    @lazy_property
+    def first(self) -> object:
+        """What it is."""
+        self.waiting.wait(LONG)  # until all want it
+        return object()
+
+    @lazy_property
+    def second(self) -> tuple[object, object]:
+        return self.first, self.first
+
+    def __init__(self) -> None:
+        self.waiting = threading.Event()
+
+
+def test_threads_that_come_at_the_same_time_get_the_same_part() -> None:
+    whole = Whole()
+    with ThreadPoolExecutor(8) as pool:
+        wanted = [pool.submit(lambda: whole.first) for _ in range(8)]
+        assert "first" not in vars(whole)
+        whole.waiting.set()
+        assert len({id(one.result()) for one in wanted}) == 1
+    assert whole.second == (whole.first, whole.first)
+    assert Whole.first.__doc__ == "What it is."
 
 
 def test_jobs_run_by_priority_then_in_order_and_the_thread_ends() -> None:

@@ -304,12 +304,6 @@ def test_status_says_whether_memory_really_arrives(home: Path, user_folder: Path
     assert "claude-code" not in shown.out  # neither installed nor connected
 
 
-def test_every_hook_names_an_event_that_there_is() -> None:
-    for client in CLIENTS:
-        assert set(client.hooks.values()) <= set(EVENTS)
-        assert client.trust
-
-
 def test_a_default_home_is_not_named(user_folder: Path) -> None:
     default = user_folder / ".herma"
     assert Program.here(default).home == ()

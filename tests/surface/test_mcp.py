@@ -1,4 +1,4 @@
-"""`herma mcp`, with the official client over stdio and over HTTP, and with the official inspector."""
+"""`herma mcp`, with the official client in this process, over stdio and over HTTP, and with the official inspector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import Implementation
-from tests.homes import conversation
+from tests.homes import conversation, skill_text
 
 from herma import Herma
-from herma.mcp.server import LONGEST_RESULT, complaint, offered
+from herma.mcp.server import LONGEST_RESULT, MemoryServer, complaint, offered
 from herma.mcp.sessions import find_session, note_activity, session_of
 from herma.prompt.tokens import estimate
 
@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 CODE = Implementation(name="claude-code", version="2.1")
 
 
-def served(home: Path, *words: str, **environment: str) -> StdioServerParameters:
-    env = {**os.environ, **environment}
-    return StdioServerParameters(
-        command=sys.executable, args=["-m", "herma", "mcp", "--home", str(home), *words], env=env, cwd=home.parent
-    )
+def served(home: Path) -> StdioServerParameters:
+    """The program as a client starts it."""
+    arguments = ["-m", "herma", "mcp", "--home", str(home)]
+    return StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ), cwd=home.parent)
+
+
+def inside(h: Herma, client: str = "") -> MemoryServer:
+    """The same server in this process."""
+    return MemoryServer(lambda: nullcontext(h), client=client)
 
 
 @asynccontextmanager
@@ -151,15 +155,13 @@ def test_a_client_reads_and_writes_over_stdio(home: Path, mode: str) -> None:
         assert (session.source, session.imported is not None) == ("claude-code", True)
 
 
-def test_resources_and_prompts(home: Path) -> None:
-    with Herma.open(home) as h:
-        h.memory.add("user", "Lives in Turin.")
-        skill = "---\nname: deploy\ndescription: Deploy the shop.\n---\n1. Run make deploy.\n"
-        h.tools.call("skill_manage", {"action": "create", "name": "deploy", "content": skill})
-        session = conversation(h, "Hello there", "Hi.")
+def test_resources_and_prompts(h: Herma) -> None:
+    h.memory.add("user", "Lives in Turin.")
+    h.skills.create("deploy", skill_text("deploy", body="1. Run make deploy."))
+    session = conversation(h, "Hello there", "Hi.")
 
     async def work() -> None:
-        async with connected(served(home)) as client:
+        async with connected(inside(h)) as client:
 
             async def read(uri: str) -> str:
                 [content] = (await client.read_resource(uri)).contents
@@ -217,13 +219,12 @@ def test_several_clients_at_once_lose_nothing(home: Path) -> None:
         assert sources == {"codex", "gemini", "zed"}
 
 
-def test_a_cancelled_call_leaves_the_server_usable(home: Path) -> None:
-    with Herma.open(home) as h:
-        for number in range(200):
-            conversation(h, f"Question {number} about the staging database", "Answer.")
+def test_a_cancelled_call_leaves_the_server_usable(h: Herma) -> None:
+    for number in range(100):
+        conversation(h, f"Question {number} about the staging database", "Answer.")
 
     async def work() -> None:
-        async with connected(served(home)) as client:
+        async with connected(inside(h)) as client:
             for _ in range(3):
                 with anyio.move_on_after(0.01):
                     await client.call_tool("recall", {"task": "the staging database"})
@@ -234,12 +235,11 @@ def test_a_cancelled_call_leaves_the_server_usable(home: Path) -> None:
     run(work())
 
 
-def test_long_results_are_cut(home: Path) -> None:
-    with Herma.open(home) as h:
-        session = conversation(h, "word " * 40_000, "Fine.")
+def test_long_results_are_cut(h: Herma) -> None:
+    session = conversation(h, "word " * 40_000, "Fine.")
 
     async def work() -> None:
-        async with connected(served(home)) as client:
+        async with connected(inside(h)) as client:
             text, _ = await called(client, "session_search", session_id=session)
             assert len(text) <= LONGEST_RESULT + 100
             [content] = (await client.read_resource(f"herma://sessions/{session}")).contents
@@ -248,68 +248,58 @@ def test_long_results_are_cut(home: Path) -> None:
     run(work())
 
 
-def test_writes_belong_to_the_session_that_the_clients_hook_named(home: Path) -> None:
-    with Herma.open(home) as h, session_of(home, "claude-code", "5f0c-77") as session:
-        session.folder, session.seen = str(home), h.clock()
-        assert find_session(home, "claude-code", folder=str(home), at=h.clock()) is None  # not written yet
+def test_writes_belong_to_the_session_that_the_clients_hook_named(h: Herma, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(h.home))
+    with session_of(h.home, "claude-code", "5f0c-77") as session:
+        session.folder, session.seen = str(h.home), h.clock()
+        assert find_session(h.home, "claude-code", folder=str(h.home), at=h.clock()) is None  # not written yet
 
     async def work() -> None:
-        async with connected(served(home, CLAUDE_PROJECT_DIR=str(home))) as client:
+        async with connected(inside(h)) as client:
             await called(client, "memory", action="add", target="memory", content="Tests run with xdist.")
 
     run(work())
-    with Herma.open(home) as h:
-        [change] = h.memory.changes()
-        assert change.author.session == "claude-code-5f0c-77"
-        assert h.transcripts.get("claude-code-5f0c-77") is None  # its transcript brings it
+    [change] = h.memory.changes()
+    assert change.author.session == "claude-code-5f0c-77"
+    assert h.transcripts.get("claude-code-5f0c-77") is None  # its transcript brings it
 
 
-def test_a_session_that_a_call_names_is_the_one_of_the_hook(home: Path) -> None:
+def test_a_session_that_a_call_names_is_the_one_of_the_hook(h: Herma) -> None:
     """Codex names its thread in each call; the transcript of the thread brings the call."""
-    with session_of(home, "codex", "thread-7"):
+    with session_of(h.home, "codex", "thread-7"):
         pass
-    codex = Implementation(name="codex-mcp-client", version="1")
 
     async def work() -> None:
-        async with connected(served(home), info=codex) as client:
+        async with connected(inside(h), info=Implementation(name="codex-mcp-client", version="1")) as client:
             for thread in ("thread-7", "thread-8"):
                 arguments = {"action": "add", "target": "memory", "content": f"Note of {thread}."}
                 meta: Any = {"x-codex-turn-metadata": {"session_id": thread}}
                 await client.call_tool("memory", arguments, meta=meta)
 
     run(work())
-    with Herma.open(home) as h:
-        assert {change.author.session for change in h.memory.changes()} == {"codex-thread-7", "codex-thread-8"}
-        assert h.transcripts.get("codex-thread-7") is None
-        assert h.transcripts.get("codex-thread-8") is not None
+    assert {change.author.session for change in h.memory.changes()} == {"codex-thread-7", "codex-thread-8"}
+    assert h.transcripts.get("codex-thread-7") is None
+    assert h.transcripts.get("codex-thread-8") is not None
 
 
-def test_what_repeats_another_conversation_waits_for_a_person(home: Path) -> None:
-    with Herma.open(home) as h:
-        conversation(h, "What is the address?", "The vault answers at https://vault.example.net:8200 in rack seven.")
+def test_what_repeats_another_conversation_waits_for_a_person(h: Herma) -> None:
+    content = "The vault answers at https://vault.example.net:8200 in rack seven."
+    conversation(h, "What is the address?", content)
 
     async def work() -> None:
-        async with connected(served(home)) as client:
+        async with connected(inside(h)) as client:
             await called(client, "session_search", query="vault address rack")
-            content = "The vault answers at https://vault.example.net:8200 in rack seven."
             answer, _ = await called(client, "memory", action="add", target="memory", content=content)
             assert json.loads(answer)["staged"]
 
     run(work())
 
 
-def test_a_client_whose_hook_showed_the_notes_is_not_shown_them_twice(home: Path) -> None:
-    with Herma.open(home) as h:
-        h.memory.add("memory", "The staging database listens on port 5433.")
-
-    async def instructions() -> str:
-        async with connected(served(home, "--client", "claude-code")) as client:
-            return client.instructions or ""
-
-    assert "5433" in asyncio.run(instructions())
-    with Herma.open(home) as h:
-        note_activity(home, "claude-code", "start", "session-start", h.clock())
-    assert "5433" not in asyncio.run(instructions())
+def test_a_client_whose_hook_showed_the_notes_is_not_shown_them_twice(h: Herma) -> None:
+    h.memory.add("memory", "The staging database listens on port 5433.")
+    assert "5433" in inside(h, "claude-code").instructions
+    note_activity(h.home, "claude-code", "start", "session-start", h.clock())
+    assert "5433" not in inside(h, "claude-code").instructions
 
 
 def test_the_same_over_http_for_who_has_the_token(home: Path) -> None:
