@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import select
@@ -127,7 +128,7 @@ def chat(
 
 def _start(context: CommandContext, h: Herma, wanted: ChatOptions, prompt: str | None) -> None:
     if not context.debug:
-        _keep_the_log_off_the_screen()
+        logging.getLogger("herma").addHandler(logging.NullHandler())  # a record would be drawn into the prompt
     screen = screen_for()
     if prompt is not None and (context.json or not sys.stdout.isatty()):
         screen = QuietScreen() if context.json else PipeScreen()
@@ -205,13 +206,6 @@ def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
     finally:
         told.cancel()
         signal.signal(signal.SIGINT, before)
-
-
-def _keep_the_log_off_the_screen() -> None:
-    """Silence log records: people get notes between two turns, and a log would write into the prompt."""
-    import logging
-
-    logging.getLogger("herma").addHandler(logging.NullHandler())
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def encode(value: Any, *, rename: Mapping[str, str] | None = None, omit: Iterabl
         if isinstance(held, Scope):
             result |= scope_json(held)
         elif isinstance(held, Author):
-            result |= author_json(held)
+            result |= {key: getattr(held, key) for key in ("who", "origin", "session", "message")}
         else:
             result[(rename or {}).get(name, name)] = _json(held, name)
     return result | more
@@ -115,10 +115,6 @@ def iso(at: float | None) -> str | None:
 
 def scope_json(scope: Scope) -> Json:
     return {"project": scope.project or None, "user": scope.user or None}
-
-
-def author_json(author: Author) -> Json:
-    return {"who": author.who, "origin": author.origin, "session": author.session, "message": author.message}
 
 
 def session_json(session: SessionInfo) -> Json:

@@ -360,7 +360,8 @@ def home_token(home: Path, *, renew: bool = False) -> Token:
     """
     path = home / FILE
     found = None if renew else _read(path)
-    if found is not None and not _exposed(path):
+    exposed = found is not None and os.name != "nt" and bool(path.stat().st_mode & 0o077)
+    if found is not None and not exposed:
         return Token(found)
     made = secrets.token_urlsafe(32)
     if not home.exists():  # do not create a home that may be mistyped
@@ -386,7 +387,3 @@ def _read(path: Path) -> str | None:
     except OSError:
         return None
     return data.decode("ascii").strip() if _TOKEN.fullmatch(data) else None
-
-
-def _exposed(path: Path) -> bool:
-    return os.name != "nt" and bool(path.stat().st_mode & 0o077)

@@ -28,7 +28,6 @@ from herma.worker import BackgroundCall, last_worked
 
 if TYPE_CHECKING:
     from herma.app import Herma
-    from herma.episodes.rows import Episode
     from herma.web.app import HomeHandle
 
 _RECENT = 8
@@ -93,12 +92,12 @@ def episodes(
     """List earlier work, the newest first, or that which is similar to a task."""
     if q.strip():
         hits = h.episodes.search_similar(q, limit)
-        found = [_episode(hit.episode) | {"similarity": hit.similarity, "why": list(hit.why)} for hit in hits]
+        found = [episode_json(hit.episode) | {"similarity": hit.similarity, "why": list(hit.why)} for hit in hits]
         return {"ok": True, "episodes": found, "next": None, "weeks": []}
     listing, more = rows_of(
         h.episodes.list(outcome=outcome or None, archived=archived, limit=limit + 1, offset=offset), limit
     )
-    found = [_episode(one) for one in listing]
+    found = [episode_json(one) for one in listing]
     return {"ok": True, "episodes": found, "next": later(more, offset, limit), "weeks": _weeks(h)}
 
 
@@ -115,11 +114,6 @@ def _weeks(h: Herma, skill: str = "") -> list[Json]:
     ]
 
 
-def _episode(one: Episode) -> Json:
-    value: Json = episode_json(one)
-    return value
-
-
 @view("/episodes/{number}", page="/episodes/{number}", title="Episode")
 def episode(h: Herma, number: Number) -> Json:
     """Show one episode: the task, how it ended and why Herma thinks so, and where the work stood."""
@@ -129,7 +123,7 @@ def episode(h: Herma, number: Number) -> Json:
     info = h.transcripts.get(one.session_id)
     return {
         "ok": True,
-        "episode": _episode(one),
+        "episode": episode_json(one),
         "conversation": name_of(info) if info else "",
         "state": state_json(h.episodes.state(one.conversation)),
     }
