@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.homes import of_files
 
 from herma import Herma
 from herma.importers.base import FormatReader
@@ -494,6 +495,7 @@ def line(message: Any) -> str:
     return " ".join(filter(None, pieces))
 
 
+@of_files
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_format_is_read_whole_in_order_and_once(h: Herma, tmp_path: Path, name: str) -> None:
     sample = SAMPLES[name]
@@ -578,6 +580,7 @@ def test_what_a_fork_of_codex_repeats_stays_in_the_session_it_was_forked_from(h:
     assert Imports(h).run("codex", tmp_path / "sessions").messages == 1
 
 
+@of_files
 @pytest.mark.parametrize("copied", [0, 1 << 26])
 def test_rows_that_are_still_in_the_log_of_a_database_are_read(
     h: Herma, tmp_path: Path, copied: int, monkeypatch: pytest.MonkeyPatch
@@ -595,6 +598,7 @@ def test_rows_that_are_still_in_the_log_of_a_database_are_read(
     writer.close()
 
 
+@of_files
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -616,12 +620,14 @@ def test_saved_chats_are_divided_into_turns(h: Herma, tmp_path: Path, text: str,
     assert [(message.role, message.content) for message in h.transcripts.messages(session.id)] == said
 
 
+@of_files
 def test_a_text_that_is_not_a_conversation_is_reported(h: Herma, tmp_path: Path) -> None:
     (tmp_path / "readme.md").write_text("# Shop\n\n## Install\n\nRun make.\n\n**Note:** it is slow.\n")
     (problem,) = Imports(h).run("markdown", tmp_path).problems
     assert problem.broken == {"no conversation was found in it": 1}
 
 
+@of_files
 def test_a_compressed_file_is_read(h: Herma, tmp_path: Path) -> None:
     import zstandard
 
@@ -632,6 +638,7 @@ def test_a_compressed_file_is_read(h: Herma, tmp_path: Path) -> None:
     assert Imports(h).run("codex", tmp_path).messages == 9
 
 
+@of_files
 def test_one_file_that_cannot_be_read_stops_no_other(h: Herma, tmp_path: Path) -> None:
     SAMPLES["hermes 0.19"].write(tmp_path)
     (tmp_path / "profiles" / "x").mkdir(parents=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from tests.homes import of_files
 
-from herma.store.sqlite import SqliteDatabase
+from herma import Herma
 from herma.transcript.rows import ChangeFeed, MessageRows, SessionRows
 from herma.types import Content, Message, Scope, SessionFilter, SessionInfo, Usage
 
@@ -35,14 +36,10 @@ EVERYTHING = Message(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptStores:
-    """The rows of transcripts. `reopen` is another view of the same, as another process has it."""
-
+class TranscriptStores(NamedTuple):
     sessions: SessionRows
     messages: MessageRows
     feed: ChangeFeed
-    reopen: Callable[[], TranscriptStores]
 
 
 def session(session_id: str, started: float = 1.0, **fields: Any) -> SessionInfo:
@@ -61,16 +58,9 @@ def contents(messages: Sequence[Message]) -> list[Any]:
     return [message.content for message in messages]
 
 
-def stores_at(home: Path, until: ExitStack) -> TranscriptStores:
-    database = until.enter_context(closing(SqliteDatabase(home / "herma.db", busy_timeout=5)))
-    rows = SessionRows(database), MessageRows(database), ChangeFeed(database)
-    return TranscriptStores(*rows, reopen=lambda: stores_at(home, until))
-
-
 @pytest.fixture
-def stores(home: Path) -> Iterator[TranscriptStores]:
-    with ExitStack() as until:
-        yield stores_at(home, until)
+def stores(h: Herma) -> TranscriptStores:
+    return TranscriptStores(SessionRows(h.db), MessageRows(h.db), ChangeFeed(h.db))
 
 
 def test_filters_choose(stores: TranscriptStores) -> None:
@@ -113,9 +103,8 @@ def test_a_message_is_kept_exactly(stores: TranscriptStores) -> None:
     begin(stores, "a")
     (message_id,) = stores.messages.append("a", [EVERYTHING])
     expected = replace(EVERYTHING, id=message_id, session_id="a")
-    view = stores.reopen()
-    assert list(view.messages.of_session("a", hidden=False)) == [expected]
-    assert view.messages.by_ids([message_id, 999]) == {message_id: expected}
+    assert list(stores.messages.of_session("a", hidden=False)) == [expected]
+    assert stores.messages.by_ids([message_id, 999]) == {message_id: expected}
 
 
 @pytest.mark.parametrize(
@@ -177,6 +166,7 @@ def test_stats_count(stores: TranscriptStores) -> None:
     assert (stats.usage, stats.first, stats.last) == (Usage(1, cost_usd=0.5), 1.0, 20.0)
 
 
+@of_files
 def test_large_sessions_are_purged_in_slices_and_nothing_is_left(
     stores: TranscriptStores, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
