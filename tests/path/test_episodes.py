@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.homes import conversation, of_files
+from tests.homes import conversation, of_files, tool_messages
 
 from herma import Herma, Message, Scope
 from herma.episodes.episodes import Episodes
@@ -96,15 +96,6 @@ def test_a_conversation_that_continued_in_another_session(h: Herma, episodes: Ep
     assert episodes.state(second) == episodes.state(first)
 
 
-def test_sessions_that_make_none(h: Herma, episodes: Episodes) -> None:
-    parent = said(h, "build the site", "Built.")
-    delegated = said(h, "find the font in use", "It is Inter.", parent=parent, reason="delegation")
-    review = said(h, "review this conversation now", "Nothing to save.", source="review")
-    greeting = said(h, "hi", "Hello!")
-    assert [episodes.record(one) for one in (delegated, review, greeting, "unknown")] == [None] * 4
-    assert made(h, "check the disk every morning", "It is fine.", source="cron")
-
-
 # ── bounded reading ──
 
 
@@ -119,26 +110,19 @@ def test_a_bounded_part_of_a_long_conversation_is_read(h: Herma) -> None:
 
 def test_large_calls_and_parts_are_read_or_left_out(h: Herma, episodes: Episodes) -> None:
     session = h.transcripts.start("cli")
-    given = ('{"path": "a.py", "content": "' + "y" * 20_000 + '"}', '{"path": "b.py", "content": "' + "z y " * 200_000)
-    calls = [
-        {"id": str(at), "function": {"name": "write_file", "arguments": arguments}}
-        for at, arguments in enumerate(given)
+    parts = [
+        {"type": "text", "text": "describe it, please"},
+        {"type": "image_url", "image_url": {"url": "data:" + "A" * 9000}},
     ]
-    parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:" + "A" * 9000}}]
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": parts},
-        {"role": "assistant", "tool_calls": calls[:1]},
-        {"role": "tool", "tool_call_id": "0", "content": "ok"},
-        {"role": "assistant", "tool_calls": calls[1:]},
-    ]
-    h.transcripts.append(session, messages)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": parts}]
+    for text in ("y" * 20_000 + '"}', "z y " * 200_000):
+        messages += tool_messages("write_file", {}, "ok")
+        messages[-2]["tool_calls"][0]["function"]["arguments"] = '{"path": "a.py", "content": "' + text
+    h.transcripts.append(session, [*messages, Message("assistant", [{"type": "text", "text": "It shows a red barn."}])])
     read = TranscriptExcerpts(h.db).excerpt(session, 10, 10, 900)
-    assert read[0].content == [{"type": "text", "text": "look"}]
+    assert read[0].content == [{"type": "text", "text": "describe it, please"}]
     assert read[1].tool_calls[0]["function"]["name"] == "write_file"
     assert read[3].tool_calls == ()
-    session = h.transcripts.start("cli")
-    h.transcripts.append(session, [Message("user", [{"type": "text", "text": "describe this picture please"}])])
-    h.transcripts.append(session, [Message("assistant", [{"type": "text", "text": "It shows a red barn."}])])
     one = episodes.record(session)
     assert one is not None
     assert one.result == "It shows a red barn."
@@ -332,12 +316,18 @@ def test_a_purge_takes_the_episode_with_it(home: Path, clock: FixedClock) -> Non
 
 
 def test_episodes_are_made_for_conversations_without_one(h: Herma, episodes: Episodes, clock: FixedClock) -> None:
+    def doctor() -> str:
+        return next((f"{one.state}: {one.sentence}" for one in h.doctor().checks if one.name == "episodes"), "")
+
+    assert doctor() == ""
     first = said(h, "fix the login bug", "Fixed it now.")
+    assert doctor().startswith("note: 1 conversation has none yet")
     said(h, "hi", "Hello!")
     steps: list[tuple[int, int]] = []
     assert episodes.rebuild(progress=lambda at, of: steps.append((at, of))) == (2, 1, 1)
     assert steps == [(1, 2), (2, 2)]
     assert episodes.rebuild().looked_at == 0
+    assert doctor().startswith("ok: 1 episode")
     clock.advance(60)
     h.transcripts.append(first, [{"role": "user", "content": "thanks"}])
     assert episodes.rebuild().looked_at == 1
@@ -349,20 +339,6 @@ def test_episodes_are_made_for_conversations_without_one(h: Herma, episodes: Epi
     h.transcripts.append(silent, [{"role": "assistant", "content": "Welcome!"}])
     assert episodes.rebuild().looked_at == 1, "only conversations that could have one are read"
     assert episodes.rebuild().looked_at == 0
-
-
-@of_files
-def test_the_doctor_names_conversations_without_one(h: Herma) -> None:
-    def check() -> list[tuple[str, str]]:
-        return [(one.state, one.sentence) for one in h.doctor().checks if one.name == "episodes"]
-
-    assert check() == []
-    said(h, "fix the login bug", "Fixed it now.")
-    ((state, sentence),) = check()
-    assert (state, "1 conversation has none yet" in sentence) == ("note", True)
-    h.episodes.rebuild()
-    ((state, sentence),) = check()
-    assert (state, sentence[:9]) == ("ok", "1 episode")
 
 
 # ── states ──

@@ -1,4 +1,4 @@
-"""Episodes follow sessions: one is made when a session ends, and the next session is shown what may matter."""
+"""Episodes follow sessions: made at the end, shown to the next; and `h.restore`, what is known for a task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from tests.homes import conversation, talk, tool_messages, tool_turn
 
-from herma import Herma
+from herma import Add, Herma
+from herma.episodes.rows import Restored
+from herma.errors import UsageError
+from herma.skills.rows import CreateSkill
 from herma.testing import FixedClock
 from herma.types import Context
 
@@ -77,28 +80,20 @@ def test_episodes_are_kept_and_not_shown(home: Path, flags: dict[str, Any]) -> N
         assert len(h.episodes.list()) == 1
 
 
-def test_imports_are_found_but_not_shown(h: Herma) -> None:
-    conversation(h, "draw the house plan", "Done now.", source="import")
+def test_subagents_reviews_others_and_imports_stay_out(h: Herma) -> None:
+    conversation(h, "draw the garden plan", "Done now.", source="import")
     h.episodes.rebuild()
-    assert h.episodes.search_similar("house plan")
-    assert HEADING not in h.session().system_prompt
-
-
-def test_nobody_is_shown_the_work_of_others(h: Herma) -> None:
+    assert h.episodes.search_similar("garden plan")
     work(h, "draw the house plan", "Drawn, here it is now.", user="ann")
-    with h.session(user="bob") as s:
-        assert "house plan" not in s.system_prompt
-    with h.session(user="ann") as s:
-        assert "house plan" in s.system_prompt
-
-
-@pytest.mark.parametrize("context", ["subagent", "review"])
-def test_subagents_and_reviews_stay_out(h: Herma, context: Context) -> None:
-    work(h, "draw the house plan", "Drawn, here it is now.")
-    work(h, "look for the plan of the house", "Found it now.", context=context)
-    assert len(h.episodes.list()) == 1
-    with h.session(context=context) as s:
-        assert HEADING not in s.system_prompt
+    contexts: tuple[Context, ...] = ("subagent", "review")
+    for context in contexts:
+        work(h, "look for the plan of the house", "Found it now.", context=context, user="ann")
+        with h.session(context=context, user="ann") as s:
+            assert HEADING not in s.system_prompt
+    assert len(h.episodes.list()) == 2
+    for user, shown in (("ann", True), ("bob", False), (None, False)):
+        with h.session(user=user) as s:
+            assert ("house plan" in s.system_prompt, "garden plan" in s.system_prompt) == (shown, False)
 
 
 def test_what_was_left_open_is_offered_in_the_same_project(h: Herma, clock: FixedClock) -> None:
@@ -128,17 +123,6 @@ def test_a_session_that_breaks_off_says_so(h: Herma) -> None:
     assert state is not None
     assert not state.finished
     assert state.next_step == "answer: write the importer for the shop"
-
-
-def test_a_resumed_session_renews_its_episode(h: Herma, clock: FixedClock) -> None:
-    first = work(h, "write the importer", "The reader is done.")
-    (before,) = h.episodes.list()
-    clock.advance(60)
-    with h.session(resume=first) as s:
-        talk(s, "now the writer", reply="The writer is done as well.")
-    (after,) = h.episodes.list()
-    assert (after.id, after.task) == (before.id, before.task)
-    assert after.result == "The writer is done as well."
 
 
 def test_a_conversation_that_goes_on_under_another_id(h: Herma, clock: FixedClock) -> None:
@@ -189,3 +173,96 @@ def test_what_went_wrong_is_told_at_the_next_beginning(h: Herma, monkeypatch: py
     with h.session() as s:
         assert any("herma.db is in use" in warning for warning in s.warnings)
     h.episodes.rebuild()
+
+
+# ── what is known for a task ──
+
+
+def restored(h: Herma, task: str, budget: int = 5_000, project: str = "") -> Restored:
+    return h.restore(task, project=project, budget_tokens=budget)
+
+
+def learn(h: Herma, *names: str) -> None:
+    """Write down skills that fit the deploying of a shop."""
+    for name in names:
+        text = f"---\nname: {name}\ndescription: How to {name} when you deploy the shop\n---\nDo it.\n"
+        assert h.skills.apply(CreateSkill(name, text, despite_similar=True)).ok
+
+
+def test_the_order(h: Herma, clock: FixedClock) -> None:
+    h.memory.apply("user", Add("User lives in Oslo"))
+    h.memory.apply("memory", Add("Deploys go out on Tuesdays"))
+    work(h, "deploy the shop to production", "Deployed, it works now.", "thanks", "You are welcome.", project="shop")
+    clock.advance(DAY)
+    work(h, "write the importer", "Read.\n\nNext steps:\n- deploy the importer", project="shop")
+    clock.advance(DAY)
+    learn(h, "deploy")
+    done = restored(h, "deploy the shop again", project="shop")
+    assert [block.kind for block in done.blocks] == ["state", "memory", "skills", "episodes"]
+    assert done.state is not None
+    assert "Next step: deploy the importer" in done.blocks[0].text
+    assert "User lives in Oslo" in done.blocks[1].text
+    assert done.skills == ("deploy",)
+    assert "2023-11-14, successful: deploy the shop to production → Deployed, it works now." in done.blocks[3].text
+    assert all(block.text in done.text for block in done.blocks)
+    assert done.tokens <= done.budget_tokens
+    assert done.notes == ()
+
+
+def test_three_are_found_and_two_are_shown(h: Herma, clock: FixedClock) -> None:
+    for name in ("one", "two", "three", "four"):
+        work(h, f"deploy the shop number {name}", f"Deployed number {name}, done.")
+        clock.advance(DAY)
+    work(h, "deploy the shop number five", "I couldn't deploy it.")
+    done = restored(h, "deploy the shop")
+    assert len(done.episodes) == 3
+    assert done.blocks[-1].shown == 2
+    assert done.blocks[-1].text.count("2023-11-") == 2
+    assert "couldn't" not in done.text
+    assert sorted(one.uses for one in h.episodes.list()) == [0, 0, 0, 1, 1]
+
+
+def test_at_most_five_skills_and_nothing_for_a_task_that_is_far(h: Herma) -> None:
+    learn(h, *(f"deploy-{at}" for at in range(9)))
+    work(h, "deploy the shop to production", "Deployed, it works now.")
+    assert len(restored(h, "deploy the shop").skills) == 5
+    far = restored(h, "bake a cake with plums")
+    assert (far.blocks, far.episodes) == ((), ())
+    (note,) = far.notes
+    assert note.startswith("No skill: ")
+    h.memory.apply("user", Add("User lives in Oslo"))
+    assert h.restore("deploy the shop").budget_tokens > 1_000
+    assert h.restore("deploy the shop", budget_tokens=10).blocks[0].kind == "memory"
+
+
+def test_episodes_shrink_first_then_skills_and_memory_never(h: Herma) -> None:
+    h.memory.apply("memory", Add("Deploys go out on Tuesdays, " * 20))
+    work(h, "deploy the shop to production", "Deployed, it works now.")
+    learn(h, "deploy", "rollback", "ship")
+    whole = restored(h, "deploy the shop")
+    assert [block.kind for block in whole.blocks] == ["memory", "skills", "episodes"]
+    seen = set()
+    for budget in range(whole.tokens, 0, -5):
+        less = restored(h, "deploy the shop", budget)
+        kinds = tuple(block.kind for block in less.blocks)
+        seen.add(kinds)
+        assert less.blocks[0].text == whole.blocks[0].text, "curated memory is never cut"
+        assert "episodes" not in kinds or kinds.count("skills") == 1
+        if any("never shortened" in note for note in less.notes):
+            assert kinds == ("memory",)
+    assert seen == {("memory", "skills", "episodes"), ("memory", "skills"), ("memory",)}
+
+
+def test_the_state_is_said_shorter_before_it_is_left_out(h: Herma) -> None:
+    work(h, "write the importer", "Read.\n\nNext steps:\n- " + "\n- ".join(f"step number {at}" for at in range(9)))
+    assert "step number 7" in restored(h, "go on with it").text
+    short = restored(h, "go on with it", 140).text
+    assert "step number 7" not in short
+    assert "Left open here" in short
+    assert "Left open" not in restored(h, "go on with it", 30).text
+
+
+@pytest.mark.parametrize("task", ["", "  ", None, 3])
+def test_a_task_is_needed(h: Herma, task: str) -> None:
+    with pytest.raises(UsageError, match=r"task is empty|task of restore"):
+        h.restore(task)

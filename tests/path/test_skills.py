@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.homes import skill_text as document
+from tests.homes import talk
 
 from herma import Author, Herma, Origin, Who
 from herma.errors import UsageError
@@ -345,17 +347,8 @@ def test_a_skill_can_be_written_from_values_and_its_template_filled(h: Herma) ->
     written(h.skills.create(skill))
     assert h.skills.get("copy-up").version == 2
     assert h.skills.fill("copy-up", file="a.txt").text == 'scp a.txt box:/srv && echo "${HOME}"'
-    assert h.skills.fill("copy-up", file="a", nonsense=1).unknown == ("nonsense",)
-    for values, said in (
-        ({"host": "x"}, "file"),
-        ({"file": "a; rm -rf ~"}, "more than plain characters"),
-        ({"file": "a", "host": "a\x1b[0m"}, "host cannot be put in safely"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            h.skills.fill("copy-up", values)
-    written(h.skills.create(Skill("greet", "Greet a guest.", "x", template="Dear {who},", language="text")))
-    assert h.skills.fill("greet", who="O'Neil").text == "Dear O'Neil,"
-    assert '"template_language": "text"' in h.tools.call("skill_view", {"name": "greet"})
+    with pytest.raises(UsageError, match="file"):
+        h.skills.fill("copy-up", {"host": "x"})
     shown = h.tools.call("skill_view", {"name": "copy-up"})
     assert "The disk may be full." in shown
     assert '"missing_dependencies": ["build"]' in shown
@@ -418,8 +411,8 @@ def test_a_task_finds_its_skill_and_small_talk_finds_none(h: Herma) -> None:
     assert "cut a release" in found.matches[0].reasons[0]
     bread = "bake sourdough bread"
     assert h.skills.find(bread).matches[0].name == "bake-bread"
-    for talk in ("hello, how are you?", "what did we decide about the kitchen table", "", "thanks!"):
-        nothing = h.skills.find(talk)
+    for small in ("hello, how are you?", "what did we decide about the kitchen table", "", "thanks!"):
+        nothing = h.skills.find(small)
         assert (nothing.matches, bool(nothing.abstained)) == ((), True)
     h.skills.set_state("bake-bread", "deprecated")
     assert h.skills.find(bread).matches[0].score < found.matches[0].score
@@ -454,3 +447,41 @@ def test_the_doctor_looks_at_skills(h: Herma, home: Path) -> None:
     assert "dangerous (evil)" in full[0][1]
     assert "broken" in full[1][1]
     assert "1 write " in full[2][1]
+
+
+# ── outcomes, by how the conversations ended in which a skill was read ──
+
+BAKE = Skill("bake", "How to bake bread properly.", "1. Heat the oven.\n2. Bake.")
+CALL = {"id": "c1", "type": "function", "function": {"name": "skill_view", "arguments": '{"name": "bake"}'}}
+DONE = "The bread is baked and cooling."
+THANKS = "thanks, it works perfectly now"
+
+
+def baked(h: Herma, said: str = THANKS) -> str:
+    """A conversation in which the skill was read, and what the user said last. → its id."""
+    with h.session() as s:
+        talk(s, "bake the bread for Sunday", reply=[{"role": "assistant", "content": "", "tool_calls": [CALL]}])
+        answer = s.call_tool("skill_view", {"name": "bake"})
+        s.after_model(
+            [{"role": "tool", "tool_call_id": "c1", "content": answer}, {"role": "assistant", "content": DONE}]
+        )
+        talk(s, said, reply=[{"role": "assistant", "content": "Enjoy."}])
+    return s.id
+
+
+def test_how_a_session_ended_is_how_the_skills_did_that_were_read_in_it(h: Herma) -> None:
+    assert isinstance(h.skills.create(BAKE), SkillWritten)
+    first = baked(h)
+    made = h.episodes.get(first)
+    assert made is not None
+    assert (made.outcome, made.skills_applied) == ("successful", ("bake",))
+    usage = h.skills.usage()["bake"]
+    assert (usage.uses, usage.successes, usage.failures) == (1, 1, 0), "reading it was the use"
+    h.episodes.rebuild(everything=True)
+    assert h.skills.usage()["bake"].successes == 1, "a conversation counts once"
+    h.episodes.improve(first, lambda known: replace(known, outcome="failed", why="it burnt"))
+    usage = h.skills.usage()["bake"]
+    assert (usage.successes, usage.failures) == (0, 1), "what is known better takes the place of what was thought"
+    assert isinstance(h.skills.delete("bake"), SkillWritten)
+    better = h.episodes.improve(first, lambda known: replace(known, outcome="successful"))
+    assert better is not None, "a skill that is gone is passed over"
