@@ -63,7 +63,6 @@ class Measured:
     before: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
     search: list[float] = field(default_factory=list)
-    questions: dict[str, list[float]] = field(default_factory=dict)
     acknowledged: dict[str, int] = field(default_factory=dict)
     failed: int = 0
     longest: float = 0.0
@@ -113,9 +112,6 @@ def process(
         for thread in threads:
             thread.start()
         while time.time() < until:
-            if not sessions:
-                ask(h, found)
-                continue
             began = time.perf_counter()
             with suppress(StoreError):
                 h.search("rose frost", limit=10)
@@ -126,11 +122,26 @@ def process(
     results.put((tenant, found))
 
 
-def ask(h: Herma, found: Measured) -> None:
-    for name, query in QUESTIONS.items():
-        began = time.perf_counter()
-        h.search(query, limit=10)
-        found.questions.setdefault(name, []).append(time.perf_counter() - began)
+def searches(server: Server, options: argparse.Namespace) -> dict[str, Any]:
+    """Time each question, and the work of the processors for it: of this process and of the server."""
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        home = str(Path(folder) / "tenant-0")
+        fill(server.url(), home, options.messages)
+        with Herma.open(home, server.url(), flags={**FLAGS, "store.tenant": "tenant-0"}) as h:
+            until = time.time() + options.seconds
+            while time.time() < until or len(found[next(iter(found))]) < 3:
+                for name, query in QUESTIONS.items():
+                    before = (time.perf_counter(), time.process_time(), server.worked())
+                    h.search(query, limit=10)
+                    after = (time.perf_counter(), time.process_time(), server.worked())
+                    found.setdefault(name, []).append(tuple(b - a for a, b in zip(before, after, strict=True)))  # type: ignore[arg-type]
+    row: dict[str, Any] = {"messages": options.messages}
+    for name, values in found.items():
+        waited, here, there = zip(*values[1:], strict=True)
+        row |= {f"{name} {label} ms": round(1000 * value, 1) for label, value in spread([*waited])}
+        row |= {f"{name} work ms": round(1000 * (sum(here) + sum(there)) / len(here), 1)}
+    return row
 
 
 def fill(url: str, home: str, messages: int) -> None:
@@ -171,8 +182,6 @@ def measure(server: Server, options: argparse.Namespace, processes: int) -> dict
     all_of = {
         name: [value for _, one in found for value in getattr(one, name)] for name in ("before", "after", "search")
     }
-    for _, one in found:
-        all_of |= {f"search {name}": values[1:] for name, values in one.questions.items()}
     lost = sum(max(0, count - stored.get(id_, 0)) for _, one in found for id_, count in one.acknowledged.items())
     return {
         "processes": processes,
@@ -220,7 +229,7 @@ def main() -> None:
         server = Server.start("")
         try:
             initialise(server.url())
-            row = measure(server, options, processes)
+            row = measure(server, options, processes) if options.sessions else searches(server, options)
         finally:
             server.stop()
         print(

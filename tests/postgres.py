@@ -96,6 +96,14 @@ class Server:
         for each in [pid, *map(int, children)]:
             _wait_for_end(each)
 
+    def worked(self) -> float:
+        """Return the seconds of processor time of its processes, those that have ended included."""
+        pid = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        times = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15] for each in children]
+        own = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+        return sum(map(int, own + [one for each in times for one in each[:2]])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self) -> None:
         """Stop it and delete its folder."""
         self._run("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "-w", "-s", "stop", check=False)

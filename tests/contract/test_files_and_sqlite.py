@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.homes import of_files
 
 from herma.errors import StoreBusy, StoreChanged, UsageError
 from herma.memory.entries import NewChange, Place
@@ -16,6 +17,7 @@ from herma.store.sqlite import SqliteDatabase
 from herma.testing import FixedClock
 from herma.types import Add, Author, Entry, MemoryOp, Origin, Pending, Remove, Replace, Scope, Who
 
+pytestmark = of_files
 MEMORY = Place("memory")
 USER = Place("user")
 PROJECT = Place("memory", project="acme/app")
@@ -71,26 +73,6 @@ def assert_chain(stores: Stores, place: Place, length: int) -> None:
     assert before == stores.documents.read(place).text
 
 
-def test_reading_creates_nothing(stores: Stores, home: Path) -> None:
-    document = stores.documents.read(MEMORY)
-    assert (document.text, document.trouble, document.raw) == ("", "", None)
-    assert stores.history.changes() == stores.history.changes(MEMORY) == []
-    assert stores.history.change(1) is None
-    stores.inbox.list(0.0)
-    assert list(home.iterdir()) == []
-
-
-def test_a_swap_is_seen_by_everybody_when_it_returns(stores: Stores, clock: FixedClock) -> None:
-    clock.advance(5)
-    change = write(stores, PROJECT, "one\n§\ntwö 日本 🙂", NewChange(AUTHOR, "add", "because"))
-    for view in (stores, stores.reopen()):
-        assert view.documents.read(PROJECT).text == "one\n§\ntwö 日本 🙂"
-        assert view.documents.read(PROJECT).version == stores.documents.read(PROJECT).version
-        (row,) = view.history.changes(PROJECT)
-        assert (row.id, row.at, row.author, row.action, row.reason) == (change, clock.now, AUTHOR, "add", "because")
-        assert (row.scope, row.target, row.before) == (Scope(project="acme/app"), "memory", "")
-
-
 def test_a_swap_on_an_outdated_version_changes_nothing(stores: Stores) -> None:
     old = stores.documents.read(MEMORY).version
     write(stores, MEMORY, "one")
@@ -122,15 +104,6 @@ def test_a_backup_is_kept_once_for_the_same_text(stores: Stores) -> None:
     assert stores.documents.back_up(MEMORY, stores.documents.read(MEMORY)) == first
     write(stores, MEMORY, "two")
     assert stores.documents.back_up(MEMORY, stores.documents.read(MEMORY)) != first
-
-
-def test_documents_do_not_mix(stores: Stores) -> None:
-    write(stores, MEMORY, "home", NewChange(AUTHOR, "add", notes=note("home", category="lesson")))
-    for place in ELSEWHERE:
-        assert stores.history.changes(place) == []
-        assert stores.history.notes(place, ["home"]) == {}
-    assert [stores.documents.read(place).text for place in [USER, PROJECT, ELSEWHERE[3]]] == ["", "", ""]
-    assert len({stores.documents.where(place) for place in [MEMORY, USER, PROJECT, Place("user", user="u-1")]}) == 4
 
 
 def test_an_undo_marks_what_it_undoes_until_it_is_undone_itself(stores: Stores) -> None:
@@ -215,11 +188,3 @@ def test_a_file_that_was_there_first_is_found(stores: Stores, home: Path) -> Non
     write(stores, MEMORY, "new")
     assert [row.action for row in stores.history.changes(MEMORY)] == ["write", "found"]
     assert_chain(stores, MEMORY, 2)
-
-
-def test_missing_and_empty_are_the_same(stores: Stores, home: Path) -> None:
-    write(stores, MEMORY, "one")
-    write(stores, MEMORY, "")
-    (home / "memories" / "MEMORY.md").unlink()
-    write(stores, MEMORY, "two")
-    assert_chain(stores, MEMORY, 3)

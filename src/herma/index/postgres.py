@@ -133,6 +133,7 @@ class ServerWords(Words):
         self._weighed = {shard.id for shard in self.shards}
         self._found: dict[str, dict[int, List]] = {}
         self._made: dict[tuple[int, str], bytes] = {}
+        self._matched: dict[tuple[str, int], list[int]] = {}
 
     def read(self, one: PreparedTerm) -> Word | None:
         word = super().read(one)
@@ -140,8 +141,46 @@ class ServerWords(Words):
             word.matches = tuple(match for match in word.matches if match.expression)
         return word if word is not None and word.matches else None
 
-    def matching(self, shard: int, expression: str, most: int) -> list[int]:
+    def matching(self, shard: int, expression: str, most: int, groups: Sequence[Sequence[Word]] = ()) -> list[int]:
+        """Look at the messages in the shortest lists, of several shards at a time; else at every message of a shard."""
+        if (expression, shard) not in self._matched:
+            self._match_ahead(shard, expression, groups)
+        if (expression, shard) in self._matched:
+            return self._matched[expression, shard][:most]
         return [_number(one) & LAST for one, _ in self._matching(shard, expression, None, most)]
+
+    def _match_ahead(self, first: int, expression: str, groups: Sequence[Sequence[Word]]) -> None:
+        ids: list[int] = []
+        shards: list[int] = []
+        for shard in (shard.id for shard in self.shards if shard.id <= first):
+            some = min((self._in_group(shard, group) for group in groups), key=_length, default=None)
+            if some is None or len(ids) + len(some) > _CANDIDATES:
+                break
+            ids += [_message(shard << SHARD_BITS | LAST - age) for age in some]
+            shards.append(shard)
+        self._matched |= {(expression, shard): [] for shard in shards}
+        for message, _ in self._rows("matching_of", ids=ids, asked=_asked(expression), most=-1) if ids else ():
+            number = _number(message)
+            self._matched[expression, number >> SHARD_BITS].append(number & LAST)
+
+    def _in_group(self, shard: int, group: Sequence[Word]) -> set[int] | None:
+        """Return at least the messages with one of these words, as ages; None if the lists do not tell, or too many."""
+        found: set[int] = set()
+        for match in (match for word in group for match in word.matches):
+            if not match.needs or not self._found.keys() >= set(match.needs):
+                return None
+            lists = [self._found[token].get(shard) for token in match.needs]
+            here = min((each for each in lists if each), key=lambda each: each.messages, default=None)
+            if None in lists or here is None:
+                continue  # none has all words of this phrase
+            if here.messages > _CANDIDATES:
+                return None
+            whole = here.rare or here.whole
+            token = match.needs[lists.index(here)]
+            found |= (
+                here.ages() if whole else {age for _, ages in decode(self._whole_list(shard, token)) for age in ages}
+            )
+        return found
 
     def _rows(self, name: str, **given: Any) -> list[tuple[Any, ...]]:
         return self._link.rows(self._statements[name], {"build": self._build, **given})
@@ -158,11 +197,10 @@ class ServerWords(Words):
                 self._found_list(term, shard, messages, strong)
         if not self._filling:
             return
-        counts: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
-        for term, message, length, times in self._rows("postings", terms=list(found)):
-            counts[term, message >> BITS].append((_number(message) & LAST, length, times))
-        for (term, shard), rows in counts.items():
-            messages, strong, rest = listed(rows, self._average[shard])
+        for term, shard, ids, lengths, times in self._rows("postings", terms=list(found), size=1 << BITS):
+            rows = (_number(one) & LAST for one in _numbers(ids))
+            given = zip(rows, _numbers(lengths), _numbers(times), strict=True)
+            messages, strong, rest = listed(given, self._average[shard])
             self._made[shard, term] = strong + (rest or b"")
             self._found_list(term, shard, messages, strong)
 
@@ -231,7 +269,7 @@ class ServerWords(Words):
         return [(message, lexeme, _numbers(positions)) for message, lexeme, positions in rows]
 
     def _matching(self, shard: int, expression: str, match: Match | None, most: int) -> list[tuple[int, int]]:
-        asked = _OPERATOR.sub(lambda found: found[1] or _OPERATORS[found[2]], expression)
+        asked = _asked(expression)
         lists = [self._found.get(token, {}).get(shard) for token in match.needs] if match else []
         few = min((found for found in lists if found), key=lambda found: found.messages, default=None)
         if few is not None and few.messages <= _CANDIDATES and (few.rare or few.whole):
@@ -239,6 +277,14 @@ class ServerWords(Words):
             ids = [_message(last - age) for age in few.ages()]
             return [(row[0], row[1]) for row in self._rows("matching_of", ids=ids, asked=asked, most=most)]
         return [(row[0], row[1]) for row in self._rows("matching", asked=asked, most=most, **_ids(shard))]
+
+
+def _asked(expression: str) -> str:
+    return _OPERATOR.sub(lambda found: found[1] or _OPERATORS[found[2]], expression)
+
+
+def _length(ages: set[int] | None) -> int:
+    return _CANDIDATES + 1 if ages is None else len(ages)
 
 
 def _times(where: Mapping[str, Sequence[int]], tokens: Sequence[str], beginning: str) -> int:
@@ -262,7 +308,11 @@ def listed(rows: Iterable[tuple[int, int, int]], average: float) -> tuple[int, b
         exact = ((round(_weight(times, length, average) * FINE), LAST - row) for row, length, times in given)
         ordered = sorted(exact, key=lambda one: (-one[0], one[1]))
         return len(given), b"".join(_PAIR.pack(*one) for one in ordered), None
-    ranked = sorted(rank(times, K1 * (1 - B + B * length / average)) | LAST - row for row, length, times in given)
+    ranks = {
+        (length, times): rank(times, K1 * (1 - B + B * length / average))
+        for length, times in {(length, times) for _, length, times in given}
+    }
+    ranked = sorted(ranks[length, times] | LAST - row for row, length, times in given)
     blob = encode(ranked)
     return len(given), blob[:BEGINNING], blob[BEGINNING:] or None
 

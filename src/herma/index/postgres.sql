@@ -167,7 +167,8 @@ SELECT term, shard, messages, strong FROM lists WHERE build = :build AND term = 
 SELECT strong, rest FROM lists WHERE build = :build AND term = :term AND shard = :shard;
 
 -- postings --
-SELECT term, id, length, times FROM postings WHERE build = :build AND term = ANY(:terms);
+SELECT term, id / :size, array_agg(id), array_agg(length), array_agg(times) FROM postings
+ WHERE build = :build AND term = ANY(:terms) GROUP BY 1, 2;
 
 -- matching --
 SELECT id, length FROM texts WHERE build = :build AND id BETWEEN :first AND :last AND words @@ CAST(:asked AS tsquery)

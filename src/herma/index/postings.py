@@ -647,7 +647,8 @@ class Words:
         known = all(token in self._found for token in match.needs)
         return not known or (len(here) == len(match.needs) and _share(here))
 
-    def matching(self, shard: int, expression: str, most: int) -> list[int]:
+    def matching(self, shard: int, expression: str, most: int, groups: Sequence[Sequence[Word]] = ()) -> list[int]:  # noqa: ARG002
+        """Return the newest messages of a shard that match; each has a word of each group."""
         rows = fetch(self._connection, self._sql["matching"].format(shard=shard), (expression, most))
         return [row[0] for row in rows]
 
@@ -911,7 +912,7 @@ class _Search:
         for shard in self._words.shards:
             if not all(any(self._words.may_be_in(shard, word) for word in group) for group in groups):
                 continue
-            rows = self._words.matching(shard.id, expression, MUST_MOST - len(found))
+            rows = self._words.matching(shard.id, expression, MUST_MOST - len(found), groups)
             found += [shard.id << SHARD_BITS | row for row in rows]
             if len(found) >= MUST_MOST:
                 self._notes.append(f"Only the newest {MUST_MOST:,} matches were ranked.")
