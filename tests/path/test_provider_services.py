@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -58,12 +59,14 @@ REMOTE = [name for name, case in CASES.items() if case.routes]
 KEPT_UNSENT = ["honcho", "supermemory", "hindsight", "retaindb"]
 
 
-class Place(NamedTuple):
+@dataclass
+class Place:
     """A home in which a provider is set up."""
 
     case: Case
     home: Path
-    service: MemoryService | None
+    service: Any = None
+    begun: list[Any] = field(default_factory=list)
 
     def make(self, **more: Any) -> Any:
         """Load the provider, with more settings."""
@@ -76,8 +79,13 @@ class Place(NamedTuple):
         """Load it, and begin a session."""
         provider = self.make(**more)
         assert provider.is_available(), provider.unavailable_reason()
+        self.begun.append(provider)
         provider.initialize(session_id, hermes_home=str(self.home), platform="cli", agent_identity="default")
         return provider
+
+    def shut(self) -> None:
+        for provider in self.begun:
+            provider.shutdown()
 
     def use(self) -> None:
         """Choose it for sessions."""
@@ -112,7 +120,9 @@ def placed(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
         (folder / "brv").chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     if not case.routes:
-        yield Place(case, home, None)
+        place = Place(case, home)
+        yield place
+        place.shut()
         return
     with MemoryService(case.routes) as service:
         place = Place(case, home, service)
@@ -120,6 +130,8 @@ def placed(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
         (home / ".env").chmod(0o600)
         place.make(**{case.url: service.url, **case.settings})
         yield place
+        service.status = 200
+        place.shut()
 
 
 @pytest.fixture
@@ -159,32 +171,17 @@ def test_all_of_them_are_listed_and_none_is_imported(home: Path) -> None:
 
 
 @every()
-def test_a_turn_is_stored_and_recalled(place: Place) -> None:
-    provider = place.begin()
-    provider.on_turn_start(1, "hello")
-    if place.case.name == "holographic":  # it stores facts, not turns
-        provider.on_memory_write("add", "user", "The grey heron nests by the old weir.")
-    provider.sync_turn("The grey heron nests by the old weir.", "Noted.", session_id="s-1")
-    provider.on_session_end([])
-    provider.on_turn_start(2, "Where does the heron nest?")
-    assert "nests by the old weir" in provider.prefetch("Where does the heron nest?", session_id="s-1")
-    assert provider.prefetch("ok", session_id="s-1") == "", "a word is not worth a recall"
-    provider.shutdown()
-    assert provider.get_status_config({})
-
-
-@every()
 def test_modes(place: Place) -> None:
     key = place.make().mode_key
     provider = place.begin(**{key: "tools"})
     assert provider.prefetch("Where does the heron nest?") == ""
     assert provider.get_tool_schemas()
+    assert provider.get_status_config({})
     provider.shutdown()
     provider = place.begin(**{key: "context"})
     assert provider.get_tool_schemas() == []
-    assert provider.get_tool_schemas() == []
+    assert provider.prefetch("ok") == "", "a word is not worth a recall"
     assert "Tools:" not in provider.system_prompt_block()
-    provider.shutdown()
 
 
 TOOLS: list[tuple[str, str, Json, str]] = [
@@ -259,7 +256,6 @@ def test_tools(place: Place) -> None:
             assert wanted in answer, (tool, arguments)
             used.add(tool)
     assert used == {schema["name"] for schema in provider.get_tool_schemas()}, "every tool is tried"
-    provider.shutdown()
 
 
 @every("mem0", "mem0-self-hosted", "honcho", "supermemory", "hindsight", "openviking", "retaindb", "byterover")
@@ -284,14 +280,12 @@ def test_a_service_that_fails_is_an_error_and_works_again(place: Place) -> None:
     place.fault(False)
     if place.case.name in KEPT_UNSENT:
         provider.on_session_end([])
-        assert "nests by the weir" in "".join(place.service.stored.values()), "what could not be sent was kept"  # type: ignore[union-attr]
+        assert "nests by the weir" in "".join(place.service.stored.values()), "what could not be sent was kept"
     assert isinstance(provider.prefetch("Where does the heron nest?"), str)
-    provider.shutdown()
 
 
 @every(*REMOTE)
 def test_a_wrong_key_and_a_service_that_is_gone(place: Place) -> None:
-    assert place.service is not None
     place.service.key = "another"
     provider = place.begin()
     with pytest.raises(Exception):  # noqa: B017
@@ -301,7 +295,6 @@ def test_a_wrong_key_and_a_service_that_is_gone(place: Place) -> None:
     with pytest.raises(Exception) as caught:
         provider.prefetch("Where does the heron nest?")
     assert KEY not in str(caught.value)
-    provider.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -316,11 +309,9 @@ def test_a_wrong_key_and_a_service_that_is_gone(place: Place) -> None:
 )
 def test_a_slow_service_is_given_up(place: Place, timeouts: Json) -> None:
     provider = place.begin(**timeouts)
-    assert place.service is not None
     place.service.delay = 2 * max(timeouts.values()) + 0.2
     with pytest.raises(Exception):  # noqa: B017
         provider.prefetch("Where does the heron nest?")
-    provider.shutdown()
 
 
 @every()
@@ -438,7 +429,6 @@ def test_one_that_lacks_something_says_what(
 
 @every("honcho")
 def test_honcho_asks_in_its_cadence(place: Place) -> None:
-    assert place.service is not None
     provider = place.begin(contextCadence=3, dialecticCadence=2, injectionFrequency="every-turn")
     for number in range(1, 8):
         provider.on_turn_start(number, "Tell me about the herons.")
@@ -449,12 +439,10 @@ def test_honcho_asks_in_its_cadence(place: Place) -> None:
     paths = [path for _, path, _ in place.service.calls]
     assert sum("/chat" in path for path in paths) == 4, "turns 1, 3, 5 and 7"
     assert sum("/context" in path for path in paths) == 3, "turns 1, 4 and 7"
-    provider.shutdown()
 
 
 @every("honcho")
 def test_honcho_drops_old_answers_and_asks_less_often_if_there_are_none(place: Place) -> None:
-    assert place.service is not None
     provider = place.begin(observationMode="unified")
     provider.on_turn_start(1, "Tell me about the herons.")
     assert "They count herons." in provider.prefetch("Tell me about the herons.")
@@ -465,7 +453,6 @@ def test_honcho_drops_old_answers_and_asks_less_often_if_there_are_none(place: P
     assert "They count herons." not in provider.prefetch("Tell me about the herons.")
     asked = sum("/chat" in path for path in place.service.paths())
     assert asked < 12, "the cadence grows up to eight times"
-    provider.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -488,12 +475,10 @@ def test_honcho_names(place: Place, settings: Json, told: Json, session: str, pe
     provider = place.make()
     provider.initialize("s-1", **told)
     assert (provider.session_name, provider.user_name) == (session, peer)
-    provider.shutdown()
 
 
 @every("honcho")
 def test_honcho_writes_as_often_as_it_is_told(place: Place) -> None:
-    assert place.service is not None
     provider = place.begin(writeFrequency="3", messageMaxChars=100)
     for number in range(1, 8):
         provider.sync_turn(f"Turn {number}", "x" * 250)
@@ -502,12 +487,10 @@ def test_honcho_writes_as_often_as_it_is_told(place: Place) -> None:
     assert sent[0]["messages"][2]["content"].startswith("[continued] xx")
     provider.on_session_switch("s-2", parent_session_id="s-1")
     assert len(place.service.bodies("/messages")) == 3
-    provider.shutdown()
 
 
 @every("honcho")
 def test_honcho_signs_in_with_a_code(place: Place) -> None:
-    assert place.service is not None
     (place.home / ".env").unlink()
     words = ("--set", "auth=oauth", "--set", f"baseUrl={place.service.url}", "--defaults", "--no-install")
     place.service.kept["code lives"] = 0.1
@@ -537,14 +520,11 @@ def test_honcho_signs_in_with_a_code(place: Place) -> None:
     provider.begin()
     with pytest.raises(Exception, match="refused to renew the sign-in"):
         provider.prefetch("Where does the heron nest?")
-    provider.shutdown()
-    other.shutdown()
 
 
 @every("honcho")
 def test_honcho_knows_what_the_home_knows(place: Place) -> None:
     """A session without messages gets the home's files; it is opened when it is needed, or at once."""
-    assert place.service is not None
     (place.home / "memories").mkdir(exist_ok=True)
     (place.home / "memories" / "USER.md").write_text("Likes birds.")
     (place.home / "SOUL.md").write_text("Be brief.")
@@ -565,7 +545,6 @@ def test_honcho_knows_what_the_home_knows(place: Place) -> None:
 
 @every("honcho")
 def test_honcho_asks_a_question_that_the_auxiliary_model_wrote(place: Place) -> None:
-    assert place.service is not None
     place.use()
     place.make(queryRewrite=True)
     with ScriptedModel(lambda request: "Which birds does the user watch?") as model:
@@ -617,8 +596,8 @@ def answers(url: str) -> bool:
 def test_hindsight_starts_its_own_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("hindsight_client")
     url = fake_server(home, "hindsight-api", "HINDSIGHT", monkeypatch)
-    place = Place(CASES["hindsight"], home, None)
-    embedded = {"mode": "local_embedded", "api_url": url, "llm_model": "small", "idle_timeout": 1.0}
+    place = Place(CASES["hindsight"], home)
+    embedded: Json = {"mode": "local_embedded", "api_url": url, "llm_model": "small", "idle_timeout": 1.0}
     refused = place.make(**embedded).unavailable_reason()
     assert ("does not run as root" in refused) == (os.geteuid() == 0)
     provider = place.begin(**embedded, database_url="postgresql://db/x")
@@ -631,6 +610,7 @@ def test_hindsight_starts_its_own_server(home: Path, monkeypatch: pytest.MonkeyP
     (home / "bin" / "hindsight-api").write_text("#!/bin/sh\necho no model; exit 3\n")
     with pytest.raises(ProviderError, match=r"ended.*no model"):
         place.begin().prefetch("Where does the heron nest?")
+    place.shut()
 
 
 def test_openviking_starts_a_server_and_reads_the_settings_of_its_program(
@@ -641,7 +621,7 @@ def test_openviking_starts_a_server_and_reads_the_settings_of_its_program(
     file = home / "ovcli.conf"
     file.write_text(json.dumps({"url": url, "agent_id": "gardener", "api_key": "k", "timeout": 9}))
     monkeypatch.setenv("OPENVIKING_CLI_CONFIG_FILE", str(file))
-    provider = Place(CASES["openviking"], home, None).begin(autostart=True)
+    provider = Place(CASES["openviking"], home).begin(autostart=True)
     try:
         assert (provider.values["endpoint"], provider.values["agent"], provider.values["api_key"]) == (
             url,
@@ -656,24 +636,22 @@ def test_openviking_starts_a_server_and_reads_the_settings_of_its_program(
 
 @every("openviking")
 def test_openviking_that_asks_for_a_trusted_identity_gets_it(place: Place) -> None:
-    assert place.service is not None
     provider = place.begin(account="garden")
     found = place.service._find
 
     def trusted(method: str, path: str, body: Any, query: dict[str, str]) -> tuple[int, Any]:
-        if "x-openviking-account" not in place.service.headers[-1]:  # type: ignore[union-attr]
+        if "x-openviking-account" not in place.service.headers[-1]:
             return 403, {"status": "error", "error": {"message": "A trusted identity is required."}}
-        return found(method, path, body, query)
+        answered: tuple[int, Any] = found(method, path, body, query)
+        return answered
 
-    place.service._find = trusted  # type: ignore[method-assign]
+    place.service._find = trusted
     assert call(provider, "viking_remember", content="Likes tea.")["stored"]
     assert place.service.headers[-1]["x-openviking-account"] == "garden"
-    provider.shutdown()
 
 
 @every("retaindb")
 def test_retaindb_learns_who_the_agent_is_once(place: Place) -> None:
-    assert place.service is not None
     (place.home / "SOUL.md").write_text("Be brief.")
     for soul in ("", "", "Be kind."):
         (place.home / "SOUL.md").write_text(soul) if soul else None
@@ -690,8 +668,7 @@ def test_retaindb_of_an_older_server(place: Place) -> None:
     assert call(provider, "retaindb_remember", content="Likes tea.")["stored"]
     assert call(provider, "retaindb_forget", memory_id="m-1") == {"success": True}
     provider.on_memory_write("add", "user", "Likes herons.")
-    assert list(place.service.stored.values()) == ["Likes herons."]  # type: ignore[union-attr]
-    provider.shutdown()
+    assert list(place.service.stored.values()) == ["Likes herons."]
 
 
 @every("supermemory")
@@ -708,7 +685,6 @@ def test_supermemory_answers_to_other_names(place: Place) -> None:
 @every("hindsight")
 @pytest.mark.parametrize(("version", "appends"), [("1.1.0", True), ("0.5.0", True), ("0.4.9", False)])
 def test_hindsight_appends_where_the_server_can(place: Place, version: str, appends: bool) -> None:
-    assert place.service is not None
     place.service.kept["version"] = version
     provider = place.begin(retain_every_n_turns=2, retain_tags=["garden"], bank_id_template="{profile}-{platform}")
     for number in range(3):
@@ -721,12 +697,10 @@ def test_hindsight_appends_where_the_server_can(place: Place, version: str, appe
     assert [item.get("update_mode") == "append" for item in items] == [appends] * 3
     assert items[1]["tags"] == ["garden", "session:s-1"]
     assert items[2]["tags"] == ["garden", "session:s-2", "parent:s-1"]
-    provider.shutdown()
 
 
 @every("supermemory")
 def test_supermemory_stores_conversations_in_its_namespace(place: Place) -> None:
-    assert place.service is not None
     provider = place.begin(container_tag="agent {identity}", profile_frequency=3)
     shown = []
     for number in range(1, 6):
@@ -741,23 +715,19 @@ def test_supermemory_stores_conversations_in_its_namespace(place: Place) -> None
     (body,) = place.service.bodies("/ns/agent_default/document")
     assert body["content"].count("user:") == 4, "one-word turns and turns that were taken back are left out"
     assert {headers["x-sm-source"] for headers in place.service.headers} == {"herma"}
-    provider.shutdown()
 
 
 @every("supermemory")
 def test_supermemory_lets_tools_name_the_namespaces_that_are_allowed(place: Place) -> None:
-    assert place.service is not None
     provider = place.begin(enable_custom_container_tags=True, custom_containers=["work"])
     assert "container_tag" in json.dumps(provider.get_tool_schemas())
     call(provider, "supermemory_store", content="Likes tea.", container_tag="work")
     assert place.service.paths()[-1] == "/ns/work/document"
     assert "Allowed: work" in call(provider, "supermemory_store", content="x", container_tag="home")["error"]
-    provider.shutdown()
 
 
 @every("openviking")
 def test_openviking_gets_the_turn_with_its_tools(place: Place) -> None:
-    assert place.service is not None
     provider = place.begin()
     own, other = (
         {"id": name, "type": "function", "function": {"name": name, "arguments": '{"a": 1}'}}
@@ -784,12 +754,10 @@ def test_openviking_gets_the_turn_with_its_tools(place: Place) -> None:
     provider.on_session_end([])
     provider.on_session_end([])
     assert sum("/commit" in path for path in place.service.paths()) == 1, "there is nothing more to commit"
-    provider.shutdown()
 
 
 @every("retaindb")
 def test_retaindb_keeps_turns_on_disk_until_the_server_has_them(place: Place) -> None:
-    assert place.service is not None
     provider = place.begin()
     place.service.status = 503
     for number in range(3):
@@ -807,7 +775,6 @@ def test_retaindb_keeps_turns_on_disk_until_the_server_has_them(place: Place) ->
     with pytest.raises(Exception, match="400"):
         provider.sync_turn("Something that it refuses", "ok")
     assert provider.queue.waiting() == 0, "it is not sent again and again"
-    provider.shutdown()
 
 
 @every("byterover")

@@ -121,19 +121,18 @@ class Hindsight(BundledProvider):
             return "its PostgreSQL does not run as root; set database_url, or be another user"
         return super().missing()
 
-    def connect(self) -> None:
-        """Name the server of `local_embedded`, which is started when it is first asked."""
-        self._url = self.values["api_url"] or URLS[self.values["mode"]]
-        if self.values["mode"] != "local_embedded":
-            return
-        where = urlsplit(self._url)
-        environ = {key: value for key, value in read_file(self.home / FILE).items() if key.startswith(_VARIABLES)}
-        environ |= {f"{_VARIABLES}HOST": "127.0.0.1", f"{_VARIABLES}PORT": str(where.port or 8888)}
-        for key in ("llm_provider", "llm_api_key", "llm_model", "llm_base_url", "database_url"):
-            if self.values[key]:
-                environ[_VARIABLES + key.upper()] = self.values[key]
-        idle, folder = self.values["idle_timeout"], self.home / "hindsight"
-        self._server = LocalServer([program()], f"{self._url}/health", folder, environ=environ, idle=idle)
+    def connect(self) -> Connection:
+        """Return the client; the server of `local_embedded` is started when it is first asked."""
+        url = self.values["api_url"] or URLS[self.values["mode"]]
+        if self.values["mode"] == "local_embedded":
+            environ = {key: value for key, value in read_file(self.home / FILE).items() if key.startswith(_VARIABLES)}
+            environ |= {f"{_VARIABLES}HOST": "127.0.0.1", f"{_VARIABLES}PORT": str(urlsplit(url).port or 8888)}
+            for key in ("llm_provider", "llm_api_key", "llm_model", "llm_base_url", "database_url"):
+                if self.values[key]:
+                    environ[_VARIABLES + key.upper()] = self.values[key]
+            idle, folder = self.values["idle_timeout"], self.home / "hindsight"
+            self._server = LocalServer([program()], f"{url}/health", folder, environ=environ, idle=idle)
+        return Connection(url, self.values["apiKey"] or None, self.values["timeout"])
 
     def begin(self) -> None:
         self._lock = threading.Lock()
@@ -158,25 +157,10 @@ class Hindsight(BundledProvider):
             self._ask(lambda client: client.acreate_bank(self.bank, mission=mission, retain_mission=retain))
 
     def _ask(self, question: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """Run a call of the SDK, whose client belongs to one event loop."""
-        from hindsight_client import Hindsight as Client
-
         if self._server is not None:
             self._server.ensure(self.values["port_health_grace_timeout"])
-
-        async def work() -> T:
-            client: Any = Client(
-                self._url,
-                api_key=self.values["apiKey"] or None,
-                timeout=self.values["timeout"],
-                max_attempts=1,
-            )
-            try:
-                return await question(client)
-            finally:
-                await client.aclose()
-
-        return asyncio.run(work())
+        connection: Connection = self.client
+        return connection.ask(question)
 
     def _of_bank(self, question: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
         """Ask about the bank; None if there is none yet: the first turn that is stored creates it."""
@@ -296,6 +280,36 @@ class Hindsight(BundledProvider):
     @tool("Ask the bank to think about a question.", reads=True, query=text("The question."))
     def hindsight_reflect(self, query: str) -> Json:
         return {"answer": self._reflect(query)}
+
+
+class Connection:
+    """The SDK's client, which belongs to one event loop, and the thread in which this loop runs."""
+
+    def __init__(self, url: str, key: str | None, timeout: float) -> None:
+        self._named = {"api_key": key, "timeout": timeout, "max_attempts": 1}
+        self._url, self._client = url, None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="herma: hindsight", daemon=True)
+        self._thread.start()
+
+    def ask(self, question: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+        """Ask the client, from any thread."""
+
+        async def work() -> T:
+            if self._client is None:
+                from hindsight_client import Hindsight as Client
+
+                self._client = Client(self._url, **self._named)
+            return await question(self._client)
+
+        return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+
+    def close(self) -> None:
+        if self._client is not None:
+            self.ask(lambda client: client.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 def program() -> str:
