@@ -9,34 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.contract.test_index_follow import SHARD, Feed
 from tests.homes import of_files
 
 from herma import Herma
 from herma.index import IndexAnswer, IndexQuery
 from herma.index.sync import Index
-from herma.transcript.rows import ChangeFeed, FeedChange, Position, Searchable
-
-SHARD = 1 << 15
-
-
-class Feed(ChangeFeed):
-    """A transcript in memory. Ids may jump, so that few messages fill many shards."""
-
-    def __init__(self, texts: dict[int, str]) -> None:
-        self.texts = texts
-
-    def position(self) -> Position:
-        return Position("store", "epoch", 1)
-
-    def since(self, seq: int, limit: int) -> Sequence[FeedChange]:
-        return [FeedChange(1, "append", tuple(self.texts))] if seq == 0 else []
-
-    def searchable(self, message_ids: Sequence[int]) -> Sequence[Searchable]:
-        return [Searchable(i, "session", "user", 0.0, self.texts[i]) for i in message_ids if i in self.texts]
-
-    def message_count(self) -> int:
-        return len(self.texts)
-
 
 MESSAGES = [
     "We met get_compression_tip in the code",
@@ -61,7 +39,7 @@ MESSAGES = [
 def of(home: Path, texts: dict[int, str]) -> Iterator[Index]:
     """An index of these texts."""
     with Herma.open(home) as h:
-        found = Index(h, feed=Feed(texts))
+        found = Index(h, feed=Feed.of(texts))
         assert found.wait(60)
         yield found
         found.close()
