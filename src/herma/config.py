@@ -632,7 +632,7 @@ def _server_fields(key: str, node: Node) -> dict[str, object]:
 # ── the sections ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemorySettings:
     """Curated memory: MEMORY.md and USER.md."""
 
@@ -661,7 +661,7 @@ class MemorySettings:
     """Conversations that must recall an archived entry before it is proposed for the prompt."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProviderSettings:
     """External memory providers."""
 
@@ -671,7 +671,7 @@ class ProviderSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolSettings:
     """Tools of the model."""
 
@@ -683,7 +683,7 @@ class ToolSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreSettings:
     """The database."""
 
@@ -691,7 +691,7 @@ class StoreSettings:
     tenant: str = option("", "Tenant on the server; no tenant can read the memory of another.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelSettings:
     """The language model of sessions."""
 
@@ -710,7 +710,7 @@ class ModelSettings:
     max_tokens: int = option(0, "Maximum tokens of an answer; 0: the server's limit.", 0, 10_000_000)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AuxiliarySettings:
     """The language model for background work. An empty key is taken from the section `model`."""
 
@@ -720,7 +720,7 @@ class AuxiliarySettings:
     api_key_env: str = option("", "With auxiliary.url: variable with the API key.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SpendSettings:
     """The daily cap on background work."""
 
@@ -730,7 +730,7 @@ class SpendSettings:
     daily_tokens: int = option(1_000_000, "Tokens per day, sent and received; 0: no background work.", 0, 10**15)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EmbeddingSettings:
     """The embedding model, for search by meaning."""
 
@@ -742,7 +742,7 @@ class EmbeddingSettings:
     api_key_env: str = option("", "For endpoint: variable with the API key; empty: no key is sent.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContextSettings:
     """The model's context window, and how it is divided."""
 
@@ -763,7 +763,7 @@ class ContextSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PriceSettings:
     """Prices of the model and its cache."""
 
@@ -775,7 +775,7 @@ class PriceSettings:
     cache_minutes: int = option(5, "Minutes that the cache keeps an unused prefix: 5, or 60.", 1, 1440)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RetentionSettings:
     """Retention of transcripts."""
 
@@ -784,7 +784,7 @@ class RetentionSettings:
     grace_days: float = option(7.0, "Days in which a deletion can be undone.", 0, 36_500)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SearchSettings:
     """Search over past sessions."""
 
@@ -798,7 +798,7 @@ class SearchSettings:
     prefetch_ms: int = option(150, "Milliseconds that this may take; a late answer is left out.", 1, 10_000)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EpisodeSettings:
     """Episodes: earlier work, one per conversation."""
 
@@ -806,7 +806,7 @@ class EpisodeSettings:
     shown: int = option(2, "Episodes in the prompt of a new session at most; 0: none.", 0, 10)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompressionSettings:
     """Compression of a conversation that fills the window."""
 
@@ -823,7 +823,7 @@ class CompressionSettings:
     deadline: float = option(90.0, "Maximum seconds of a summary by a model.", 1, 3600)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SkillSettings:
     """Skills: procedures that agents follow and improve."""
 
@@ -835,7 +835,7 @@ class SkillSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CuratorSettings:
     """Maintenance of skills."""
 
@@ -860,7 +860,7 @@ class CuratorSettings:
     """Fraction of successes below which a skill needs review."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChatSettings:
     """The agent in the terminal."""
 
@@ -873,14 +873,14 @@ class ChatSettings:
     """Characters of the result of an MCP server's tool at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TelemetrySettings:
     """Reports to OpenTelemetry. Off, nothing of it is loaded."""
 
     otel: bool = option(False, "Report durations and counts of operations, without any text, to OpenTelemetry.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReviewSettings:
     """Review of conversations in the background, to learn from them."""
 
