@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,84 +12,31 @@ from herma.facts.extract import LONGEST_VALUE, attribute_of, choice_of, key_of, 
 from herma.facts.facts import FactQuestion, read, step_of
 from herma.types import Author, Change, Scope
 
-STATED = """
-User's time zone is Europe/Berlin.                         | user | time zone | Europe/Berlin
-The user's timezone is now Asia/Tokyo                      | user | time zone | Asia/Tokyo
-Timezone: Europe/Berlin                                    | user | time zone | Europe/Berlin
-My name is Ada Lovelace                                    | user | name | Ada Lovelace
-User lives in Lyon, France                                 | user | location | Lyon, France
-Lives in Berlin                                            | user | location | Berlin
-User moved to Porto                                        | user | location | Porto
-User works at Example Corp                                 | user | employer | Example Corp
-User works at Globex as an analyst                         | user | employer | Globex
-Works as a nurse                                           | user | job | a nurse
-User prefers tabs over spaces                              | user | spaces or tabs | tabs
-Prefers vim for editing config files                       | user | editing config files | vim
-User uses neovim as their editor                           | user | editor | neovim
-The project uses pytest for testing                        | project | test framework | pytest
-Anna's birthday is 3 May                                   | anna | birthday | 3 May
-User was born on 1990-04-01                                | user | birthday | 1990-04-01
-User's favorite color is green                             | user | favorite color | green
-The API port is 8081                                       | project | api port | 8081
-Staging uses port 5433                                     | project | staging port | 5433
-Staging host is now box-7                                  | project | staging host | box-7
-The deploy target is hetzner                               | project | deploy target | hetzner
-Deadline for the report: 12 July                           | project | deadline for the report | 12 July
-User's time zone is Europe/Berlin and he lives nearby      | user | time zone | Europe/Berlin
-My name is Ada, a developer from Ohio                      | user | name | Ada
-Timezone: Europe/Berlin (CET)                              | user | time zone | Europe/Berlin
-The user's preferred language is English but German is fine | user | language | English
-用户的时区是Asia/Shanghai                                   | user | time zone | Asia/Shanghai
-时区：Asia/Taipei                                           | user | time zone | Asia/Taipei
-用户住在北京                                                | user | location | 北京
-我在示例公司工作                                            | user | employer | 示例公司
-用户的生日是5月1日                                          | user | birthday | 5月1日
-我用vim作为编辑器                                           | user | editor | vim
-测试环境的端口是5433                                        | project | 测试环境 端口 | 5433
-我最喜欢的编辑器是vim                                       | user | 最喜欢 编辑器 | vim
-My job is teaching                                         | user | job | teaching
-My shell is fish                                           | user | shell | fish
-The language is German                                     | project | language | German
-My diet is vegan                                           | user | diet | vegan
-My sister is a doctor                                      | user | sister | a doctor
-My employer is Fast Lane                                   | user | employer | Fast Lane
-The theme is dark                                          | project | theme | dark
-My office is in Graz                                       | user | office | in Graz
-My dentist is Dr. Weiss in Graz. I like tea.               | user | dentist | Dr. Weiss in Graz
-My manager is Mrs. J. K. Rowe                              | user | manager | Mrs. J. K. Rowe
-My address is 12 St. Mark's Rd. in London                  | user | address | 12 St. Mark's Rd. in London
-My address is 12 Main St. Tea is what I like.              | user | address | 12 Main St
-My editor is vim. emacs is too large                       | user | editor | vim
-My birthday is 3. May 1990                                 | user | birthday | 3. May 1990
-My floor is 7. Mail goes to the desk.                      | user | floor | 7
-"""
+ROWS = [line.split("\t") for line in Path(__file__).with_name("facts.tsv").read_text("utf-8").splitlines()]
+"""What a text does (state, ask or nothing of it), the text, and what it states or asks for."""
 
 
-@pytest.mark.parametrize("line", STATED.strip().splitlines())
-def test_plain_statements_are_read(line: str) -> None:
-    entry, subject, attribute, value = (part.strip() for part in line.split("|"))
+def rows(kind: str) -> list[list[str]]:
+    return [row[1:] for row in ROWS if row[0] == kind]
+
+
+@pytest.mark.parametrize(("entry", "subject", "attribute", "value"), rows("states"))
+def test_plain_statements_are_read(entry: str, subject: str, attribute: str, value: str) -> None:
     (said,) = statements(entry, "project")
     assert (said.subject, said.attribute, said.value) == (subject, attribute, value)
 
 
-NOT_STATED = [
-    *("User's time zone is not known", "User's time zone is probably Europe/Berlin", "User might live in Paris"),
-    *("User used to live in Paris", "If the port is 8081, use the proxy", "What is the user's time zone?"),
-    *("Note: remember to deploy on Tuesdays", "TODO: fix the login", "See https://example.org/x: it explains why"),
-    "The staging database is read-only on Fridays because of the nightly export that runs then",
-    *("User asked for shorter answers", "Deploys go out on Tuesdays.", "User prefers concise answers"),
-    *("用户可能住在北京", "10:30 standup", "C:\\Users is full", "내용은 아주 좋다", "我觉得这是好的", "", "§"),
-    *("It uses port 80", "We use port forwarding", "这个环境的端口是5433", "测试环境的端口是随机的"),
-    # how a thing is, not which one it is
-    *("The database is slow", "The deploy target is unclear", "My car is broken", "User's editor is crashing"),
-    *("My boss is on vacation", "My name is hard to spell", "The staging host is unreachable", "The API port is open"),
-    *("Staging is now down", "User's company is hiring", "My job is stressful", "我的电脑是新的"),
-]
+def test_what_is_not_plain_states_nothing() -> None:
+    assert [entry for (entry,) in rows("states nothing") if statements(entry, "project")] == []
 
 
-@pytest.mark.parametrize("entry", NOT_STATED)
-def test_what_is_not_plain_states_nothing(entry: str) -> None:
-    assert statements(entry, "project") == ()
+@pytest.mark.parametrize(("question", "key"), rows("asks"))
+def test_the_same_is_asked_in_many_words(question: str, key: str) -> None:
+    assert key_of(read(question)[0].attribute) in (key, key_of(key))
+
+
+def test_other_texts_ask_for_no_fact() -> None:
+    assert [text for (text,) in rows("asks nothing") if read(text)] == []
 
 
 def test_several_statements_in_one_entry() -> None:
@@ -117,60 +66,6 @@ def test_reading_is_linear_on_hostile_entries() -> None:
     for piece in ("User's ", "is ", "a: ", "prefers x over ", "用户的", ". ", "uses uses for ", "The a b c port is "):
         assert len(statements(piece * 3_000, "user")) < 3_000, "hours would pass if it went back over the text"
         read((piece * 3_000)[:200])
-
-
-ASKED = {
-    "time zone": (
-        *("what is my time zone?", "What's my timezone again?", "whats my tz", "Hey, remind me: what is my time zone?"),
-        *("my time zone?", "what time zone am I in?", "in which time zone am I?", "我的时区是什么？", "我在哪个时区？"),
-    ),
-    "location": ("where do I live?", "which city do I live in?", "我住在哪里？"),
-    "employer": ("where do i work", "我在哪里工作？"),
-    "name": ("我叫什么名字？", "who am I?"),
-    "birthday": (
-        *("when is my birthday?", "on which day is my birthday?", "my birthday is when?", "我的生日是几号"),
-        "我什么时候过生日？",
-    ),
-    "editor": ("what editor do I use?",),
-    "test framework": ("what do we use for testing?",),
-    "or space tab": ("Do I prefer tabs or spaces?", "do I prefer spaces or tabs?", "tabs or spaces?"),
-    "api port": ("what is the API port?",),
-    "favorite color": ("what's my favourite colour?",),
-    "favorit tea": ("which tea is my favourite?",),
-    "name sister": ("what's my sister called?",),
-    "port stage": (
-        *("which port does staging use?", "what port does staging run on?", "on which port does staging run?"),
-        *("which port is used by staging?", "what's the port of staging?", "staging port?", "what is the staging port"),
-    ),
-    "测试环境 端口": ("测试环境用哪个端口？", "测试环境的端口是多少？"),
-}
-
-
-@pytest.mark.parametrize(("key", "question"), [(key, one) for key, questions in ASKED.items() for one in questions])
-def test_the_same_is_asked_in_many_words(question: str, key: str) -> None:
-    assert key_of(read(question)[0].attribute) in (key, key_of(key))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "hello",
-            "fix the login bug",
-            "why is my code slow?",
-            "how do I change my time zone?",
-            "什么是时区？",
-            "",
-            "?",
-        ),
-        *("my code does not compile", "my", "what port should staging use?", "is my time zone Europe/Paris?", "name?"),
-        *("set my time zone to UTC", "why?", "which editor should I use?", "what was my time zone before?"),
-        *("run the tests?", "他住在哪里？", "什么是端口？"),
-        "what did we say about my time zone last week in the meeting with Anna?" * 3,
-    ],
-)
-def test_other_texts_ask_for_no_fact(text: str) -> None:
-    assert read(text) == ()
 
 
 def test_whose_fact_a_question_means() -> None:
