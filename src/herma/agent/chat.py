@@ -32,13 +32,11 @@ from herma.agent.terminal import (
     QuietScreen,
     Reader,
     Screen,
-    by_key,
-    by_line,
     compressed_line,
     held,
     pasting,
     status,
-    unechoed,
+    terminal_mode,
 )
 from herma.cli import output
 from herma.cli.context import CommandContext, HermaCommand, pass_context
@@ -643,7 +641,7 @@ class TerminalChat:
         self._greet(reader.keys if first else "")
         BackgroundCall("loading", partial(_load, self.talk.model)).start()
         self._news.look(None)
-        with shown_by(self.screen), by_key():
+        with shown_by(self.screen), terminal_mode(echo=False, lines=False):
             self._loop(reader)
         return reader
 
@@ -652,7 +650,7 @@ class TerminalChat:
         from herma.cli.main import run
 
         chosen = [("--home", self.context.home), ("--profile", self.context.profile)]
-        with by_line():  # some of them ask for a confirmation
+        with terminal_mode(echo=True, lines=True):  # some of them ask for a confirmation
             run([*(word for name, value in chosen if value for word in (name, value)), *words])
 
     def _greet(self, keys: str) -> None:
@@ -789,7 +787,7 @@ def stopping(talk: ChatSession) -> Iterator[threading.Event]:
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        with unechoed():
+        with terminal_mode(echo=False):
             yield cancel
     finally:
         signal.signal(signal.SIGINT, before)

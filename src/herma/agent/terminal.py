@@ -10,7 +10,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -459,8 +459,11 @@ def has_terminal() -> bool:
 
 
 @contextmanager
-def _mode(changed: Callable[[Any, list[Any]], list[Any]]) -> Iterator[None]:
-    """Change the attributes of the terminal for a while, if stdin is one: input flags, …, local flags, …, keys."""
+def terminal_mode(*, echo: bool, lines: bool | None = None) -> Iterator[None]:
+    """Set the mode of the terminal for a while, if stdin is one: keys are drawn or not, read as lines or one by one.
+
+    Without `lines` that stays as it is. Ctrl-C interrupts as usual, and costs no typed key.
+    """
     if not has_terminal():
         yield
         return
@@ -468,7 +471,17 @@ def _mode(changed: Callable[[Any, list[Any]], list[Any]]) -> Iterator[None]:
 
     handle = sys.stdin.fileno()
     before = termios.tcgetattr(handle)
-    termios.tcsetattr(handle, termios.TCSANOW, changed(termios, [*before]))
+    now = [*before]
+    now[3] = (now[3] | termios.ECHO if echo else now[3] & ~termios.ECHO) | termios.NOFLSH
+    if lines:
+        now[0] |= termios.ICRNL
+        now[3] |= termios.ICANON
+    elif lines is False:
+        now[0] &= ~termios.ICRNL
+        now[3] &= ~termios.ICANON
+        now[6] = [*now[6]]
+        now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
+    termios.tcsetattr(handle, termios.TCSANOW, now)
     try:
         yield
     finally:
@@ -477,45 +490,11 @@ def _mode(changed: Callable[[Any, list[Any]], list[Any]]) -> Iterator[None]:
                 termios.tcsetattr(handle, termios.TCSANOW, before)
 
 
-def unechoed() -> AbstractContextManager[None]:
-    """Do not echo keys."""
-
-    def changed(termios: Any, now: list[Any]) -> list[Any]:
-        now[3] = now[3] & ~termios.ECHO | termios.NOFLSH
-        return now
-
-    return _mode(changed)
-
-
-def by_key() -> AbstractContextManager[None]:
-    """Keep keys as they were pressed, without echo. Ctrl-C interrupts as usual."""
-
-    def changed(termios: Any, now: list[Any]) -> list[Any]:
-        now[0] &= ~termios.ICRNL
-        now[3] = now[3] & ~(termios.ECHO | termios.ICANON) | termios.NOFLSH
-        now[6] = [*now[6]]
-        now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
-        return now
-
-    return _mode(changed)
-
-
-def by_line() -> AbstractContextManager[None]:
-    """Read lines with echo, as programs that ask a question expect."""
-
-    def changed(termios: Any, now: list[Any]) -> list[Any]:
-        now[0] |= termios.ICRNL
-        now[3] |= termios.ECHO | termios.ICANON | termios.NOFLSH
-        return now
-
-    return _mode(changed)
-
-
 @contextmanager
 def held() -> Iterator[None]:
     """Read key by key; afterwards restore the terminal and drop unread keys, which the shell would run as a command."""
     try:
-        with by_key():
+        with terminal_mode(echo=False, lines=False):
             yield
     finally:
         if has_terminal() and _in_foreground():
