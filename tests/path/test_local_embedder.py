@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.homes import of_files
 from tests.tiny_bert import CONFIG, ENTRIES, LONGEST, WIDTH, write_folder
 
 from herma import Herma
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from herma.search.query import Mode
 
+pytestmark = of_files  # the database makes no difference to a model
 REAL_MODELS = models_folder(os.environ)  # before a test gets a user's folder of its own
 TEXTS = ["abc", "a b c, d!", "x" * 300, "", "hello there"]
 
@@ -102,17 +104,6 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, file: str, content: str,
         LocalEmbedder(read_folder(folder)).queries(["a"])
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(EmbedderError, match="not a folder"):
-        read_folder(tmp_path / "nowhere")
-    with pytest.raises(EmbedderError, match=r"needs model\.safetensors or model\.onnx"):
-        read_folder(write_folder(tmp_path / "m", graph=False, weights=False))
-    folder = write_folder(tmp_path / "n")
-    (folder / "vocab.txt").unlink()
-    with pytest.raises(EmbedderError, match="no tokenizer"):
-        LocalEmbedder(read_folder(folder)).queries(["a"])
-
-
 @pytest.mark.parametrize("library", ["onnxruntime", "tokenizers", "safetensors"])
 def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     folder = write_folder(tmp_path / "m", graph=library != "safetensors")
@@ -123,19 +114,19 @@ def test_missing_libraries_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "[local]" in caught.value.hint
 
 
-def test_damaged_weights_are_noticed(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "m", graph=False)
-    path = folder / "model.safetensors"
+def test_missing_files_and_damaged_weights_are_named(tmp_path: Path) -> None:
+    with pytest.raises(EmbedderError, match="not a folder"):
+        read_folder(tmp_path / "nowhere")
+    with pytest.raises(EmbedderError, match=r"needs model\.safetensors or model\.onnx"):
+        read_folder(write_folder(tmp_path / "m", graph=False, weights=False))
+    folder = write_folder(tmp_path / "n")
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(EmbedderError, match="no tokenizer"):
+        LocalEmbedder(read_folder(folder)).queries(["a"])
+    path = write_folder(tmp_path / "o", graph=False) / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-400] + b"\xff" * 400)  # not a number, in the last layer
     with pytest.raises(EmbedderError, match="not finite"):
-        LocalEmbedder(read_folder(folder)).queries(["a"])
-
-
-def test_several_threads_may_use_it(tmp_path: Path) -> None:
-    embedder = LocalEmbedder(read_folder(write_folder(tmp_path / "m")))
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda text: embedder.queries([text])[0], TEXTS * 4))
-    assert np.allclose(found[: len(TEXTS)], found[-len(TEXTS) :], atol=1e-5)
+        LocalEmbedder(read_folder(path.parent)).queries(["a"])
 
 
 @pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json"])
@@ -166,23 +157,22 @@ def test_texts_are_tokenised_as_the_model_was_trained(tmp_path: Path, form: str,
 # ── what is chosen ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_nothing_is_chosen_where_nothing_is_installed(tmp_path: Path) -> None:
+def test_a_model_is_chosen_by_name_or_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"HERMA_MODELS": str(tmp_path / "models")}
     auto = make_embedder(EmbeddingSettings(), environ)
     named = make_embedder(EmbeddingSettings(model="e5-small"), environ)
     assert auto.embedder is named.embedder is make_embedder(EmbeddingSettings(model="none"), environ).embedder is None
     assert auto.reason == named.reason == "e5-small is not installed (herma models install e5-small)"
     assert (auto.wanted, named.wanted) == (False, True)
-
-
-def test_a_folder_is_chosen_by_its_path(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "m")
-    choice = make_embedder(EmbeddingSettings(model=str(folder)), {})
-    assert isinstance(choice.embedder, LocalEmbedder)
+    assert isinstance(make_embedder(EmbeddingSettings(model=str(folder)), {}).embedder, LocalEmbedder)
     missing = make_embedder(EmbeddingSettings(model=str(tmp_path / "gone")), {})
-    assert missing.embedder is None
-    assert missing.wanted
-    assert "gone" in missing.reason
+    assert (missing.embedder, missing.wanted, "gone" in missing.reason) == (None, True, True)
+    monkeypatch.setattr("herma.models.embedder.find_spec", lambda _: None)
+    without = make_embedder(EmbeddingSettings(), {})
+    assert (without.embedder, without.wanted) == (None, False)
+    assert without.reason.startswith("numpy and onnxruntime and tokenizers are not installed (")
+    assert "[local]" in without.reason
 
 
 def test_an_endpoint_is_chosen_with_the_key_of_the_environment_or_the_home(tmp_path: Path) -> None:
@@ -200,15 +190,6 @@ def test_an_endpoint_is_chosen_with_the_key_of_the_environment_or_the_home(tmp_p
         made = make_embedder(keyed, environ, home=tmp_path).embedder
         assert isinstance(made, EndpointEmbedder)
         assert made._key == key
-
-
-def test_without_the_libraries_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herma.models.embedder.find_spec", lambda _: None)
-    choice = make_embedder(EmbeddingSettings(), {})
-    assert choice.embedder is None
-    assert choice.reason.startswith("numpy and onnxruntime and tokenizers are not installed (")
-    assert "[local]" in choice.reason
-    assert not choice.wanted
 
 
 # ── e5-small ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -237,7 +218,7 @@ def test_e5_small_reads_words_as_it_was_taught(e5_folder: Path) -> None:
     assert {text: " ".join(map(str, tokenizer.encode(text).ids)) for text in expected} == expected
 
 
-def test_e5_small_knows_what_belongs_together(e5_folder: Path) -> None:
+def test_e5_small_knows_what_belongs_together_and_cuts_long_texts(e5_folder: Path) -> None:
     embedder = LocalEmbedder(read_folder(e5_folder))
     passages = embedder.passages(
         [
@@ -248,14 +229,12 @@ def test_e5_small_knows_what_belongs_together(e5_folder: Path) -> None:
     )
     asked = embedder.queries(["When did we get our dog?", "What does my sibling do for a living?"])
     assert (asked @ passages.T).argmax(axis=1).tolist() == [0, 2]
-    assert embedder.name == "e5-small:e35d844db522"
-    assert not embedder.is_multilingual
-
-
-def test_a_long_text_is_cut(e5_folder: Path) -> None:
-    embedder = LocalEmbedder(read_folder(e5_folder))
+    assert (embedder.name, embedder.is_multilingual) == ("e5-small:e35d844db522", False)
     text = "salt " * 600
     assert np.allclose(embedder.passages([text]), embedder.passages([text + "pepper " * 50]), atol=1e-6)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda text: embedder.queries([text])[0], TEXTS * 4))
+    assert np.allclose(found[: len(TEXTS)], found[-len(TEXTS) :], atol=1e-5), "several threads may use it"
 
 
 # ── the end of a program ────────────────────────────────────────────────────────────────────────────────────────
@@ -292,9 +271,6 @@ def test_the_end_of_a_program_waits_for_the_model(tmp_path: Path) -> None:
         [sys.executable, "-c", CUT_SHORT, str(folder)], capture_output=True, encoding="utf-8", timeout=60, check=False
     )
     assert (done.returncode, done.stderr, done.stdout.strip()) == (0, "", "loaded")
-
-
-def test_no_call_begins_while_the_program_ends() -> None:
     calls = NativeCalls()
     calls.end()  # nothing was called: nothing to wait for
     with calls.one():
@@ -321,38 +297,34 @@ NONSENSE = ("asdfghjkl", "qwpzx vbnml", "xyzzy plugh frobnicate", "zzzz", "flibb
 
 
 @pytest.mark.parametrize("messages", [(*GREETINGS, DEPLOY), (*GREETINGS, DEPLOY, *FACTS), FACTS, ("ok",)])
-@pytest.mark.parametrize("by", ["words", "hybrid"])
-def test_nonsense_finds_nothing(home: Path, e5_folder: Path, messages: tuple[str, ...], by: Mode) -> None:
+def test_nonsense_finds_nothing(home: Path, e5_folder: Path, messages: tuple[str, ...]) -> None:
     with _told(home, e5_folder, messages) as h:
-        found = {text: [hit.snippet for hit in h.search(text, level="message", mode=by).hits] for text in NONSENSE}
-    assert not any(found.values()), found
+        ways: tuple[Mode, ...] = ("words", "hybrid")
+        for by in ways:
+            found = {text: [hit.snippet for hit in h.search(text, level="message", mode=by).hits] for text in NONSENSE}
+            assert not any(found.values()), found
 
 
-@pytest.mark.parametrize(
-    ("asked", "by_words", "by_meaning"),
-    [
-        ("deploy", [DEPLOY], [DEPLOY]),
-        ("ok", ["ok"], ["ok"]),
-        ("release the software", [], [DEPLOY]),
-        ("where do I live?", [], [FACTS[0]]),
-        ("teeth", [], [FACTS[1]]),
-        ("When do I see the dentist?", [FACTS[1]], [FACTS[1]]),
-        ("which wood is the table made of?", [FACTS[3]], [FACTS[3]]),
-        ("what is the capital of Norway?", [], []),
-        ("kubernetes", [], []),
-    ],
-)
-def test_what_is_near_in_meaning_is_nearer_than_usual(
-    home: Path, e5_folder: Path, asked: str, by_words: list[str], by_meaning: list[str]
-) -> None:
+def test_what_is_near_in_meaning_is_nearer_than_usual(home: Path, e5_folder: Path) -> None:
     with _told(home, e5_folder, (*GREETINGS, DEPLOY, *FACTS)) as h:
-        ways: tuple[tuple[Mode, list[str]], ...] = (("words", by_words), ("hybrid", by_meaning))
-        for mode, expected in ways:
-            hits = h.search(asked, level="message", mode=mode).hits
-            plain = [hit.snippet.replace(">>>", "").replace("<<<", "") for hit in hits]
-            assert plain[: len(expected)] == expected, mode
-            assert expected or not plain, mode
-            assert not {*plain} & {*GREETINGS} - {"ok", "great", "yes"}, mode
+        for asked, by_words, by_meaning in (
+            ("deploy", [DEPLOY], [DEPLOY]),
+            ("ok", ["ok"], ["ok"]),
+            ("release the software", [], [DEPLOY]),
+            ("where do I live?", [], [FACTS[0]]),
+            ("teeth", [], [FACTS[1]]),
+            ("When do I see the dentist?", [FACTS[1]], [FACTS[1]]),
+            ("which wood is the table made of?", [FACTS[3]], [FACTS[3]]),
+            ("what is the capital of Norway?", [], []),
+            ("kubernetes", [], []),
+        ):
+            ways: tuple[tuple[Mode, list[str]], ...] = (("words", by_words), ("hybrid", by_meaning))
+            for mode, expected in ways:
+                hits = h.search(asked, level="message", mode=mode).hits
+                plain = [hit.snippet.replace(">>>", "").replace("<<<", "") for hit in hits]
+                assert plain[: len(expected)] == expected, (asked, mode)
+                assert expected or not plain, (asked, mode)
+                assert not {*plain} & {*GREETINGS} - {"ok", "great", "yes"}, (asked, mode)
 
 
 def _told(home: Path, e5_folder: Path, messages: tuple[str, ...]) -> Herma:

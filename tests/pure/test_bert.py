@@ -57,11 +57,8 @@ def hidden(folder: Path, tokens: list[int], given: dict[str, Any], beside: str =
     return session.run(None, {"input_ids": np.array([tokens], dtype=np.int64)})[0][0]
 
 
-@pytest.mark.parametrize("tokens", [[2, 3], [2, 5, 6, 7, 3], list(range(LONGEST))])
 @pytest.mark.parametrize("form", ["one file", "weights beside", "names with a prefix", "positions from 2"])
-def test_the_graph_computes_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, tokens: list[int]
-) -> None:
+def test_the_graph_computes_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr("herma.models.embedder._SMALL", 64)
     given, options = tensors(), {}
     if form == "names with a prefix":
@@ -70,9 +67,10 @@ def test_the_graph_computes_the_model(
         table = given["embeddings.position_embeddings.weight"]
         given["embeddings.position_embeddings.weight"] = np.concatenate([np.full((2, WIDTH), 9, np.float32), table])
         options = {"first_position": 2}
-    mean = hidden(tmp_path, tokens, given, "weights" if form == "weights beside" else "", **options).mean(0)
-    exact = plainly(tensors(), tokens).mean(0)
-    assert mean @ exact / np.linalg.norm(mean) / np.linalg.norm(exact) > 0.99
+    for tokens in ([2, 3], [2, 5, 6, 7, 3], list(range(LONGEST))):
+        mean = hidden(tmp_path, tokens, given, "weights" if form == "weights beside" else "", **options).mean(0)
+        exact = plainly(tensors(), tokens).mean(0)
+        assert mean @ exact / np.linalg.norm(mean) / np.linalg.norm(exact) > 0.99
 
 
 @given(st.integers(0, 1), st.integers(1, 5), st.integers(1, 5), st.integers(0, 1000))

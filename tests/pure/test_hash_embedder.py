@@ -16,30 +16,21 @@ if TYPE_CHECKING:
     from herma.models.embedder import Embedder
 
 
-@given(st.lists(st.text(max_size=40), max_size=5))
-def test_every_text_gets_one_vector_of_length_one(texts: list[str]) -> None:
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=5))
+def test_every_text_gets_one_vector_of_length_one_that_depends_on_it_alone(texts: list[str]) -> None:
     embedder: Embedder = HashEmbedder(32)
     vectors = embedder.passages(texts)
     assert vectors.shape == (len(texts), 32)
     assert vectors.dtype == np.float32
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
-
-
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_a_vector_depends_on_its_text_alone(one: str, other: str) -> None:
-    embedder = HashEmbedder()
-    assert np.array_equal(embedder.queries([one])[0], embedder.passages([other, one])[1])
+    assert np.array_equal(embedder.queries(texts[-1:])[0], vectors[-1])
 
 
 def test_it_is_the_same_in_every_process() -> None:
     code = "from herma.testing import HashEmbedder; print(HashEmbedder(8).queries(['naïve 東京'])[0].tolist())"
-    printed = {
-        subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert printed == {f"{HashEmbedder(8).queries(['naïve 東京'])[0].tolist()}\n"}
+    env = {"PYTHONHASHSEED": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{HashEmbedder(8).queries(['naïve 東京'])[0].tolist()}\n"
 
 
 def test_what_shares_words_is_near() -> None:

@@ -1,4 +1,4 @@
-"""Text becomes words the same way in messages and in queries."""
+"""Text becomes words the same way in messages and in queries; rare words are found again in their rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herma.index.postings import FINE, RareWords, look_up, place
 from herma.index.sync import LONGEST_WORD, clean, prepare, sought
 
 
@@ -54,15 +55,11 @@ def test_a_query_is_found_where_more_follows(text: str, words: str, begun: bool)
 
 
 @given(st.text())
-def test_any_text_can_be_stored(text: str) -> None:
+def test_any_text_can_be_stored_and_width_and_composition_make_no_difference(text: str) -> None:
     prepared = prepare(text)
     for value in (prepared.text, *prepared.names, sought(text)[0]):
         value.encode()
         assert "\0" not in value
-
-
-@given(st.text())
-def test_width_and_composition_make_no_difference(text: str) -> None:
     storable = re.sub("[\x00\ud800-\udfff]", " ", text)
     assert prepare(text) == prepare(unicodedata.normalize("NFKC", storable))
 
@@ -89,10 +86,37 @@ def test_every_part_of_a_run_is_in_the_text_as_it_is_sought(text: str, data: st.
         assert wanted in windows
 
 
-@pytest.mark.parametrize("pattern", ["a", "aA", "a1", "a_", "A", "東", "-a", "C#", "+", "_", "a-"])
-def test_a_megabyte_of_anything_is_prepared_and_endless_words_are_cut(pattern: str) -> None:
+def test_a_megabyte_of_anything_is_prepared_and_endless_words_are_cut() -> None:
     """Quadratic work would not end."""
-    text = pattern * (1_000_000 // len(pattern))
-    assert prepare(text) == prepare(text)
-    assert sought(text) == sought(text)
+    for pattern in ("a", "aA", "a1", "a_", "A", "東", "-a", "C#", "+", "_", "a-"):
+        text = pattern * (1_000_000 // len(pattern))
+        assert prepare(text) == prepare(text)
+        assert sought(text) == sought(text)
     assert len(clean("x" * 4 * LONGEST_WORD)) == LONGEST_WORD
+
+
+# ── the rare words of a shard ──
+
+weighed = st.lists(st.tuples(st.integers(0, 63_800), st.integers(0, 32_767)), min_size=1, max_size=31)
+words = st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), weighed, max_size=40)
+
+
+@given(words, st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_words_are_found_again(given_words: dict[str, list[tuple[int, int]]], absent: str) -> None:
+    rare = RareWords()
+    for term, pairs in given_words.items():
+        rare.add(term, pairs)
+    rows = dict(rare.rows())
+    assert not dict(rare.rows())
+    for term, pairs in given_words.items():
+        bucket, name = place(term)
+        assert look_up(rows[bucket], name) == [(weight / FINE, age) for weight, age in pairs]
+    if absent not in given_words:
+        bucket, name = place(absent)
+        assert look_up(rows.get(bucket, bytes(2)), name) == []
+
+
+def test_a_name_is_not_found_across_two_others() -> None:
+    row = (2).to_bytes(2, "little") + b"abcdefgh" + bytes([1, 1]) + bytes(8)
+    assert look_up(row, b"cdef") == []
+    assert look_up(row, b"efgh") == [(0.0, 0)]
