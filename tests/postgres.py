@@ -100,9 +100,8 @@ class Server:
         """Return the seconds of processor time of its processes, those that have ended included."""
         pid = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        times = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15] for each in children]
-        own = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]
-        return sum(map(int, own + [one for each in times for one in each[:2]])) / os.sysconf("SC_CLK_TCK")
+        ticks = sum(_ticks(pid)) + sum(sum(_ticks(int(each))[:2]) for each in children)
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         """Stop it and delete its folder."""
@@ -132,6 +131,14 @@ class Server:
         )
         if check and done.returncode:
             raise RuntimeError(f"{program} failed for {getpass.getuser()}: {done.stderr.strip()}")
+
+
+def _ticks(pid: int) -> list[int]:
+    """Return the time of a process, user and system, then that of its children that have ended."""
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]]
+    except OSError:
+        return []
 
 
 def _wait_for_end(pid: int) -> None:
