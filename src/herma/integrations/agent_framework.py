@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_framework import ContextProvider, HistoryProvider, Message
 
-from herma.integrations.items import ItemLog, recalled_text, scope_of
+from herma.integrations.items import ItemLog, calling, recalled_text, scope_of
 
 if TYPE_CHECKING:
     from agent_framework import AgentSession, SessionContext, SupportsAgentRun
@@ -100,18 +100,12 @@ class HermaHistoryProvider(HistoryProvider):
 
 def _message_of(message: Message) -> dict[str, Any]:
     role = str(message.role) if str(message.role) in _ROLES else "assistant"
-    wire: dict[str, Any] = {"role": role, "content": message.text}
-    calls = [part for part in message.contents if part.type == "function_call"]
-    if calls and role == "assistant":
-        wire["tool_calls"] = [
-            {
-                "id": str(part.call_id),
-                "type": "function",
-                "function": {"name": str(part.name), "arguments": str(part.arguments or "")},
-            }
-            for part in calls
-        ]
     for part in message.contents:
         if part.type == "function_result":
-            wire = {"role": "tool", "tool_call_id": str(part.call_id), "content": str(part.result)}
-    return wire
+            return {"role": "tool", "tool_call_id": str(part.call_id), "content": str(part.result)}
+    calls = [
+        (str(part.call_id), str(part.name), str(part.arguments or ""))
+        for part in message.contents
+        if part.type == "function_call"
+    ]
+    return calling(message.text, calls) if calls and role == "assistant" else {"role": role, "content": message.text}

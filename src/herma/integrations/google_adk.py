@@ -24,7 +24,7 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from google.genai import types
 
-from herma.integrations.items import ItemLog, recall, scope_of
+from herma.integrations.items import ItemLog, calling, recall, scope_of
 from herma.types import Scope, SessionFilter
 
 if TYPE_CHECKING:
@@ -190,19 +190,12 @@ def _message_of(event: Event) -> dict[str, Any]:
             said = json.dumps(part.function_response.response, ensure_ascii=False, default=str)
             return {"role": "tool", "tool_call_id": part.function_response.id or "", "content": said}
     calls = [
-        {
-            "id": part.function_call.id or "",
-            "type": "function",
-            "function": {
-                "name": part.function_call.name or "",
-                "arguments": json.dumps(part.function_call.args or {}, ensure_ascii=False),
-            },
-        }
+        (part.function_call.id or "", part.function_call.name or "", json.dumps(part.function_call.args or {}))
         for part in parts
         if part.function_call
     ]
     if calls:
-        return {"role": "assistant", "content": text or None, "tool_calls": calls}
+        return calling(text or None, calls)
     return {"role": "user" if event.author == "user" else "assistant", "content": text}
 
 

@@ -7,7 +7,7 @@ never sent to a model by a session of Herma.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,6 @@ from herma.types import Add, Applied, Author, Duplicate, Origin, Scope, Staged, 
 
 if TYPE_CHECKING:
     from herma.app import Herma
-    from herma.types import Message
 
 TEXT_LIMIT = 1_000
 """Characters of one recalled message."""
@@ -52,7 +51,9 @@ class ItemLog:
         if self._app.transcripts.get(self.session_id) is None:
             return []
         stored = self._app.transcripts.messages(self.session_id, after=after)
-        return [StoredItem(one.id, item_of(one), one.timestamp) for one in stored if FOREIGN_ITEM in one.extra]
+        return [
+            StoredItem(one.id, one.extra[FOREIGN_ITEM], one.timestamp) for one in stored if FOREIGN_ITEM in one.extra
+        ]
 
     def append(self, items: Sequence[tuple[Any, Mapping[str, Any]]]) -> list[int]:
         """Add items, each with the message that says the same in words. All of them are on disk, or none."""
@@ -79,9 +80,10 @@ class ItemLog:
                 raise
 
 
-def item_of(message: Message) -> Any:
-    """Return the item that a message holds."""
-    return message.extra[FOREIGN_ITEM]
+def calling(text: str | None, calls: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return the message of an assistant that calls tools, each given as id, name and arguments."""
+    made = [{"id": id_, "type": "function", "function": {"name": name, "arguments": a}} for id_, name, a in calls]
+    return {"role": "assistant", "content": text, "tool_calls": made}
 
 
 def session_id_of(source: str, key: str, user: str = "") -> str:

@@ -9,13 +9,13 @@ await Runner.run(agent, "Hello", session=HermaSession(h, "chat-1"))
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agents import FunctionTool, SessionSettings
 
 from herma.integrations.items import ItemLog, scope_of
+from herma.transcript.messages import item_message, joined_text
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
@@ -77,27 +77,11 @@ class HermaSession:
 
 def message_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message that says in words what an item holds."""
-    kind = item.get("type", "message")
-    if kind == "function_call":
-        function = {"name": str(item.get("name", "")), "arguments": str(item.get("arguments", ""))}
-        call = {"id": str(item.get("call_id", "")), "type": "function", "function": function}
-        return {"role": "assistant", "content": None, "tool_calls": [call]}
-    if kind.endswith("_output"):
-        return {"role": "tool", "tool_call_id": str(item.get("call_id", "")), "content": _text(item.get("output"))}
-    if kind == "reasoning":
-        return {"role": "assistant", "content": "", "reasoning": _text(item.get("summary")) or None}
-    if kind == "message" and item.get("role") in ("user", "assistant", "system", "developer"):
-        return {"role": item["role"], "content": _text(item.get("content"))}
-    return {"role": "assistant", "content": f"[{kind}]"}
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, Sequence):
-        parts = [part.get("text") or f"[{part.get('type', 'part')}]" for part in content if isinstance(part, Mapping)]
-        return "\n".join(map(str, parts))
-    return "" if content is None else json.dumps(content, ensure_ascii=False, default=str)
+    if item.get("type") == "reasoning":
+        return {"role": "assistant", "content": "", "reasoning": joined_text(item.get("summary")) or None}
+    message = item_message(item)
+    is_said = message["content"] or "tool_calls" in message or "tool_call_id" in message
+    return message if is_said else {**message, "content": f"[{item.get('type', 'message')}]"}
 
 
 def memory_instructions(

@@ -24,7 +24,7 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, UserPromptPart
 
-from herma.integrations.items import ItemLog, recalled_text, scope_of
+from herma.integrations.items import ItemLog, calling, recalled_text, scope_of
 from herma.store.files import exclusive, make_folder
 
 if TYPE_CHECKING:
@@ -118,10 +118,9 @@ def _messages_of(message: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
         elif kind == "tool-call":
             arguments = part["args"] if isinstance(part["args"], str) else TypeAdapter(Any).dump_json(part["args"])
             written = arguments if isinstance(arguments, str) else arguments.decode()
-            function = {"name": part["tool_name"], "arguments": written}
-            calls.append({"id": part["tool_call_id"], "type": "function", "function": function})
+            calls.append((part["tool_call_id"], part["tool_name"], written))
     if calls:
-        said.append({"role": "assistant", "content": None, "tool_calls": calls})
+        said.append(calling(None, calls))
     return [(message if number == 0 else {"part_of": "previous"}, one) for number, one in enumerate(said)]
 
 
