@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.homes import herma
 
 from herma import Add, Herma
 from herma.types import Scope
@@ -28,36 +27,34 @@ def exposed(folder: Path) -> list[str]:
     return sorted(str(each.relative_to(folder)) for each in everything if stat.S_IMODE(each.stat().st_mode) & 0o077)
 
 
-def herma(home: Path, *arguments: str) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "herma.cli.main", *arguments, "--home", str(home)], check=True, capture_output=True
-    )
-
-
-def test_a_home_that_memory_makes(tmp_path: Path) -> None:
-    with Herma.open(tmp_path / "above" / "home") as h:
+def by_memory(home: Path) -> None:
+    with Herma.open(home) as h:
         h.memory.apply("memory", Add("a fact"))
         h.memory.apply("memory", Add("a fact"), scope=Scope(project="shop"))
         h.memory.apply("user", Add("a fact"), scope=Scope(user="ada"))
-    assert exposed(tmp_path / "above") == []
 
 
-def test_a_home_that_a_session_makes(tmp_path: Path) -> None:
-    with Herma.open(tmp_path / "above" / "home") as h:
+def by_a_session(home: Path) -> None:
+    with Herma.open(home) as h:
         with h.session(source="test", project="shop") as session:
             session.before_model("Where?")
             session.call_tool("memory", {"action": "add", "target": "memory", "content": "CI runs on ARM."})
             session.after_model("There.")
         h.search("where")
-    assert exposed(tmp_path / "above") == []
 
 
-def test_a_home_that_commands_make(tmp_path: Path) -> None:
-    home, other = tmp_path / "above" / "home", tmp_path / "above" / "other"
-    herma(home, "config", "set", "memory.user_char_limit", "1400", "--profile", "work")
-    herma(home, "memory", "add", "Tests need Redis.", "--project", "shop")
-    herma(home, "backup", "create", "--name", "first")
+def by_commands(home: Path) -> None:
+    assert herma(home, "config", "set", "memory.user_char_limit", "1400", "--profile", "work").code == 0
+    assert herma(home, "memory", "add", "Tests need Redis.", "--project", "shop").code == 0
+    assert herma(home, "backup", "create", "--name", "first").code == 0
     (made,) = (home / "backups").glob("*-first.tar.zst")
-    herma(other, "backup", "restore", str(made), "--yes")
+    other = home.with_name("other")
+    assert herma(other, "backup", "restore", str(made), "--yes").code == 0
     assert (other / "memories" / "projects").is_dir()
+
+
+@pytest.mark.parametrize("make", [by_memory, by_a_session, by_commands])
+def test_what_is_made_is_its_owners_only(tmp_path: Path, make: object) -> None:
+    assert callable(make)
+    make(tmp_path / "above" / "home")
     assert exposed(tmp_path / "above") == []

@@ -136,18 +136,6 @@ def test_undoing_an_older_removal_must_fit(home: Path) -> None:
 
 
 @of_files
-def test_a_reset_is_backed_up_and_can_be_undone(h: Herma, path: Path) -> None:
-    h.memory.apply("memory", [Add("one"), Add("two")])
-    reset = h.memory.reset("memory")
-    assert isinstance(reset, Applied)
-    assert path.read_bytes() == b""
-    assert Path(reset.backup).read_text() == "one\n§\ntwo"
-    assert isinstance(h.memory.reset("memory"), Duplicate)
-    assert h.memory.undo().ok
-    assert h.memory.entries("memory") == ["one", "two"]
-
-
-@of_files
 def test_metadata_goes_with_the_entry(home: Path, path: Path) -> None:
     clock = FixedClock(1000.0)
     with Herma.open(home, clock=clock) as h:

@@ -158,14 +158,6 @@ def test_undo_stays_in_its_scope(h: Herma, home: Path) -> None:
     assert h.memory.entries("memory", scope=Scope(project="p")) == []
 
 
-def test_undo_by_number_works_on_the_document_it_changed(h: Herma) -> None:
-    h.memory.apply("user", Add("kept"))
-    change = h.memory.apply("memory", Add("taken back"), scope=Scope(project="p"))
-    h.memory.undo(change.change)  # type: ignore[union-attr]
-    assert h.memory.entries("memory", scope=Scope(project="p")) == []
-    assert h.memory.entries("user") == ["kept"]
-
-
 @of_files
 @pytest.mark.parametrize(
     "key", ["../../outside", "..", "/etc/passwd", "a" * 3000, "日本", "x\ny", "\udcff-bytes", "nul\x00"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from tests.homes import of_files, talk
 
-from herma import Add, Applied, Author, Herma, Origin, Remove, Replace, Scope, Staged, Who
+from herma import Add, Applied, Herma, Remove, Replace, Scope
 from herma.errors import UsageError
 from herma.memory.archive import ArchiveRecall
 from herma.testing import FixedClock, HashEmbedder
@@ -118,13 +117,8 @@ def test_forgetting_can_be_taken_back(h: Herma) -> None:
     with pytest.raises(UsageError, match="no entry 99"):
         h.memory.archive.forget([one.id, 99])
     assert texts(h) == [PORT], "none is forgotten when one is unknown"
-
-
-def test_a_full_file_refuses_it_and_it_stays(h: Herma) -> None:
-    move(h, PORT)
     h.memory.apply("memory", Add("x" * 2190))
-    (one,) = h.memory.archive.list()
-    assert not h.memory.archive.restore(one.id).ok
+    assert not h.memory.archive.restore(one.id).ok, "the file is full"
     assert texts(h) == [PORT]
 
 
@@ -186,6 +180,11 @@ def test_a_turn_recalls_what_helps_and_nothing_else(h: Herma) -> None:
     assert TEA not in sent
     assert say(h, "thanks, that works great!") == "thanks, that works great!"
     assert PORT not in say(h, "write a poem about the sea")
+    move(h, "Shop: the cart service is written in Go.", Scope(project="shop"))
+    asked = "which language is the cart service written in?"
+    assert ["Go." in say(h, asked, **options) for options in ({"project": "shop"}, {"project": "other"}, {})] == [
+        *(True, False, False)
+    ]
 
 
 def test_it_is_said_once_in_a_conversation_and_counted_once(h: Herma) -> None:
@@ -224,19 +223,8 @@ def test_recall_is_bounded(home: Path, clock: FixedClock) -> None:
         for number in range(3):
             move(h, f"The billing ledger {number} " + "is kept by the warehouse " * 80)
         assert "ledger" not in say(h, "who keeps the billing ledger of the warehouse?").partition("\n")[2]
-
-
-def test_switched_off_nothing_is_recalled(home: Path) -> None:
-    with Herma.open(home, flags={"memory.tail_recall": 0}) as h:
-        move(h, PORT)
-        assert say(h) == ASKED
-
-
-def test_others_sessions_recall_nothing_of_a_project(h: Herma) -> None:
-    move(h, "Shop: the cart service is written in Go.", Scope(project="shop"))
-    assert "Go." in say(h, "which language is the cart service written in?", project="shop")
-    assert "Go." not in say(h, "which language is the cart service written in?", project="other")
-    assert "Go." not in say(h, "which language is the cart service written in?")
+    with Herma.open(home, clock=clock, flags={"memory.tail_recall": 0}) as off:
+        assert "Notes kept outside the prompt" not in say(off)
 
 
 # ── back into the prompt ──
@@ -274,29 +262,6 @@ def test_it_is_proposed_once_and_never_pushes_others_out(home: Path, clock: Fixe
 
 
 # ── proposals ──
-
-
-def test_a_proposal_to_move_an_entry_moves_it_when_approved(h: Herma) -> None:
-    h.memory.apply("memory", Add(PORT))
-    staged = h.memory.propose("memory", [Remove(PORT, kept="room")], reason="make room")
-    assert isinstance(staged, Staged)
-    assert h.memory.entries("memory") == [PORT]
-    assert h.memory.pending()[0].operations == (Remove(PORT, kept="room"),)
-    assert h.memory.approve(staged.pending).ok
-    assert (h.memory.entries("memory"), texts(h)) == ([], [PORT])
-
-
-def test_an_agent_that_makes_room_loses_nothing(home: Path) -> None:
-    with Herma.open(home, flags={"memory.memory_char_limit": 100}) as h:
-        h.memory.apply("memory", [Add(PORT), Add(TEA)], author=Author(Who.TOOL, Origin.AGENT_CONCLUDED))
-        new = "Invoices of the northern region are sent on Mondays."
-        with h.session() as s:
-            ops = [{"action": "remove", "old_text": "5433"}, {"action": "add", "content": new}]
-            assert json.loads(s.call_tool("memory", {"target": "memory", "operations": ops}))["success"]
-        assert h.memory.entries("memory") == [TEA, new]
-        assert texts(h) == [PORT]
-        h.memory.apply("memory", [Remove("drawer"), Add(f"{PORT} It is slow.")])
-        assert texts(h) == [PORT], "a person's own removal is a deletion"
 
 
 def test_a_fact_in_the_long_tail_still_answers(h: Herma, clock: FixedClock) -> None:
