@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,39 +98,24 @@ def test_a_new_folder_is_made_for_good(home: Path, monkeypatch: pytest.MonkeyPat
     assert synced == []
 
 
-def test_on_windows_a_sharing_violation_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "f"
-    temporary = prepare(path, b"data")
-    rename, calls = failing(errno.EACCES, 6, os.replace)
-    naps: list[float] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "name", "nt")
-        patch.setattr(time, "sleep", naps.append)
-        install(temporary, path, b"data", rename=rename)
-    assert path.read_bytes() == b"data"
-    assert (len(calls), len(naps)) == (7, 6)
-
-
-def test_on_windows_a_violation_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("system", "failures", "calls"), [("nt", 6, 7), ("nt", 10**6, 40), (os.name, 10**6, 1)])
+def test_only_on_windows_a_sharing_violation_is_waited_out_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, failures: int, calls: int
+) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"old")
     temporary = prepare(path, b"data")
-    rename, calls = failing(errno.EACCES, 10**6, os.replace)
+    rename, tried = failing(errno.EACCES, failures, os.replace)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "name", "nt")
+        patch.setattr(os, "name", system)
         patch.setattr(time, "sleep", lambda _: None)
-        with pytest.raises(StoreError, match="could not be replaced"):
+        if failures < calls:
             install(temporary, path, b"data", rename=rename)
-    assert path.read_bytes() == b"old"
-    assert len(calls) == 40
-
-
-def test_elsewhere_a_forbidden_rename_fails_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "f"
-    rename, calls = failing(errno.EACCES, 10**6, os.replace)
-    with pytest.raises(StoreError):
-        install(prepare(path, b"data"), path, b"data", rename=rename)
-    assert len(calls) == 1
+        else:
+            with pytest.raises(StoreError, match="could not be replaced"):
+                install(temporary, path, b"data", rename=rename)
+    assert path.read_bytes() == (b"data" if failures < calls else b"old")
+    assert len(tried) == calls
 
 
 @pytest.fixture
@@ -221,64 +207,39 @@ def test_an_overwrite_that_fails_puts_back_what_was_there(
     assert names(path.parent) == {"MEMORY.md", "MEMORY.md.lock"}
 
 
-@pytest.mark.parametrize("call", ["write", "fsync", "fchmod", "open"])
-def test_a_full_disk_is_an_error_and_changes_nothing(
-    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+@pytest.mark.parametrize(
+    ("owner", "call", "code", "says"),
+    [
+        *((os, call, errno.ENOSPC, "No space left on device") for call in ("write", "fsync", "fchmod", "open")),
+        (atomic, "_rename", errno.EROFS, "Read-only"),
+        (atomic, "sync_folder", errno.EIO, "was replaced, but"),
+    ],
+)
+def test_a_disk_that_fails_is_an_error_that_says_whether_anything_changed(
+    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, call: str, code: int, says: str
 ) -> None:
+    replaced = call == "sync_folder"
     with Herma.open(home) as h:
         assert h.memory.apply("memory", Add("two")).ok
         path.chmod(0o666)  # more than the umask allows a new file: it must be given explicitly
-        before = path.read_bytes()
-        real = getattr(os, call)
+        before, real = path.read_bytes(), getattr(owner, call)
 
-        def full(first: object, *rest: object) -> object:
-            ours = call != "open" or str(first).endswith(".tmp")
-            if ours:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(first, *rest)
+        def fail(first: object, *rest: object) -> object:
+            if call == "open" and not str(first).endswith(".tmp"):
+                return real(first, *rest)
+            raise OSError(code, os.strerror(code))
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, call, full)
-            with pytest.raises(StoreError, match="No space left on device") as caught:
+            patch.setattr(owner, call, fail)
+            with pytest.raises(StoreError, match=says) as caught:
                 h.memory.apply("memory", Add("three"))
             assert caught.value.hint
             assert isinstance(caught.value.__cause__, OSError)
-            assert "No space" in h.tools.call("memory", {"action": "add", "content": "three"})
-        assert path.read_bytes() == before
-        assert [change.action for change in h.memory.history()] == ["add", "found"]
-        assert h.memory.apply("memory", Add("three")).ok
+            assert says in h.tools.call("memory", {"action": "add", "content": "four"})
+        assert (path.read_bytes() == before) is not replaced
+        assert len(h.memory.history()) == (4 if replaced else 2)
+        assert h.memory.apply("memory", Replace("one", "five")).ok
     assert names(path.parent) == {"MEMORY.md", "MEMORY.md.lock"}
-
-
-def test_a_rename_that_fails_leaves_no_trace_in_the_history(
-    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    with Herma.open(home) as h:
-        with monkeypatch.context() as patch:
-            patch.setattr(atomic, "_rename", refuse)
-            with pytest.raises(StoreError, match="Read-only"):
-                h.memory.apply("memory", Add("two"))
-        assert [change.action for change in h.memory.history()] == ["found"]
-        assert h.memory.apply("memory", Replace("one", "three")).ok
-    assert names(path.parent) == {"MEMORY.md", "MEMORY.md.lock"}
-
-
-def test_a_folder_that_cannot_be_synced_is_told_truthfully(
-    home: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(_: Path) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    with Herma.open(home) as h:
-        with monkeypatch.context() as patch:
-            patch.setattr(atomic, "sync_folder", broken)
-            with pytest.raises(StoreError, match="was replaced, but"):
-                h.memory.apply("memory", Add("two"))
-        assert h.memory.entries("memory") == ["one", "two"]
-        assert [change.action for change in h.memory.history()] == ["add", "found"]
 
 
 def test_an_editor_that_saves_at_the_very_moment_is_not_overwritten(
