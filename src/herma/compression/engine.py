@@ -14,7 +14,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -417,7 +416,7 @@ class Compressor:
         if not force and after <= self.threshold * _ENOUGH:
             return Compressed(tuple(pruned), "pruned", current_tokens, after)
         cut = _alternating(pruned, cut)
-        budget = self._budget(weights, cut)
+        budget = max(_SMALLEST, min(sum(_between(weights, cut)) // 5, int(self._window * 0.05), _LARGEST))
         survey = fit_to_repeat(Survey.of(_between(pruned, cut)))
         work = _Work(pruned, cut, survey, last_request(messages), focus_topic, memory_context, budget)
         notes: list[str] = []
@@ -537,10 +536,6 @@ class Compressor:
             if reply.finish_reason == "length":
                 notes.append(f"{model.name}: the summary was cut off at its longest; what it lacked was added.")
         return summary or Summary()
-
-    def _budget(self, weights: Sequence[int], cut: CompressionCut) -> int:
-        middle = sum(_between(weights, cut))
-        return max(_SMALLEST, min(middle // 5, int(self._window * 0.05), _LARGEST))
 
     def _head(self, messages: Sequence[Message]) -> int:
         """Return how much of the beginning is kept: the first time; later, the summary says it."""
@@ -746,11 +741,6 @@ class SessionCompression(Feature):
         if isinstance(done, NotCompressed):
             self._say(f"The conversation fills the window and was not compressed. {done.reason}", *done.notes)
 
-    def _hold(self, conversation: Session) -> AbstractContextManager[bool]:
-        """Take the lock of a conversation at once; yield whether it was free."""
-        assert self._app is not None
-        return self._app.db.lock(f"compress {conversation.view().info.conversation}")
-
     def _gone_on(self, view: SessionView) -> bool:
         """Return whether another program has shortened the conversation: in another session, or in the same place."""
         assert self._app is not None
@@ -790,9 +780,9 @@ class SessionCompression(Feature):
     ) -> Compression:
         """Shorten it now. Nothing leaves the transcript. The last `keep` turns stay as they are."""
         engine = self._engine
-        if engine is None:
+        if engine is None or self._app is None:
             return NotCompressed(self._why_not)
-        with self._hold(conversation) as free:
+        with self._app.db.lock(f"compress {conversation.view().info.conversation}") as free:
             if not free:
                 return NotCompressed("Another program is compressing this conversation right now.")
             if unanswered(conversation.view().messages):
@@ -806,7 +796,8 @@ class SessionCompression(Feature):
             if isinstance(done, Compressed):
                 conversation.continue_with(done.messages, in_place=self._in_place)
             self.last = done
-        self._not_below = _retry_from(done, size, force=force)
+        tried = done.tokens_after if isinstance(done, Compressed) else 0 if force else size
+        self._not_below = tried * _GROWTH
         self._report(done)
         return done
 
@@ -917,10 +908,3 @@ def unfit(done: object, old: Sequence[Message]) -> str:
     if results - calls:
         return "it parts a tool's result from its call"
     return ""
-
-
-def _retry_from(done: Compression, tokens: int, *, force: bool) -> float:
-    """Return the size from which it is tried again automatically: larger if this try made no room."""
-    if isinstance(done, Compressed):
-        return done.tokens_after * _GROWTH
-    return 0.0 if force else tokens * _GROWTH

@@ -131,7 +131,8 @@ def _jobs(
         return []
     _show(context, found)
     if notes:
-        context.line(f"Also {count(len(notes), 'file')} of notes, for the inbox: {_kinds_of(notes)}")
+        kinds = ", ".join(dict.fromkeys(one.kind for one in notes))
+        context.line(f"Also {count(len(notes), 'file')} of notes, for the inbox: {kinds}")
     fresh = [one for one in found if one.fresh]
     if not fresh and not watch:
         context.line("Everything is imported already.")
@@ -141,10 +142,6 @@ def _jobs(
         context.line("Nothing was imported.")
         return []
     return [*everywhere] if watch else [(one.source, None) for one in fresh]
-
-
-def _kinds_of(notes: Sequence[NoteFile]) -> str:
-    return ", ".join(dict.fromkeys(one.kind for one in notes))
 
 
 def _notes(context: CommandContext, notes: Sequence[NoteFile], *, dry_run: bool, quiet: bool = False) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from herma.errors import UsageError
-from herma.importers.base import Machine, items, mapping, reachable, string
+from herma.importers.base import Machine, items, mapping, parsed, reachable, string
 from herma.memory import entries
 from herma.types import DELIMITER, Add, Author, Blocked, Duplicate, Origin, Scope, Staged, Target, Who
 
@@ -210,16 +210,9 @@ def _json_entries(text: str) -> Iterator[str]:
     try:
         values: list[Any] = [json.loads(text)]
     except ValueError:
-        values = [_loaded(line) for line in text.splitlines()]
+        values = [parsed(line) for line in text.splitlines()]
     for value in values:
         yield from _of_json(value)
-
-
-def _loaded(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
 
 
 def _of_json(value: Any) -> Iterator[str]:

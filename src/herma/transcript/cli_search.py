@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from herma.cli import output
 from herma.cli.context import CommandContext, HermaCommand, with_home
-from herma.cli.encode import Json, iso, session_json
+from herma.cli.encode import Json, encode, session_json
 from herma.cli.output import count, name_of, when
 from herma.search.candidates import SCANS
 from herma.search.dates import read_value
@@ -291,33 +291,10 @@ def _remedy(dropped: Dropped) -> str:
 
 
 def report_json(report: SearchReport) -> Json:
-    return {
-        "ok": True,
-        "widened": report.widened,
-        "query": report.query,
-        "understood": report.understood,
-        "searched": report.searched,
-        "hits": [
-            {
-                "session_id": hit.session_id,
-                "message_id": hit.message_id or None,
-                "role": hit.role,
-                "timestamp": iso(hit.timestamp),
-                "snippet": hit.snippet,
-                "score": hit.score,
-                "why": list(hit.why),
-                "outdated_by": hit.outdated_by,
-                "conversation": hit.conversation,
-                "session": session_json(hit.session) if hit.session else None,
-            }
-            for hit in report.hits
-        ],
-        "dropped": [{"rule": one.rule, "count": one.count, "remedy": _remedy(one)} for one in report.dropped],
-        "notes": _notes(report),
-        "lag": report.lag,
-        "mode": report.mode,
-        "embedding_ms": report.embedding_ms,
-        "took_ms": report.took_ms,
-        "also": list(report.also),
-        "summaries": [asdict(one) for one in report.summaries],
-    }
+    hits = [
+        encode(hit, message_id=hit.message_id or None, session=session_json(hit.session) if hit.session else None)
+        for hit in report.hits
+    ]
+    dropped = [encode(one, remedy=_remedy(one)) for one in report.dropped]
+    named = encode(report, omit=["sessions", "hits", "dropped", "notes"])
+    return {"ok": True, **named, "hits": hits, "dropped": dropped, "notes": _notes(report)}

@@ -593,7 +593,12 @@ class Importer:
 
     def _add(self, some: list[Message]) -> None:
         now = self._clock()
-        some = [one if one.timestamp <= now else _dated(one, now) for one in some]
+        some = [
+            one
+            if one.timestamp <= now  # it keeps the time that it named
+            else replace(one, timestamp=now, extra={**one.extra, "imported_timestamp": one.timestamp})
+            for one in some
+        ]
         try:
             self._transcripts._rows.append(some[0].session_id, some, preview=preview_of(some), staged=True)
         except KeyError:
@@ -617,11 +622,6 @@ class Importer:
                 self._name(new, report)
             else:
                 return
-
-
-def _dated(message: Message, now: float) -> Message:
-    """Return a message from the future as of now; it keeps the time that it named."""
-    return replace(message, timestamp=now, extra={**message.extra, "imported_timestamp": message.timestamp})
 
 
 def _prompts(lines: Iterable[Parsed | Message], new: New) -> dict[str, str]:
