@@ -236,15 +236,11 @@ def _files(steps: Sequence[ToolStep]) -> tuple[str, ...]:
 def _folder(steps: Sequence[ToolStep]) -> str:
     """Return the last folder in which a tool was told to work."""
     for step in reversed(steps):
-        for name in _FOLDERS:
-            value = step.arguments.get(name)
-            if isinstance(value, str) and value.startswith(("/", "~")) and "\n" not in value:
-                return value[:400]
-        for name in _COMMANDS:
-            value = step.arguments.get(name)
-            moved = [found[1].strip("'\"") for found in _CD.finditer(value[:4_000])] if isinstance(value, str) else []
-            if moved and moved[-1].startswith(("/", "~")):
-                return moved[-1]
+        folder = _argument(step.arguments, _FOLDERS)
+        moved = [found[1].strip("'\"") for found in _CD.finditer(_argument(step.arguments, _COMMANDS)[:4_000])]
+        for path in (folder, *moved[-1:]):
+            if path.startswith(("/", "~")) and "\n" not in path:
+                return path[:400]
     return ""
 
 
@@ -431,7 +427,8 @@ def steps_of(messages: Sequence[Message]) -> list[ToolStep]:
             name, arguments = _read_call(call)
             if name:
                 waiting[str(call.get("id", ""))] = len(found)
-                found.append(ToolStep(name, _subject(arguments), _key(name, arguments), message.id, arguments))
+                subject = " ".join(_argument(arguments, _SUBJECTS)[:400].split())[:100]
+                found.append(ToolStep(name, subject, _key(name, arguments), message.id, arguments))
         if message.role in ("tool", "function"):
             at = waiting.pop(message.tool_call_id or "", None)
             output = text_of(message.content)
@@ -530,30 +527,22 @@ def error_line(output: str) -> str:
     return (named or lines or [""])[-1]
 
 
-def _subject(arguments: Mapping[str, Any]) -> str:
-    """Return what a tool was used on, in a few words."""
-    for name in _SUBJECTS:
+def _argument(arguments: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Return the first of these arguments that is a text, or a list of words."""
+    for name in names:
         value = arguments.get(name)
-        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-            value = " ".join(value)
+        if isinstance(value, list):
+            value = " ".join(word for word in value if isinstance(word, str))
         if isinstance(value, str) and value.strip():
-            return " ".join(value[:400].split())[:100]
+            return value.strip()
     return ""
 
 
 def _key(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return what two tries of the same thing have in common: the tool, with its program or its file."""
-    for name in _COMMANDS:
-        value = arguments.get(name)
-        if isinstance(value, list):
-            value = " ".join(word for word in value if isinstance(word, str))
-        if isinstance(value, str) and value.strip():
-            return f"{tool}\0{program(value)}"
-    for name in _PATHS:
-        value = arguments.get(name)
-        if isinstance(value, str) and value.strip():
-            return f"{tool}\0{value.strip()}"
-    return tool
+    command, path = _argument(arguments, _COMMANDS), _argument(arguments, _PATHS)
+    what = program(command) if command else path
+    return f"{tool}\0{what}" if command or path else tool
 
 
 def program(command: str) -> str:
@@ -717,10 +706,9 @@ def _facts(messages: Sequence[Message], steps: Sequence[ToolStep]) -> _Facts:
 
 def _kind(step: ToolStep) -> str:
     """Return "check", "edit", "run", or "look" for a run that only looks; empty for any other tool."""
-    if (command := next((step.arguments[name] for name in _COMMANDS if step.arguments.get(name)), None)) is None:
+    if not (words := _argument(step.arguments, _COMMANDS)):
         return "edit" if is_writing(step) and list_of_tasks(step.arguments) is None else ""
     name = step.key.rpartition("\0")[2]
-    words = " ".join(map(str, command)) if isinstance(command, list) else str(command)
     if name.split(" ")[0] in _table()["program that checks"] or _CHECKING.search(words[:300]):
         return "check"
     if ">" in words:  # it writes a file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -391,14 +390,10 @@ def _session_state(row: Sequence[Any]) -> SessionState:
     return SessionState(**{**found, "finished": bool(found["finished"])})
 
 
-LARGEST = 256 * 1024
-"""Bytes of a stored text; of a larger one, only the beginning is read."""
-_BEGINNING = 192 * 1024
-"""Stored bytes that are read of it: more than one block of compressed data, which has up to 128 KiB."""
+_LARGEST_CALLS = 256 * 1024
+"""Characters of the tool calls of a message; larger ones are left out."""
 _LOOKED_AT = 500
 """Last active sessions among which one that was not ended is searched."""
-_TEXT = re.compile(r'"text":\s?"((?:[^"\\]|\\.)*)', re.DOTALL)
-_UNESCAPED = re.compile(r"\\+\Z")
 _TEXTS = (3, 4, 5)  # content, parts and tool calls in a row
 
 
@@ -423,8 +418,11 @@ class TranscriptExcerpts:
 
         def work(connection: DatabaseConnection) -> list[Message]:
             keys: list[Any] = connection.rows(self._sql["keys"], {"conversation": conversation})
-            rows = self._chosen(connection, keys, first, last)
-            return _messages(connection, rows, at_most, self._sql["payload_sizes"], self._sql["payload_beginnings"])
+            found = []
+            for session_id, row in self._chosen(connection, keys, first, last):  # one at a time: some are very large
+                whole = texts(connection, [row[at] for at in _TEXTS], base64=False)
+                found.append(_message(session_id, row, whole, at_most))
+            return found
 
         return self._db.read(work, [])
 
@@ -476,78 +474,26 @@ class TranscriptExcerpts:
         return head + tail[::-1]
 
 
-def _messages(
-    connection: DatabaseConnection, rows: Sequence[tuple[str, Any]], at_most: int, sizes: str, beginnings: str
-) -> list[Message]:
-    cells = [row[at] for _, row in rows for at in _TEXTS]
-    wanted = {piece for cell in cells if isinstance(cell, bytes) for piece in json.loads(cell)}
-    numbers = [piece for piece in wanted if isinstance(piece, int)]
-    small = {row[0] for row in connection.rows(sizes, {"ids": numbers, "largest": LARGEST})} if wanted else set()
-    large = [piece for piece in wanted if isinstance(piece, int) and piece not in small]
-    read: Any = connection.rows(beginnings, {"ids": large, "most": _BEGINNING}) if large else ()
-    begun = {number: _beginning(codec, data, at_most) for number, codec, data in read}
-
-    def shrunk(cell: Any) -> Any:
-        """Return the cell with the beginnings of texts that are too large."""
-        if not isinstance(cell, bytes):
-            return cell
-        return json.dumps(
-            [p if isinstance(p, str) or p in small else begun.get(p, " ") for p in json.loads(cell)]
-        ).encode()
-
-    light = [[shrunk(value) if at in _TEXTS else value for at, value in enumerate(row)] for _, row in rows]
-    whole = texts(connection, [row[at] for row in light for at in _TEXTS], base64=False)
-    return [_message(session_id, row, whole, at_most) for (session_id, _), row in zip(rows, light, strict=True)]
-
-
 def _message(session_id: str, row: Sequence[Any], whole: Any, at_most: int) -> Message:
     id_, role, timestamp, content, parts, calls, call_id, tool_name, finish_reason = row
     said: Any = whole(content)
     if said is None and parts is not None:
-        read = _json(whole(parts))
-        said = [
-            {"type": "text", "text": _cut(part["text"], at_most)}
-            for part in (read if isinstance(read, list) else _begun(whole(parts) or ""))
-            if isinstance(part, dict) and isinstance(part.get("text"), str)
-        ]
+        read = [part for part in json.loads(whole(parts)) if isinstance(part.get("text"), str)]
+        said = [{"type": "text", "text": _cut(part["text"], at_most)} for part in read]
     else:
         said = _cut(said, at_most)
-    called = _json(whole(calls)) if calls is not None else None
+    called = whole(calls)
     return Message(
         role=role,
         content=said,
         id=id_,
         session_id=session_id,
         timestamp=timestamp,
-        tool_calls=tuple(one for one in called if isinstance(one, dict)) if isinstance(called, list) else (),
+        tool_calls=tuple(json.loads(called)) if called and len(called) <= _LARGEST_CALLS else (),
         tool_call_id=call_id,
         tool_name=tool_name,
         finish_reason=finish_reason,
     )
-
-
-def _beginning(codec: str, data: bytes, at_most: int) -> str:
-    """Return the first characters of a text from its first stored bytes."""
-    if codec == "zstd":
-        import zstandard
-
-        with zstandard.ZstdDecompressor().stream_reader(data) as stream:
-            data = stream.read(4 * at_most)
-    return data[: 4 * at_most].decode(errors="ignore")[:at_most]
-
-
-def _begun(parts: str) -> list[dict[str, str]]:
-    """Return the first text of JSON parts that were cut; without its end, where an escape may be cut."""
-    found = _TEXT.search(parts)
-    said = _json(f'"{found[1]}"') or _json(f'"{_UNESCAPED.sub("", found[1][:-8])}"') if found else None
-    return [{"type": "text", "text": said}] if isinstance(said, str) else []
-
-
-def _json(text: str | None) -> Any:
-    try:
-        return json.loads(text or "null")
-    except (ValueError, RecursionError):  # a part of it was too large to be read
-        return None
 
 
 def _cut(text: str | None, at_most: int) -> str | None:

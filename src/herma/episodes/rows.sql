@@ -198,11 +198,3 @@ SELECT id, role, timestamp, content, parts, tool_calls, tool_call_id, tool_name,
 -- last_messages --
 SELECT id, role, timestamp, content, parts, tool_calls, tool_call_id, tool_name, finish_reason
   FROM messages WHERE session = :key AND hidden <> 'rewound' AND id > :after ORDER BY id DESC LIMIT :limit;
-
--- payload_beginnings --
--- The beginnings of texts that are too large to be read in full.
-SELECT id, codec, substr(data, 1, :most) FROM payloads
- WHERE id = ANY(:ids) AND kind = 'text';
-
--- payload_sizes --
-SELECT id FROM payloads WHERE id = ANY(:ids) AND size <= :largest AND kind = 'text';
