@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.homes import of_files
 
 from herma import Herma
 from herma.episodes.episodes import UNENDED_LAST as LAST
@@ -101,20 +100,19 @@ def test_what_ended_later_comes_before_it(h: Herma, other: Herma, clock: FixedCl
     assert "Translate the manual" not in later
 
 
-def test_nobody_is_reminded_of_what_broke_off_long_ago(h: Herma, other: Herma, clock: FixedClock) -> None:
+def test_nobody_is_reminded_of_what_broke_off_long_ago_or_is_the_work_of_others(
+    h: Herma, other: Herma, clock: FixedClock
+) -> None:
+    for session in (other.session(user="ada"), other.session(source="subagent"), other.session(project="site")):
+        session.before_model("Count the sheep in the field.")
+    assert "Count the sheep" not in h.session().system_prompt
+    assert "Count the sheep" in h.session(user="ada").system_prompt
     other.session().before_model("Translate the manual, please.")
     clock.advance(29 * DAY)
     assert "Translate the manual" in h.session().system_prompt
     clock.advance(2 * DAY)
     assert "Translate the manual" not in h.session().system_prompt
     assert h.restore("the manual").state is None
-
-
-def test_the_work_of_others_and_of_subagents_is_nobodys_to_go_on_with(h: Herma, other: Herma) -> None:
-    for session in (other.session(user="ada"), other.session(source="subagent"), other.session(project="site")):
-        session.before_model("Count the sheep in the field.")
-    assert "Count the sheep" not in h.session().system_prompt
-    assert "Count the sheep" in h.session(user="ada").system_prompt
 
 
 def test_only_the_end_of_a_long_conversation_is_read(h: Herma) -> None:
@@ -126,14 +124,3 @@ def test_only_the_end_of_a_long_conversation_is_read(h: Herma) -> None:
     assert state is not None
     assert state.open_tasks == ()
     assert not state.ended
-
-
-@of_files
-def test_asking_writes_nothing(home: Path) -> None:
-    session_id = killed(home)
-    database = home / "herma.db"
-    with Herma.open(home) as h:
-        before = database.read_bytes()
-        assert h.episodes.state(session_id) is not None
-        assert h.restore("the queue").state is not None
-        assert database.read_bytes() == before
