@@ -100,28 +100,25 @@ def hidden_leftovers(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if path.name.startswith(".") and path.name != LOCK]
 
 
-# ── where files come from ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_from_a_wheel(folder: Path, tmp_path: Path) -> None:
-    steps: list[str] = []
-    done = install(TINY, folder, given=[str(wheel(tmp_path))], report=lambda step, *_: steps.append(step))
-    assert done.new
-    assert done.whole
+def test_from_a_wheel_or_a_folder_of_plain_files_and_archives(folder: Path, tmp_path: Path) -> None:
+    (folder / ".unfinished-abc").mkdir(parents=True)
+    (folder / ".unfinished-abc" / "model.onnx").write_bytes(b"left by an installation that was killed")
+    given, steps = [str(wheel(tmp_path))], list[str]()
+    done = install(TINY, folder, given=given, report=lambda step, *_: steps.append(step))
+    assert (done.new, done.whole) == (True, True)
     assert dict.fromkeys(steps) == dict.fromkeys(["Checking tiny.data", "Checking vocab.txt", "Preparing"])
     embedder = LocalEmbedder(read_folder(done.folder))
     assert embedder.name == f"tiny:{TINY.weights.sha256[:12]}"
     assert embedder.passages(["abc"]).shape == (1, WIDTH)
     assert "licence: MIT" in (done.folder / "LICENCES.txt").read_text()
     assert sorted(path.name for path in folder.iterdir()) == [LOCK, "tiny"]
-
-
-def test_from_a_folder_of_plain_files_and_archives(folder: Path, tmp_path: Path) -> None:
     place = tmp_path / "brought"
     place.mkdir()
     (place / "whatever.bin").write_bytes(WEIGHTS)
     (place / "v.tar.gz").write_bytes(tarred(v=VOCABULARY))
-    assert install(TINY, folder, given=[str(place)]).whole
+    assert install(TINY, folder, given=[str(place)], again=True).whole
+    with pytest.raises(UsageError, match="no file or folder"):
+        install(TINY, folder, given=["/nowhere/at/all"], again=True)
 
 
 def test_from_the_package_index(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,24 +133,13 @@ def test_from_the_package_index(folder: Path, tmp_path: Path, monkeypatch: pytes
     assert "--from" in caught.value.hint
     assert installed(folder)[0].whole, "the one that is there stays"
     assert not hidden_leftovers(folder)
-
-
-def test_a_python_without_pip(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'python: No module named pip' >&2\nexit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
     with pytest.raises(EmbedderError, match="has no pip") as caught:
-        install(TINY, folder)
+        install(TINY, folder, again=True)
     assert "ensurepip" in caught.value.hint
-
-
-def test_a_place_that_is_none(folder: Path) -> None:
-    with pytest.raises(UsageError, match="no file or folder"):
-        install(TINY, folder, given=["/nowhere/at/all"])
-
-
-# ── what is not taken ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS[:-1] + b"\x00", WEIGHTS[:-1], WEIGHTS + b"\x00", b""])
@@ -172,24 +158,25 @@ def test_damaged_archives_are_passed_over(tmp_path: Path) -> None:
             assert not sources.take(TINY.weights, tmp_path / name, tmp_path / "out", lambda *_: None)
 
 
-# ── interruptions, company, damage ──────────────────────────────────────────────────────────────────────────────
-
-
-def test_one_that_is_there_stays(folder: Path, tmp_path: Path) -> None:
+def test_one_that_is_there_stays_and_a_damaged_one_is_installed_again(folder: Path, tmp_path: Path) -> None:
+    assert installed(folder) == []
     given = [str(wheel(tmp_path))]
     install(TINY, folder, given=given)
     before = (folder / "tiny").stat().st_ino
-    assert not install(TINY, folder).new  # nothing was asked of anybody
+    assert not install(TINY, folder).new, "nothing was asked of anybody"
     assert (folder / "tiny").stat().st_ino == before
     assert install(TINY, folder, given=given, again=True).new
-
-
-def test_a_damaged_one_is_installed_again(folder: Path, tmp_path: Path) -> None:
-    install(TINY, folder, given=[str(wheel(tmp_path))])
     (folder / "tiny" / "model.onnx").write_bytes(b"")
-    assert [model.whole for model in installed(folder)] == [False]
-    assert install(TINY, folder, given=[str(wheel(tmp_path))]).new
-    assert [model.whole for model in installed(folder)] == [True]
+    for name in ("notes", "e5-small", "old"):
+        (folder / name).mkdir()
+    (folder / "old" / "herma.json").write_text(json.dumps({"sizes": 3}))
+    assert {model.name: model.whole for model in installed(folder)} == {"tiny": False, "e5-small": False, "old": False}
+    assert install(TINY, folder, given=given).new
+    gone = remove("tiny", folder)
+    assert gone is not None
+    assert gone.whole
+    assert not (folder / "tiny").exists()
+    assert remove("tiny", folder) is None
 
 
 def test_several_at_once(folder: Path, tmp_path: Path) -> None:
@@ -197,13 +184,9 @@ def test_several_at_once(folder: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda _: install(TINY, folder, given=given), range(8)))
     assert all(model.whole for model in done)
-    assert sum(model.new for model in done) == 1  # the others waited for it
+    assert sum(model.new for model in done) == 1, "the others waited for it"
     assert [model.name for model in installed(folder)] == ["tiny"]
     assert not hidden_leftovers(folder)
-
-
-def test_waiting_ends(folder: Path) -> None:
-    folder.mkdir()
     told: list[str] = []
     with (
         my_turn(folder, 0),
@@ -212,21 +195,18 @@ def test_waiting_ends(folder: Path) -> None:
     ):
         pass
     assert told == ["x"]
-    with my_turn(folder, 0):
-        pass
 
 
-def test_what_a_killed_installation_left_is_swept(folder: Path, tmp_path: Path) -> None:
-    (folder / ".unfinished-abc").mkdir(parents=True)
-    (folder / ".unfinished-abc" / "model.onnx").write_bytes(b"x")
-    install(TINY, folder, given=[str(wheel(tmp_path))])
-    assert not hidden_leftovers(folder)
-
-
-def test_a_full_disk(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_and_a_folder_that_cannot_be_made(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written") as caught:
+        install(TINY, tmp_path / "file" / "models")
+    assert "HERMA_MODELS" in caught.value.hint
     monkeypatch.setattr("herma.models.install._write", full)
     with pytest.raises(StoreError, match="is full, so nothing was installed"):
         install(TINY, folder, given=[str(wheel(tmp_path))])
@@ -234,46 +214,16 @@ def test_a_full_disk(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not hidden_leftovers(folder)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be written") as caught:
-        install(TINY, tmp_path / "file" / "models")
-    assert "HERMA_MODELS" in caught.value.hint
-
-
-def test_removing(folder: Path, tmp_path: Path) -> None:
-    install(TINY, folder, given=[str(wheel(tmp_path))])
-    gone = remove("tiny", folder)
-    assert gone is not None
-    assert [path.name for path in folder.iterdir()] == [LOCK]
-    assert remove("tiny", folder) is None
-
-
-def test_what_is_listed(folder: Path, tmp_path: Path) -> None:
-    assert installed(folder) == []
-    install(TINY, folder, given=[str(wheel(tmp_path))])
-    (folder / "notes").mkdir()
-    (folder / "e5-small").mkdir()
-    (folder / "old").mkdir()
-    (folder / "old" / "herma.json").write_text(json.dumps({"sizes": 3}))
-    assert {model.name: model.whole for model in installed(folder)} == {"tiny": True, "e5-small": False, "old": False}
-
-
-# ── where models are kept, and which there are ──────────────────────────────────────────────────────────────────
-
-
-def test_the_folder_of_models(tmp_path: Path) -> None:
+def test_the_folder_of_models_and_what_is_pinned(tmp_path: Path) -> None:
     assert models_folder({"HERMA_MODELS": str(tmp_path)}) == tmp_path
     assert models_folder({"HERMA_MODELS": "~/m"}).name == "m"
-    assert models_folder({"XDG_CACHE_HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}).parts[-2:] == (
-        "herma",
-        "models",
-    )
-
-
-def test_what_is_pinned() -> None:
+    cache = models_folder({"XDG_CACHE_HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)})
+    assert cache.parts[-2:] == ("herma", "models")
     assert all(len(part.sha256) == 64 and part.size and part.licence for part in E5_SMALL.parts)
     assert all("==" in carrier for part in E5_SMALL.parts for carrier in part.carriers)
+
+
+# ── other models ──
 
 
 class Files(SimpleHTTPRequestHandler):
@@ -292,9 +242,6 @@ def serving(folder: Path, handler: type[SimpleHTTPRequestHandler] = Files) -> It
         http.shutdown()
         thread.join()
         http.server_close()
-
-
-# ── other models ──
 
 
 class Hub(Files):

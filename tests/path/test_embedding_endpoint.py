@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
-import threading
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -18,79 +16,34 @@ from herma import Herma
 from herma.errors import EmbedderError
 from herma.index.vectors import Vectors
 from herma.models.embedder import EndpointEmbedder
-from herma.testing import FixedClock, HashEmbedder
+from herma.testing import Answer, FixedClock, HashEmbedder, ScriptedModel
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-Reply = tuple[int, dict[str, str], bytes]
 WIDTH = 16
+Serving: TypeAlias = Callable[..., ScriptedModel]
 
 
-@dataclass
-class Server:
-    """Answers with `replies` while there are some, then as it should."""
-
-    url: str = ""
-    base64: bool = False
-    replies: list[Reply] = field(default_factory=list)
-    asked: list[dict[str, Any]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    before: Callable[[], object] = lambda: None
-
-    def answer(self, body: dict[str, Any]) -> Reply:
-        self.asked.append(body)
-        if self.replies:
-            return self.replies.pop(0)
-        vectors = (HashEmbedder(body.get("dimensions", WIDTH)).queries(body["input"]) * 3).tolist()
-        data = [{"index": place, "embedding": self.written(vector)} for place, vector in enumerate(vectors)]
-        return 200, {}, json.dumps({"object": "list", "data": data[::-1], "model": body["model"]}).encode()
-
-    def written(self, vector: list[float]) -> object:
-        return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode() if self.base64 else vector
+def vector(text: str) -> list[float]:
+    found: list[float] = (HashEmbedder(WIDTH).queries([text])[0] * 3).tolist()
+    return found
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        yield made
+def serving() -> Iterator[Serving]:
+    """Start a server that gives these answers first, and then vectors."""
+    with ExitStack() as running:
+        yield lambda *first: running.enter_context(ScriptedModel(embed=vector, embedding_script=first))
 
 
-@contextmanager
-def serving() -> Iterator[Server]:
-    made = Server()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            made.headers.append(dict(self.headers))
-            status, headers, body = made.answer(json.loads(self.rfile.read(length)) | {"path": self.path})
-            made.before()
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    thread = threading.Thread(target=http.serve_forever, args=(0.02,))
-    thread.start()
-    made.url = f"http://127.0.0.1:{http.server_port}/v1"
-    try:
-        yield made
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()
+@pytest.fixture
+def server(serving: Serving) -> ScriptedModel:
+    return serving()
 
 
-def embedder(server: Server, *, slept: list[float] | None = None, **given: Any) -> EndpointEmbedder:
-    given = {"url": server.url, "model": "small", **given}
+def data(*items: Any) -> Answer:
+    return Answer(raw=json.dumps({"data": items}))
+
+
+def embedder(server: ScriptedModel, slept: list[float] | None = None, **given: Any) -> EndpointEmbedder:
     clock = FixedClock()
 
     def sleep(seconds: float) -> None:
@@ -98,153 +51,125 @@ def embedder(server: Server, *, slept: list[float] | None = None, **given: Any) 
         if slept is not None:
             slept.append(seconds)
 
-    return EndpointEmbedder(**given, sleep=sleep, clock=clock)
+    return EndpointEmbedder(**{"url": server.url, "model": "small", **given}, sleep=sleep, clock=clock)
 
 
-def failing(status: int, text: str = "", **headers: str) -> Reply:
-    return status, headers, json.dumps({"error": {"message": text}}).encode()
+def inputs(server: ScriptedModel) -> list[Any]:
+    return [asked.body["input"] for asked in server.requests]
 
 
 @pytest.mark.parametrize("coded", [False, True])
-def test_vectors_come_in_order_and_with_length_one(server: Server, coded: bool) -> None:
-    server.base64 = coded
+def test_vectors_come_in_order_and_with_length_one(serving: Serving, coded: bool) -> None:
     texts = ["bread", "salt", "water"]
+    rows = [(HashEmbedder(WIDTH).queries([text])[0] * 3).astype("<f4") for text in texts]
+    written = [base64.b64encode(row.tobytes()).decode() if coded else row.tolist() for row in rows]
+    server = serving(data(*[{"index": at, "embedding": one} for at, one in enumerate(written)][::-1]))
     found = embedder(server).passages(texts)
     assert found.dtype == np.float32
     assert np.allclose(found, HashEmbedder(WIDTH).passages(texts), atol=1e-6)
+    large = serving(data({"index": 0, "embedding": [3e38, 0.0]}, {"index": 1, "embedding": [1e38, 1e38]}))
+    assert embedder(large).passages(["a", "b"]) == pytest.approx(np.array([[1, 0], [0.5**0.5, 0.5**0.5]]))
 
 
-def test_very_large_numbers_are_a_direction_too(server: Server) -> None:
-    data = [{"index": 0, "embedding": [3e38, 0.0]}, {"index": 1, "embedding": [1e38, 1e38]}]
-    server.replies = [(200, {}, json.dumps({"data": data}).encode())]
-    assert embedder(server).passages(["a", "b"]) == pytest.approx(np.array([[1, 0], [0.5**0.5, 0.5**0.5]]))
-
-
-def test_what_is_asked_and_sent(server: Server) -> None:
+def test_what_is_asked_and_sent(server: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     made = embedder(server, api_key="s3cret", model="intfloat/e5-large", url=f"{server.url}/embeddings/")
     made.queries(["x"])
     made.passages([""])
-    assert [body["input"] for body in server.asked] == [["query: x"], ["passage: "]]
-    assert server.asked[0]["path"] == "/v1/embeddings"
-    assert server.asked[0]["model"] == "intfloat/e5-large"
-    assert server.headers[0]["Authorization"] == "Bearer s3cret"
+    assert inputs(server) == [["query: x"], ["passage: "]]
+    asked = server.requests[0]
+    assert (asked.path, asked.body["model"]) == ("/v1/embeddings", "intfloat/e5-large")
+    assert asked.headers["authorization"] == "Bearer s3cret"
     assert "s3cret" not in repr(made) + made.name
-
-
-def test_texts_go_in_batches_and_no_key_is_sent_where_there_is_none(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = embedder(server)
-    assert made.dimension == made.dimension == WIDTH
-    assert len(server.asked) == 1, "the dimension is asked for once"
-    assert made.queries([]).shape == (0, WIDTH)
+    plain = embedder(server)
+    assert plain.dimension == plain.dimension == WIDTH
+    assert len(server.requests) == 3, "the dimension is asked for once"
+    assert plain.queries([]).shape == (0, WIDTH)
     monkeypatch.setattr("herma.models.embedder._BATCH", 2)
-    assert made.queries(["a", "b", "c", "d", ""]).shape == (5, WIDTH)
-    assert [body["input"] for body in server.asked[1:]] == [["a", "b"], ["c", "d"], [" "]]  # none takes an empty text
-    assert "Authorization" not in server.headers[0]
+    assert plain.queries(["a", "b", "c", "d", ""]).shape == (5, WIDTH)
+    assert inputs(server)[3:] == [["a", "b"], ["c", "d"], [" "]], "no server takes an empty text"
+    assert "authorization" not in server.requests[3].headers
 
 
-def test_names_tell_models_apart(server: Server) -> None:
-    names = {
-        embedder(server).name,
-        embedder(server, model="other").name,
-        embedder(server, model="e5-base").name,
-        embedder(server, url="http://user:pw@elsewhere/v1").name,
-    }
+def test_names_tell_models_apart(server: ScriptedModel) -> None:
+    others: tuple[dict[str, str], ...] = (
+        {},
+        {"model": "other"},
+        {"model": "e5-base"},
+        {"url": "http://user:pw@elsewhere/v1"},
+    )
+    names = {embedder(server, **other).name for other in others}
     assert len(names) == 4
     assert not any("pw" in name for name in names)
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_what_passes_is_tried_again_with_growing_pauses(server: Server, status: int) -> None:
-    server.replies = [failing(status), failing(status)]
+@pytest.mark.parametrize(
+    ("failures", "pauses"),
+    [
+        ([Answer.failing(429)] * 2, [0.5, 1.0]),
+        ([Answer.failing(500)] * 2, [0.5, 1.0]),
+        ([Answer.failing(429, retry_after=7), Answer.failing(503, retry_after="nan")], [7.0, 1.0]),
+        ([Answer(broken_after=0)], [0.5]),
+    ],
+)
+def test_what_passes_is_tried_again(serving: Serving, failures: list[Answer], pauses: list[float]) -> None:
     slept: list[float] = []
-    assert embedder(server, slept=slept).queries(["x"]).shape == (1, WIDTH)
-    assert slept == [0.5, 1.0]
-
-
-def test_the_server_says_how_long_to_wait(server: Server) -> None:
-    server.replies = [failing(429, **{"Retry-After": "7"}), failing(429, **{"Retry-After": "nan"})]
-    slept: list[float] = []
-    embedder(server, slept=slept).queries(["x"])
-    assert slept == [7.0, 1.0]
-    server.replies = [failing(429, "slow down", **{"Retry-After": "3600"})]
-    with pytest.raises(EmbedderError, match="429: slow down"):
-        embedder(server, slept=slept).queries(["x"])
-    assert slept == [7.0, 1.0], "a wait beyond the deadline is not waited for"
+    assert embedder(serving(*failures), slept).queries(["x"]).shape == (1, WIDTH)
+    assert slept == pauses
 
 
 @pytest.mark.parametrize(
     ("reply", "sentence", "hint"),
     [
-        (failing(401, "wrong key"), "answered 401: wrong key", "MY_KEY"),
-        (failing(404, "no such model"), "answered 404: no such model", "embedding.endpoint_model"),
-        ((302, {"Location": "http://127.0.0.1:9/"}, b""), "answered 302", "embedding.url"),
-        ((400, {}, b"<html>\n bad  request</html>"), "answered 400.", "words alone"),
-        ((200, {}, b"<html>"), "not what /embeddings gives", "embedding.url"),
-        ((200, {}, b'{"data": []}'), "0 vectors for 1 texts", "embedding.url"),
-        ((200, {}, b'{"data": [{"embedding": null}]}'), "vectors are missing", "embedding.url"),
-        ((200, {}, b'{"data": [{"index": 5, "embedding": [1]}]}'), "not what /embeddings gives", "embedding.url"),
-        ((200, {}, b'{"data": [{"embedding": ["a"]}]}'), "not numbers", "embedding.url"),
-        ((200, {}, b'{"data": [{"embedding": [NaN, 1]}]}'), "not finite", "embedding.url"),
-        ((200, {}, b'{"data": [{"embedding": []}]}'), "not finite", "embedding.url"),
-        ((200, {}, b'{"data": [{"embedding": [0, 0]}]}'), "has no length", "embedding.url"),
-        ((200, {}, b'{"data": [{"embedding": "AAAA!"}]}'), "not what /embeddings gives", "embedding.url"),
-        ((200, {}, b"[" * 100_000), "not what /embeddings gives", "embedding.url"),
+        (Answer.failing(401, "wrong key"), "answered 401: wrong key", "MY_KEY"),
+        (Answer.failing(404, "no such model"), "answered 404: no such model", "embedding.endpoint_model"),
+        (Answer.failing(429, "slow down", retry_after=3600), "answered 429: slow down", "made later"),
+        (Answer.failing(302, headers={"Location": "http://127.0.0.1:9/"}), "answered 302", "embedding.url"),
+        (Answer(status=400, raw="<html>\n bad  request</html>"), "answered 400.", "words alone"),
+        (Answer(raw="<html>"), "not what /embeddings gives", "embedding.url"),
+        (data(), "0 vectors for 1 texts", "embedding.url"),
+        (data({"embedding": None}), "vectors are missing", "embedding.url"),
+        (data({"index": 5, "embedding": [1]}), "not what /embeddings gives", "embedding.url"),
+        (data({"embedding": ["a"]}), "not numbers", "embedding.url"),
+        (data({"embedding": [float("nan"), 1]}), "not finite", "embedding.url"),
+        (data({"embedding": []}), "not finite", "embedding.url"),
+        (data({"embedding": [0, 0]}), "has no length", "embedding.url"),
+        (data({"embedding": "AAAA!"}), "not what /embeddings gives", "embedding.url"),
+        (Answer(raw="[" * 100_000), "not what /embeddings gives", "embedding.url"),
     ],
 )
-def test_what_is_wrong_is_said_at_once(server: Server, reply: Reply, sentence: str, hint: str) -> None:
-    server.replies = [reply]
-    slept: list[float] = []
+def test_what_is_wrong_is_said_at_once(serving: Serving, reply: Answer, sentence: str, hint: str) -> None:
+    server, slept = serving(reply), list[float]()
     with pytest.raises(EmbedderError) as caught:
-        embedder(server, slept=slept, api_key="k", key_variable="MY_KEY").queries(["x"])
+        embedder(server, slept, api_key="k", key_variable="MY_KEY").queries(["x"])
     assert sentence in str(caught.value)
     assert hint in caught.value.hint
-    assert slept == []
-    assert len(server.asked) == 1
+    assert (slept, len(server.requests)) == ([], 1)
 
 
-def test_vectors_of_another_length_are_refused(server: Server) -> None:
-    made = embedder(server)
+def test_vectors_of_another_length_are_refused(serving: Serving) -> None:
+    made = embedder(serving(data({"embedding": [1.0, 2.0, 3.0]})))
     made.queries(["x"])
-    server.replies = [(200, {}, json.dumps({"data": [{"embedding": [1.0, 2.0]}]}).encode())]
-    with pytest.raises(EmbedderError, match="2 numbers instead of 16"):
+    with pytest.raises(EmbedderError, match="16 numbers instead of 3"):
         made.queries(["x"])
 
 
-def test_a_server_that_does_not_answer_in_time(server: Server) -> None:
-    stop = threading.Event()
-    server.before = lambda: stop.wait(5)
-    try:
-        with pytest.raises(EmbedderError, match="does not answer: timeout"):
-            embedder(server, timeout=0.2).queries(["x"])
-    finally:
-        stop.set()
-
-
-def test_a_server_that_hangs_up_in_the_middle(server: Server) -> None:
-    server.replies = [(200, {"Content-Length": "5000"}, b'{"data"')]
-    slept: list[float] = []
-    assert embedder(server, slept=slept).queries(["x"]).shape == (1, WIDTH)  # it may pass: tried again
-    assert slept == [0.5]
-    server.replies = [(200, {"Content-Length": "5000"}, b'{"data"')]
+def test_a_server_that_does_not_answer_in_time(serving: Serving) -> None:
+    with pytest.raises(EmbedderError, match="does not answer: timeout"):
+        embedder(serving(Answer(wait=99)), timeout=0.2).queries(["x"])
     with pytest.raises(EmbedderError, match="does not answer: its answer was cut off"):
-        embedder(server, timeout=0.4).queries(["x"])
-
-
-def test_nobody_there() -> None:
-    with serving() as gone:
-        pass
+        embedder(serving(Answer(broken_after=0)), timeout=0.4).queries(["x"])
+    gone = ScriptedModel()
+    gone.close()
     slept: list[float] = []
     with pytest.raises(EmbedderError, match="does not answer: Connection refused"):
-        embedder(gone, slept=slept, timeout=1.2).queries(["x"])
+        embedder(gone, slept, timeout=1.2).queries(["x"])
     assert slept == [0.5]
 
 
 # ── what it costs ──
 
 
-def configured(home: Path, server: Server, monkeypatch: pytest.MonkeyPatch, *, key: bool, tokens: int) -> None:
+def configured(home: Path, server: ScriptedModel, monkeypatch: pytest.MonkeyPatch, *, key: bool, tokens: int) -> None:
     monkeypatch.setenv("A_KEY", "k")
     named = "  api_key_env: A_KEY\n" if key else ""
     (home / "config.yaml").write_text(
@@ -266,7 +191,7 @@ def said(h: Herma, *texts: str) -> None:
 
 
 def test_what_a_paid_endpoint_embeds_is_counted_and_capped(
-    home: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+    home: Path, server: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured(home, server, monkeypatch, key=True, tokens=100_000)
     with Herma.open(home) as h:
@@ -280,7 +205,7 @@ def test_what_a_paid_endpoint_embeds_is_counted_and_capped(
     with Herma.open(home) as h:
         said(h, "in autumn the garden was full of apples and somebody made jam of them")
         assert not vectors(h).wait()
-        assert "apples" not in str(server.asked), "nothing was sent"
+        assert "apples" not in str([asked.body for asked in server.requests]), "nothing was sent"
         state = vectors(h).state()
         assert "does not allow embedding" in state.trouble
         assert state.left == 1, "no text counts as one that the endpoint refused"
@@ -293,16 +218,15 @@ def test_what_a_paid_endpoint_embeds_is_counted_and_capped(
 
 
 def test_an_endpoint_that_fails_uses_nothing_up_and_one_without_a_key_is_not_counted(
-    home: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+    home: Path, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    server = serving(*[Answer.failing(400)] * 20)
     configured(home, server, monkeypatch, key=True, tokens=100_000)
     with Herma.open(home) as h:
         said(h, "the river was high in spring")
-        server.replies = [(400, {}, b"{}")] * 20
         assert not vectors(h).wait()
         assert h.models.spending().total_today.tokens == 0
-    server.replies = []
-    configured(home, server, monkeypatch, key=False, tokens=1)
+    configured(home, serving(), monkeypatch, key=False, tokens=1)
     with Herma.open(home) as h:
         said(h, "we moved the boat to the other bank")
         vectors(h).drop()
