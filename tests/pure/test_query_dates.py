@@ -54,37 +54,28 @@ def test_what_is_no_date(text: str) -> None:
     assert spoken_dates(text, NOW) == []
 
 
-@pytest.mark.parametrize(
-    ("value", "since"),
-    [
+def test_values() -> None:
+    for value, since in (
         *(("2026", "2026-01-01"), ("2026-03", "2026-03-01"), ("2026/3/5", "2026-03-05"), ("yesterday", "2026-11-17")),
         *(("last-week", "2026-11-09"), ("march", "2026-03-01"), ("monday", "2026-11-16"), ("16.11.2026", "2026-11-16")),
-        ("2026-11-16T10:00", "2026-11-16 10:00:00"),
-        ("2026-11-16t10:00:30", "2026-11-16 10:00:30"),
-        ("2026-11-16 10:00:30", "2026-11-16 10:00:30"),
-        ("7d", NOW - 7 * 86_400),
-        ("2026-11-16T10:00:00Z", 1794823200.0),
-        ("2026-11-16T12:00:00.000+02:00", 1794823200.0),
-    ],
-)
-def test_values(value: str, since: str | float) -> None:
-    span = read_value(value, NOW)
-    assert span is not None
-    if isinstance(since, str):
-        since = time.mktime(time.strptime(since if ":" in since else f"{since} 00:00:00", "%Y-%m-%d %H:%M:%S"))
-    assert span.since == since
+        *(("2026-11-16T10:00", "2026-11-16 10:00:00"), ("2026-11-16t10:00:30", "2026-11-16 10:00:30")),
+        *(("7d", NOW - 7 * 86_400), ("now", NOW), ("tomorrow", "2026-11-19")),
+        *(("2026-11-16T10:00:00Z", 1794823200.0), ("2026-11-16T12:00:00.000+02:00", 1794823200.0)),
+    ):
+        span = read_value(value, NOW)
+        assert span is not None, value
+        if isinstance(since, str):
+            since = time.mktime(time.strptime(since if ":" in since else f"{since} 00:00:00", "%Y-%m-%d %H:%M:%S"))
+        assert span.since == since, value
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_no_value() -> None:
+    for value in (
         *("", "soon", "2026-13", "2026-00-10", "99999-01-01", "d7", "-7d", "0d0"),
         *("2026-02-31", "2026-13-45", "31.02.2026", "2026-11-16T25:00", "9999-99-99t00:00:00z"),  # there never were
         *("31/2/2026", "13/13", "0/5", "1/2/3", "3/5/202"),
-    ],
-)
-def test_no_value(value: str) -> None:
-    assert read_value(value, NOW) is None
+    ):
+        assert read_value(value, NOW) is None, value
 
 
 @given(st.text(max_size=80))
@@ -94,27 +85,26 @@ def test_no_text_breaks_the_reading_of_dates(text: str) -> None:
         assert text[slice(*span.at)] == span.words
 
 
-def test_a_date_filters_only_where_it_means_the_conversation() -> None:
-    assert [span.hard for span in parse("what did we discuss last week about rent", NOW).dates] == [True]
-    assert [span.hard for span in parse("yesterday", NOW).dates] == [True]
-    assert [span.hard for span in parse("trip to Paris in March", NOW).dates] == [False]
-    assert [span.hard for span in parse("rent since:2026-03", NOW).dates] == [True]
-
-
-def test_words_of_a_relative_date_are_not_looked_for() -> None:
-    assert [str(term) for term in parse("what did we discuss last week about rent", NOW).any_of] == ["rent"]
-    assert [str(term) for term in parse("trip to Paris in March", NOW).any_of] == ["trip", "Paris", "March"]
-    assert [str(term) for term in parse("我们昨天聊了房租", NOW).any_of] == ["房租"]
-
-
-def test_now_and_tomorrow_are_dates_of_filters_only() -> None:
-    now, tomorrow = read_value("now", NOW), read_value("tomorrow", NOW)
-    assert now is not None
-    assert now.since == NOW
-    assert tomorrow is not None
-    assert tomorrow.since is not None
-    assert NOW < tomorrow.since < NOW + 86_400
-    assert parse("the meeting is tomorrow", NOW).dates == ()
+@pytest.mark.parametrize(
+    ("asked", "hard", "words"),
+    [
+        ("what did we discuss last week about rent", [True], ["rent"]),
+        ("yesterday", [True], []),
+        ("trip to Paris in March", [False], ["trip", "Paris", "March"]),
+        ("rent since:2026-03", [True], ["rent"]),
+        ("我们昨天聊了房租", [True], ["房租"]),
+        ("what certificate did I complete last month", [False], ["certificate", "complete"]),  # not when it was told
+        ("在4月29日我们聊了哪些话题呢？", [True], []),
+        ("what did we talk about on May 3", [True], []),
+        ("the meeting is tomorrow", [], ["meeting", "tomorrow"]),
+        ("add 3/5 of a cup", [], ["add", "3/5", "cup"]),
+        *((odd, [], [odd]) for odd in ("13月40日", "10月0日")),
+    ],
+)
+def test_a_date_filters_only_where_it_means_the_conversation(asked: str, hard: list[bool], words: list[str]) -> None:
+    query = parse(asked, NOW)
+    assert [span.hard for span in query.dates] == hard
+    assert [str(term) for term in query.any_of] == words
 
 
 @pytest.mark.parametrize(
@@ -138,11 +128,6 @@ def test_a_filter_begins_exactly_so_long_ago(ago: str, begins: str) -> None:
     assert [span.since for span in edges(ago, None, NOW)] == [day(begins)]
 
 
-def test_a_time_around_which_something_was_said_stays_around_it() -> None:
-    (around,) = parse('rent on:"2 weeks ago"', NOW).dates
-    assert (around.since, around.before) == (day("2026-11-01"), day("2026-11-08"))
-
-
 @pytest.mark.parametrize(
     ("value", "begins", "told"),
     [
@@ -164,11 +149,6 @@ def test_dates_with_slashes_are_day_and_month_and_the_report_says_so(value: str,
     assert [span.since for span in edges(value, None, NOW)] == [day(begins)]
 
 
-def test_a_fraction_in_a_sentence_is_not_a_date() -> None:
-    assert parse("add 3/5 of a cup", NOW).dates == ()
-    assert [span.since for span in parse("rent on 05/03/2026", NOW).dates] == [day("2026-03-05")]
-
-
 @pytest.mark.parametrize(
     ("asked", "since", "days"),
     [
@@ -184,23 +164,3 @@ def test_east_asian_dates_prefer_their_day(asked: str, since: tuple[int, int, in
     assert span.before is not None
     assert span.since is not None
     assert round((span.before - span.since) / 86_400) == days
-
-
-@pytest.mark.parametrize("asked", ["13月40日", "0月", "10月0日"])
-def test_what_is_no_day_is_no_date(asked: str) -> None:
-    assert parse(asked, NOW).dates == ()
-
-
-@pytest.mark.parametrize(
-    "asked", ["在4月29日我们聊了哪些话题呢？", "what did we talk about on May 3", "what did we do last week"]
-)
-def test_when_nothing_but_a_day_is_asked_for_it_filters(asked: str) -> None:
-    found = parse(asked, NOW)
-    assert len(found.hard_dates) == 1
-    assert found.any_of == ()
-
-
-def test_when_something_happened_is_not_when_it_was_told() -> None:
-    found = parse("what certificate did I complete last month", NOW)
-    assert found.hard_dates == ()
-    assert len(found.soft_dates) == 1

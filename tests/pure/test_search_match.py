@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from herma.index.postings import tokenizer
 from herma.index.sync import clean
+from herma.search.match import LONGEST as EXCERPT
 from herma.search.match import SNIPPET_LONGEST as LONGEST
-from herma.search.match import Spelled, fold, holds, legible, matches, snippet, units
+from herma.search.match import Spelled, excerpt, fold, holds, legible, matches, snippet, units
 from herma.search.query import Term, parse
 from herma.text import stem
 
@@ -67,14 +68,10 @@ def test_snippets_are_bounded_lines_of_the_text(query: str, text: str) -> None:
     assert "\n" not in line
     bare = line.replace(">>>", "").replace("<<<", "").strip("…")
     assert " ".join(bare.split()) in " ".join(text.split())
-
-
-def test_a_snippet_shows_where_most_of_the_words_are() -> None:
     text = "alpha here. " + "filler words " * 60 + "alpha beside beta here. " + "more filler " * 60
     line = snippet(text, matches(text, fold(text), units(parse("alpha beta", 0.0))))
-    assert ">>>alpha<<< beside >>>beta<<<" in line
-    assert line.startswith("…")
-    assert line.endswith("…")
+    assert ">>>alpha<<< beside >>>beta<<<" in line, "it shows where most of the words are"
+    assert line[0] == line[-1] == "…"
 
 
 @pytest.mark.parametrize(
@@ -138,3 +135,15 @@ def test_stems_are_those_of_the_index() -> None:
     divide = apsw.Connection(":memory:").fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
     for word in ENGLISH.split():
         assert divide(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False) == [(stem(word),)]
+
+
+def test_an_excerpt_is_the_sentence_that_matters() -> None:
+    text = "Good morning. " * 40 + "We store passwords with argon2 now. " + "See you later. " * 40
+    assert "We store passwords with argon2 now." in excerpt(text, units(parse("argon2 passwords", 0.0)))
+
+
+@given(st.text(max_size=2_000), st.text(max_size=30))
+def test_an_excerpt_is_one_short_line(text: str, question: str) -> None:
+    found = excerpt(text, units(parse(question, 0.0)))
+    assert len(found) <= EXCERPT + 4
+    assert "\n" not in found
