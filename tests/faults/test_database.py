@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,10 +11,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from tests.homes import herma
 
 from herma import Add, Herma
-from herma.cli.main import cli
 from herma.errors import ForeignStore, StoreBusy, StoreError
 from herma.store.database import VERSION
 from herma.store.sqlite import APPLICATION_ID, SqliteDatabase
@@ -45,9 +43,9 @@ def newer_format(path: Path) -> None:
 
 
 @pytest.mark.parametrize("foreign", [random_bytes, short_text, other_sqlite, newer_format])
-def test_a_foreign_database_is_refused_and_left_as_it_is(home: Path, foreign: object) -> None:
+def test_a_foreign_database_is_refused_and_left_as_it_is(home: Path, foreign: Callable[[Path], None]) -> None:
     path = home / "herma.db"
-    foreign(path)  # type: ignore[operator]
+    foreign(path)
     before, status = path.read_bytes(), path.stat()
     (home / "memories").mkdir()
     (home / "memories" / "MEMORY.md").write_text("one")
@@ -64,24 +62,13 @@ def test_a_foreign_database_is_refused_and_left_as_it_is(home: Path, foreign: ob
     assert (home / "memories" / "MEMORY.md").read_text() == "one"
 
 
-@pytest.mark.parametrize("foreign", [random_bytes, other_sqlite, newer_format])
-@pytest.mark.parametrize("words", ["memory add x", "backup create", "curator run", "index rebuild", "episodes rebuild"])
-def test_nothing_is_made_beside_a_foreign_database(home: Path, foreign: object, words: str) -> None:
-    foreign(home / "herma.db")  # type: ignore[operator]
-    done = CliRunner().invoke(cli, ["--home", str(home), *words.split()])
-    assert done.exit_code == 3
-    assert "left as it is" in done.stderr
-    assert [each.name for each in home.iterdir()] == ["herma.db"]
-
-
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_refused_and_not_waited_for(home: Path, make: Callable[[Path], None]) -> None:
-    make(home / "herma.db")
-    with Herma.open(home) as h, pytest.raises(ForeignStore, match="not a Herma database"):
-        h.transcripts.start("cli")
-    done = CliRunner().invoke(cli, ["--home", str(home), "backup", "create"])
-    assert (done.exit_code, "left as it is" in done.stderr) == (3, True)
-    assert [each.name for each in home.iterdir()] == ["herma.db"]
+@pytest.mark.parametrize("foreign", [random_bytes, other_sqlite, newer_format, Path.mkdir, os.mkfifo])
+def test_nothing_is_made_beside_a_foreign_database(home: Path, foreign: Callable[[Path], None]) -> None:
+    foreign(home / "herma.db")
+    for words in ("memory add x", "backup create", "curator run", "index rebuild", "episodes rebuild"):
+        done = herma(home, *words.split())
+        assert (done.code, "left as it is" in done.err) == (3, True), words
+        assert [each.name for each in home.iterdir()] == ["herma.db"]
 
 
 @contextmanager
@@ -113,20 +100,6 @@ def test_a_newer_format_that_is_still_in_the_journal_is_refused_too(home: Path) 
         with pytest.raises(ForeignStore, match="newer"):
             h.memory.apply("memory", Add("two"))
     assert (home / "memories" / "MEMORY.md").read_text() == "one"
-
-
-def test_an_empty_file_becomes_the_database(home: Path) -> None:
-    (home / "herma.db").touch()
-    with Herma.open(home) as h:
-        assert h.memory.apply("memory", Add("one")).ok
-        assert len(h.memory.history()) == 1
-
-
-def test_the_database_is_private(home: Path) -> None:
-    with Herma.open(home) as h:
-        h.memory.apply("memory", Add("one"))
-        for each in (home / "herma.db", home / "herma.db-wal", home / "memories" / "MEMORY.md"):
-            assert stat.S_IMODE(each.stat().st_mode) == 0o600, each
 
 
 def test_a_damaged_database_is_a_clear_error_and_sessions_still_start(home: Path) -> None:

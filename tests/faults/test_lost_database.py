@@ -20,6 +20,7 @@ from herma.doctor.checks import diagnose
 from herma.doctor.repair import Mended, mend, plan
 from herma.errors import HermaError, StoreError
 from herma.store import backup
+from herma.store.backup import restore
 
 KILLED = """
 import os, sys
@@ -104,41 +105,32 @@ def test_a_missing_database_comes_back_from_its_log(home: Path, also: tuple[str,
     assert (made.kept / "herma.db-wal").stat().st_size > 100_000
 
 
-def test_a_missing_database_comes_back_from_a_backup_and_the_log_on_top(home: Path) -> None:
+@pytest.mark.parametrize("with_log", [True, False])
+def test_a_missing_database_comes_back_from_a_backup_with_the_log_on_top(home: Path, with_log: bool) -> None:
     backup.create(home)
     with Herma.open(home) as h:
         h.transcripts.append("s", [{"role": "user", "content": "after the backup"}])
         h.index.rebuild()
-        snapshot = {path.name: path.read_bytes() for path in home.glob("herma.db-*")}
-    without(home, "herma.db*")
-    (home / "herma.db-wal").write_bytes(snapshot["herma.db-wal"])
-    assert "the backups" in refused(home)
-    assert repaired(home).salvaged
-    assert messages(home) == 61
-
-
-def test_a_missing_database_comes_back_from_a_backup_alone(home: Path) -> None:
-    backup.create(home)
-    without(home, "herma.db*", "index.db*")
+        log = (home / "herma.db-wal").read_bytes()
+    without(home, "herma.db*", *([] if with_log else ["index.db*"]))
+    if with_log:
+        (home / "herma.db-wal").write_bytes(log)
     assert "the backups" in refused(home)
     repaired(home)
-    assert messages(home) == 60
+    assert messages(home) == 60 + with_log
 
 
-def test_with_nothing_but_an_index_it_is_said_what_is_lost(home: Path) -> None:
+@pytest.mark.parametrize("emptied", [False, True])
+def test_with_nothing_but_an_index_it_is_said_what_is_lost(home: Path, emptied: bool) -> None:
     without(home, "herma.db*")
-    assert "index.db" in refused(home)
+    if emptied:
+        (home / "herma.db").touch()
+    assert ("was emptied" if emptied else "index.db") in refused(home)
     made = repaired(home)
     assert made.salvaged
     assert any("1–60" in note for note in made.salvaged.notes)
     assert made.kept
     assert (made.kept / "index.db").exists()
-
-
-def test_an_empty_file_beside_an_index_is_no_new_home(home: Path) -> None:
-    without(home, "herma.db*")
-    (home / "herma.db").touch()
-    assert "was emptied" in refused(home)
 
 
 def test_a_restore_beside_a_lone_log_keeps_the_log(home: Path) -> None:
@@ -148,16 +140,21 @@ def test_a_restore_beside_a_lone_log_keeps_the_log(home: Path) -> None:
         log = (home / "herma.db-wal").read_bytes()
     without(home, "herma.db*")
     (home / "herma.db-wal").write_bytes(log)
-    from herma.store.backup import restore
-
     done = restore(home, made)
     assert done.kept
     assert (done.kept / "herma.db-wal").read_bytes() == log
     assert messages(home) == 60
 
 
-@pytest.mark.parametrize("known_by", ["index", "shared memory"])
-def test_a_log_cut_in_half_is_damage(home: Path, known_by: str) -> None:
+def test_a_log_that_was_deleted_or_cut_in_half_is_damage(home: Path, tmp_path: Path) -> None:
+    deleted = Path(shutil.copytree(home, tmp_path / "deleted"))
+    without(deleted, "herma.db-wal", "index.db")
+    assert "deleted" in refused(deleted)
+    for known_by in ("index", "shared memory"):
+        _cut_in_half(Path(shutil.copytree(home, tmp_path / known_by)), known_by)
+
+
+def _cut_in_half(home: Path, known_by: str) -> None:
     log = home / "herma.db-wal"
     log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
     without(home, "herma.db-shm" if known_by == "index" else "index.db")
@@ -170,11 +167,6 @@ def test_a_log_cut_in_half_is_damage(home: Path, known_by: str) -> None:
     assert made.salvaged
     assert any("–60" in note or "cut off" in note for note in made.salvaged.notes)
     assert 0 < messages(home) < 60
-
-
-def test_a_log_that_was_deleted_is_damage_as_long_as_it_was_needed(home: Path) -> None:
-    without(home, "herma.db-wal", "index.db")
-    assert "deleted" in refused(home)
 
 
 def test_a_crash_alone_is_no_damage(home: Path) -> None:

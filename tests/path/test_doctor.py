@@ -66,6 +66,14 @@ def test_a_new_home_and_no_home_are_healthy(home: Path, tmp_path: Path) -> None:
 
 
 @of_files
+def test_an_empty_file_becomes_a_private_database(home: Path) -> None:
+    (home / "herma.db").touch()
+    assert diagnose(home).healthy
+    fill(home)
+    assert stat.S_IMODE((home / "herma.db").stat().st_mode) == 0o600
+
+
+@of_files
 def test_a_home_in_use_is_healthy_and_looking_changes_nothing(home: Path) -> None:
     fill(home)
     with Herma.open(home) as h:
