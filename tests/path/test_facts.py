@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.homes import of_files
 
-from herma import Add, Author, Fact, Herma, HermaWarning, Origin, Remove, Replace, Scope, Who
+from herma import Add, Author, Herma, HermaWarning, Origin, Remove, Replace, Scope, Who
 from herma.errors import StoreError, UsageError
 from herma.facts.facts import FactRows
 from herma.memory.entries import Place
@@ -21,7 +21,11 @@ def value(h: Herma, question: str, scope: Scope | None = None) -> str | None:
     return None if fact is None else fact.value
 
 
-def test_an_exact_question_has_an_exact_answer(h: Herma, clock: FixedClock) -> None:
+def test_an_exact_question_has_an_exact_answer(h: Herma, home: Path, clock: FixedClock) -> None:
+    assert (h.facts.answer("what is my time zone?"), h.facts.list(), h.facts.history("name")) == (None, [], [])
+    assert list(home.iterdir()) == [], "asking an empty home creates nothing"
+    h.memory.apply("user", Add("Timezone: Europe/Rome"), author=Author(Who.TOOL, Origin.WEB))
+    assert value(h, "what is my time zone?") is None, "what waits in the inbox answers nothing"
     author = Author(Who.TOOL, Origin.AGENT_CONCLUDED, session="s1", message=7)
     h.memory.apply("user", Add("User's time zone is Europe/Berlin."), author=author)
     fact = h.facts.answer("what is my time zone?")
@@ -47,16 +51,12 @@ def test_a_newer_value_holds_and_the_older_is_history(h: Herma, clock: FixedCloc
     h.memory.apply("user", Replace("Oslo", "User lives in Bergen"))
     assert value(h, "where do I live?") == "Bergen"
     assert [one.value for one in h.facts.history("city")] == ["Bergen", "Oslo", "Rome"]
-
-
-def test_other_words_for_the_same_are_the_same_fact(h: Herma, clock: FixedClock) -> None:
     h.memory.apply("memory", Add("Staging uses port 5432"))
     clock.advance(60)
     h.memory.apply("memory", Add("The port of staging is 5433"))
     for question in ("which port does staging use?", "what's the staging port?", "staging's port?"):
-        assert value(h, question) == "5433"
+        assert value(h, question) == "5433", "other words for the same"
     assert [one.value for one in h.facts.history("port of staging")] == ["5433", "5432"]
-    assert [(one.attribute, one.value) for one in h.facts.list()] == [("port of staging", "5433")]
     assert value(h, "which port does production use?") is None
 
 
@@ -76,6 +76,10 @@ def test_an_undo_is_followed(h: Herma, clock: FixedClock) -> None:
     assert value(h, "my time zone?") is None
     h.memory.undo()
     assert value(h, "my time zone?") == "Europe/Rome"
+    h.memory.apply("user", Add("User's time zone is Asia/Tokyo"))
+    clock.advance(60)
+    h.memory.apply("user", [Add("Editor: vim"), Add("User's editor is emacs")])
+    assert value(h, "what editor do I use?") is None, "two values of the same moment are no answer"
 
 
 @of_files
@@ -84,14 +88,6 @@ def test_an_edit_by_hand_is_followed(h: Herma, home: Path) -> None:
     (home / "memories" / "USER.md").write_text("Timezone: Asia/Tokyo\n§\nName: Ada\n")
     assert value(h, "what's my time zone?") == "Asia/Tokyo"
     assert value(h, "who am I?") == "Ada"
-
-
-def test_two_values_of_the_same_moment_are_no_answer(h: Herma) -> None:
-    h.memory.apply("user", [Add("Timezone: Europe/Rome"), Add("User's time zone is Asia/Tokyo")])
-    assert h.facts.answer("what is my time zone?") is None
-    assert h.facts.list() == []
-    h.memory.apply("user", Remove("Asia/Tokyo"))
-    assert value(h, "what is my time zone?") == "Europe/Rome"
 
 
 def test_scopes(h: Herma, clock: FixedClock) -> None:
@@ -105,11 +101,6 @@ def test_scopes(h: Herma, clock: FixedClock) -> None:
     assert value(h, "what is the API port?", Scope(project="shop")) == "8081"
     assert value(h, "what is the API port?") == "9000"
     assert value(h, "what is the API port?", Scope(project="shop", user="ann")) == "8081"
-
-
-def test_what_waits_in_the_inbox_answers_nothing(h: Herma) -> None:
-    h.memory.apply("user", Add("Timezone: Europe/Rome"), author=Author(Who.TOOL, Origin.WEB))
-    assert value(h, "what is my time zone?") is None
 
 
 def test_stated_facts(h: Herma, clock: FixedClock) -> None:
@@ -194,13 +185,6 @@ def test_two_processes_follow_the_same_change_once(h: Herma, home: Path) -> None
         rows = FactRows(other.db)
         rows.follow(Place("user", "default"), 0, [], 99)
         assert rows.position(Place("user", "default")) < 99, "another process was quicker"
-
-
-def test_asking_an_empty_home_creates_nothing(h: Herma, home: Path) -> None:
-    assert h.facts.answer("what is my time zone?") is None
-    assert h.facts.list() == []
-    assert h.facts.history("name") == []
-    assert list(home.iterdir()) == []
 
 
 def test_a_file_that_is_switched_off_answers_nothing(home: Path, h: Herma) -> None:
