@@ -202,10 +202,6 @@ def check_fields(value: object) -> None:
             raise _wrong(kind, kind.__name__, name, given, wanted)
 
 
-def _from_0(check: _Check) -> _Check:
-    return lambda value: check(value) and (value is None or value >= 0)
-
-
 def _bounded(value: Any) -> Any:
     return max(-_UNLIMITED, min(_UNLIMITED, value)) if type(value) is int else value
 
@@ -227,7 +223,9 @@ def _checks(method: Callable[..., Any], free: frozenset[str]) -> tuple[list[str]
             except NameError:  # a name for type checkers only
                 continue
         if wanted is not parameter.empty and (check := _check_of(wanted, free=name in free)) is not None:
-            found[name] = (_FROM_0, _from_0(check)) if name == "limit" else (wanted, check)
+            if name == "limit":
+                wanted, check = _FROM_0, lambda value, check=check: check(value) and (value is None or value >= 0)
+            found[name] = wanted, check
     return places, found
 
 

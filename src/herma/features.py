@@ -166,7 +166,8 @@ class FeatureDispatcher:
             if guard is getattr(feature, "guard", None):  # the guard of an external memory writes its failures down
                 guard.listen(self._note)
             else:
-                guard.listen(self._note_unless_late)
+                # timeouts of Herma's own features are logged, not shown
+                guard.listen(lambda trouble: None if trouble.late else self._note(trouble))
                 guard.listen(shown)
 
     @classmethod
@@ -220,7 +221,8 @@ class FeatureDispatcher:
         asked = [
             (feature, guard)
             for feature, guard in self._guarded
-            if _overrides(feature, "turn_began") and _may_recall(feature, guard, view, text)
+            if _overrides(feature, "turn_began")
+            and guard.ask("may_recall", lambda feature=feature: bool(feature.may_recall(view, text)), False)  # type: ignore[misc]
         ]
         answers = self._ask(asked, "turn_began", lambda feature: feature.turn_began(view, text))
         return [Recalled(by, text, origin) for by, text, origin in answers]
@@ -291,11 +293,6 @@ class FeatureDispatcher:
         if stopped is not None:
             raise stopped
 
-    def _note_unless_late(self, trouble: Trouble) -> None:
-        """Skip timeouts of Herma's own features: they are logged, not shown."""
-        if not trouble.late:
-            self._note(trouble)
-
     def _note(self, trouble: Trouble) -> None:
         """Show each kind of failure once per session. Called from any thread."""
         kind = (trouble.name, trouble.what)
@@ -316,12 +313,6 @@ def guard_of(feature: object) -> Guard:
     """Return a plugin's own guard, or a new one for a feature of Herma."""
     own = getattr(feature, "guard", None)
     return own if isinstance(own, Guard) else Guard(str(getattr(feature, "name", "") or type(feature).__name__))
-
-
-def _may_recall(feature: Feature, guard: Guard, view: SessionView, text: str) -> bool:
-    if not _overrides(feature, "may_recall"):
-        return True
-    return guard.ask("may_recall", lambda: bool(feature.may_recall(view, text)), False)
 
 
 def _overrides(feature: Feature, what: str) -> bool:

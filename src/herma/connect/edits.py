@@ -314,7 +314,7 @@ def _where(text: str, at: int, what: str) -> str:
 
 def _put_json(text: str, keys: Keys, value: object) -> str:
     if not text.strip().lstrip("\ufeff"):
-        return text + _nested(keys, value)
+        return text + json.dumps(_nested(keys, value), ensure_ascii=False, indent=2) + "\n"
     root = parse_json(text)
     node = root
     for depth, key in enumerate(keys):
@@ -322,10 +322,7 @@ def _put_json(text: str, keys: Keys, value: object) -> str:
             raise BadFile(f"{'.'.join(keys[:depth]) or 'the file'} is not an object")
         inner = node.members.get(key)
         if inner is None:
-            inside = value
-            for name in reversed(keys[depth + 1 :]):
-                inside = {name: inside}
-            return _inserted(text, root, node, inside, key)
+            return _inserted(text, root, node, _nested(keys[depth + 1 :], value), key)
         node = inner
     if _plain_json(text, node) == value:
         return text
@@ -410,10 +407,10 @@ def _dumped(text: str, root: JsonNode, value: object, column: str) -> str:
     return "\n".join([lines[0], *(column + line for line in lines[1:])])
 
 
-def _nested(keys: Keys, value: object) -> str:
+def _nested(keys: Keys, value: object) -> object:
     for key in reversed(keys):
         value = {key: value}
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    return value
 
 
 def _unit(text: str, root: JsonNode) -> str:

@@ -257,7 +257,7 @@ class PrefixTracker:
             if reason == "grew only":
                 reason = "resumed" if self._start == "resumed" else "idle"
         current = shown_memory(history)
-        begins = _turn_begins(history)
+        begins = next((at for at in reversed(range(len(history))) if history[at].role == "user"), len(history))
         naive = total - self._recalled[begins]  # what was recalled for earlier turns would be gone
         if current == self._shown:
             naive_reusable = max(0, reusable - self._recalled[min(self._common, begins)])
@@ -318,11 +318,6 @@ class PrefixTracker:
             self._tools = tools_weight(count, plain_json(self.frame.tools))
             self._digests = self.frame.tools_digest[:16], self.frame.prompt_digest[:16]
             self._weighed = True
-
-
-def _turn_begins(history: Sequence[Message]) -> int:
-    """Return how many messages stand before the one that began the last turn."""
-    return next((at for at in reversed(range(len(history))) if history[at].role == "user"), len(history))
 
 
 def shown_memory(history: Sequence[Message]) -> tuple[str, str]:

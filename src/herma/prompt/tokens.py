@@ -261,22 +261,17 @@ def estimate(text: str, family: str = "o200k") -> int:
     """Estimate the tokens of `text`, erring on the high side. An unknown family counts like the dearest known."""
     if not text:
         return 0
-    if len(text) > _COUNTED_MOST:
-        return _by_samples(text, family)
+    if len(text) > _COUNTED_MOST:  # count stretches at even distances
+        size = _COUNTED_MOST // _SAMPLES
+        starts = [(len(text) - size) * number // (_SAMPLES - 1) for number in range(_SAMPLES)]
+        counted = sum(estimate(text[start : start + size], family) for start in starts)
+        return math.ceil(counted * len(text) / (size * _SAMPLES))
     kind = FAMILIES.get(family) or FAMILIES["unknown"]
     total = sum(map(_piece, _PIECES.findall(text))) * kind.words
     if not text.isascii():
         total = total * _strangeness(text, kind) + _scripts(text, kind)
     total += len((_DIGITS if kind.digits_at_once == 3 else _DIGIT).findall(text))
     return math.ceil(total * MARGIN)
-
-
-def _by_samples(text: str, family: str) -> int:
-    """Estimate a very long text from stretches at even distances."""
-    size = _COUNTED_MOST // _SAMPLES
-    starts = [(len(text) - size) * number // (_SAMPLES - 1) for number in range(_SAMPLES)]
-    counted = sum(estimate(text[start : start + size], family) for start in starts)
-    return math.ceil(counted * len(text) / (size * _SAMPLES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -433,10 +433,11 @@ class ProviderContract:
     def test_recall_while_turns_are_handed_over(self, begun: MemoryProvider) -> None:
         """Herma recalls in one thread while another still hands over turns."""
         with ThreadPoolExecutor(2) as pool:
-            written = pool.submit(lambda: [hand_over(begun, f"turn {number}", "ok") for number in range(20)])
-            recalled = pool.submit(lambda: [begun.prefetch(f"turn {at}", session_id="s-1") for at in range(20)])
-            written.result()
-            recalled.result()
+            for number in range(20):
+                handed = pool.submit(hand_over, begun, f"turn {number}", "ok")
+                recalled = pool.submit(begun.prefetch, f"turn {number}", session_id="s-1")
+                assert isinstance(recalled.result(), str)
+                handed.result()
 
     def test_it_takes_part_in_a_session(self, provider: MemoryProvider, tmp_path: Path) -> None:
         home = tmp_path / "herma"
