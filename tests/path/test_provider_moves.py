@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.path.test_providers import gate, install, names, plugin, shelf
+from tests.path.test_providers import gate, install, names, plugin, shelf, turn
 
 from herma import Herma, HermaWarning
 from herma.errors import ConfigError
@@ -30,12 +30,6 @@ def source(home: Path, name: str, text: str, code: str = RECALLS) -> None:
     folder = home / "plugins" / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "__init__.py").write_text(code.format(name=name, text=text))
-
-
-def turn(session: object, text: str = "one") -> str:
-    sent = session.before_model(text)[-1]["content"]  # type: ignore[attr-defined]
-    session.after_model("ok")  # type: ignore[attr-defined]
-    return str(sent)
 
 
 MOVES = plugin(
@@ -232,6 +226,17 @@ def test_an_event_that_never_returns_is_named(home: Path, monkeypatch: pytest.Mo
         assert "has not returned yet" in health.last.why
         gate(h).set()
         session.close()
+
+
+def test_an_end_does_not_wait_for_one_that_hangs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.providers.manager.DRAIN", 0.1)
+    install(home, text=plugin("def sync_turn(self, u, a, **kwargs): GATE.wait(30)"))
+    with Herma.open(home) as h:
+        session = h.session()
+        turn(session)
+        with pytest.warns(HermaWarning, match="could not be handed over in time"):
+            session.close()
+        gate(h).set()
 
 
 def test_recall_sources_are_fused_and_attributed(home: Path) -> None:

@@ -192,14 +192,12 @@ def test_the_order_at_a_compression(home: Path) -> None:
     install(home)
     with Herma.open(home) as h:
         session = h.session()
-        session.before_model("one")
-        session.after_model("ok")
+        turn(session)
         old = session.id
         assert session.before_compression() == "Do not forget the weir."
         session.continue_with([Message("user", "In short.")])
         assert "Notes are kept." in session.system_prompt
-        session.before_model("two")
-        session.after_model("ok")
+        turn(session, "two")
         seen = shelf(h)[5:]
         assert [entry[0] for entry in seen] == [
             *("on_pre_compress", "on_session_end", "on_session_switch"),
@@ -222,7 +220,9 @@ def test_a_review_is_not_seen_and_a_subagent_is_reported(home: Path) -> None:
             review.before_model("look back")
             review.call_tool("memory", {"action": "add", "target": "memory", "content": "Seen."})
             review.after_model("ok")
-        assert names(h) == ["initialize", "on_turn_start", "prefetch"]
+        session.interrupt("half")
+        assert names(h) == ["initialize", "on_turn_start", "prefetch"], "nor is an interrupted turn handed over"
+        session.before_model("two")
         with h.session(source="subagent", context="subagent", parent=session.id) as child:
             child.before_model("Count the herons.")
             child.after_model("Seven.")
@@ -230,14 +230,10 @@ def test_a_review_is_not_seen_and_a_subagent_is_reported(home: Path) -> None:
         session.close()
 
 
-def test_interrupted_turns_are_never_handed_over(home: Path) -> None:
-    install(home)
-    with Herma.open(home) as h:
-        with h.session() as session:
-            session.before_model("one")
-            session.interrupt("half")
-            session.before_model("two")
-        assert "sync_turn" not in names(h)
+def turn(session: Any, text: str = "one") -> str:
+    sent = session.before_model(text)[-1]["content"]
+    session.after_model("ok")
+    return str(sent)
 
 
 def plugin(body: str) -> str:
@@ -290,21 +286,29 @@ def test_one_that_cannot_begin_is_named_and_the_session_goes_on(home: Path, body
         assert any(why.partition(":")[0] in noted.why for noted in TroubleLog(home).since(0))
 
 
-def test_one_that_is_not_there(home: Path) -> None:
-    (home / "config.yaml").write_text("memory:\n  provider: nowhere\n")
-    with Herma.open(home) as h, h.session() as session:
-        assert any("no memory provider 'nowhere'" in warning for warning in session.warnings)
-        session.before_model("one")
-        session.after_model("ok")
+def test_one_that_cannot_begin_is_not_tried_at_every_session(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(home, text=plugin("def initialize(self, session_id, **kwargs):\n    note('tried')\n    raise OSError"))
+    monkeypatch.setattr("herma.worker.FAILURES", 2)
+    with Herma.open(home) as h:
+        for _ in range(5):
+            h.session().close()
+        assert any("left out for a while" in warning for warning in h.session().warnings)
+        assert [name for name in names(h) if name == "tried"] == ["tried", "tried"]
 
 
-def test_a_second_one_is_refused(home: Path) -> None:
+def test_what_cannot_be_used_is_named(home: Path) -> None:
+    """Two providers, one that is not there, and code that everybody may change."""
     install(home)
-    (home / "config.yaml").write_text("memory:\n  provider: notes, mem0\n")
+    for provider, says in (("notes, mem0", "names notes and mem0"), ("nowhere", "no memory provider 'nowhere'")):
+        (home / "config.yaml").write_text(f"memory:\n  provider: {provider}\n")
+        with Herma.open(home) as h, h.session() as session:
+            assert any(says in warning for warning in session.warnings)
+            assert ("Notes are kept." in session.system_prompt) == ("notes" in provider)
+            turn(session)
+    install(home)
+    (home / "plugins" / "notes").chmod(0o777)
     with Herma.open(home) as h, h.session() as session:
-        assert any("names notes and mem0" in warning for warning in session.warnings)
-        assert "Notes are kept." in session.system_prompt
-        assert h.providers.active == "notes"
+        assert any("Everybody may write" in warning for warning in session.warnings)
 
 
 def test_one_that_begins_late_takes_part_then(home: Path) -> None:
@@ -349,39 +353,14 @@ def test_one_that_hangs_at_recall_costs_one_deadline(home: Path) -> None:
     )
     with Herma.open(home) as h, h.session() as session:
         with pytest.warns(HermaWarning, match="did not answer within"):
-            session.before_model("one")
-        session.after_model("ok")
-        session.before_model("two")
-        session.after_model("ok")
+            turn(session)
+        turn(session, "two")
         assert [entry for entry in shelf(h) if entry[0] in ("one", "two")] == [("one",)]
         health = h.providers.status(ask=False).health
         assert (health.state, health.timeouts, health.skipped) == ("busy", 1, 1)
         last = last_recall(home, "notes")
         assert last is not None
         assert (last.outcome, last.turn) == ("unanswered", 1)
-        gate(h).set()
-
-
-def test_a_provider_may_say_how_its_recall_went(home: Path) -> None:
-    install(home, text=plugin("def recall_status(self): return __import__('types').SimpleNamespace(outcome='cached')"))
-    with Herma.open(home) as h, h.session() as session:
-        session.before_model("one")
-        session.after_model("ok")
-        assert "cached" in repr(h.providers.status(ask=False).last)
-
-
-def test_one_that_hangs_in_the_background_delays_the_end_by_its_deadline(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("herma.providers.manager.DRAIN", 0.1)
-    install(home, text=plugin("def sync_turn(self, u, a, **kwargs): GATE.wait(30)"))
-    with Herma.open(home) as h:
-        session = h.session()
-        for text in ("one", "two", "three"):
-            session.before_model(text)
-            session.after_model("ok")
-        with pytest.warns(HermaWarning, match="could not be handed over in time"):
-            session.close()
         gate(h).set()
 
 
@@ -400,22 +379,6 @@ def test_one_that_fails_again_and_again_is_left_out_for_a_while(home: Path, monk
         session.after_model("ok")
         assert [entry[0] for entry in shelf(h) if entry[0] != "initialize"] == ["one", "two"]
         assert h.providers.status(ask=False).health.state == "paused"
-
-
-@pytest.mark.parametrize("ends", ["raise OSError", "GATE.wait(30)"])
-def test_one_that_cannot_begin_is_not_tried_at_every_session(
-    home: Path, monkeypatch: pytest.MonkeyPatch, ends: str
-) -> None:
-    body = f"def initialize(self, session_id, **kwargs):\n    note('tried')\n    {ends}"
-    install(home, text=plugin(body), timeout=0.1)
-    monkeypatch.setattr("herma.worker.FAILURES", 2)
-    monkeypatch.setattr("herma.providers.manager.DRAIN", 0.1)
-    with Herma.open(home) as h:
-        for _ in range(5):
-            h.session().close()
-        assert any("left out for a while" in warning for warning in h.session().warnings)
-        gate(h).set()
-        assert [name for name in names(h) if name == "tried"] == ["tried", "tried"]
 
 
 def test_a_provider_that_changes_what_it_is_given_changes_no_session(home: Path) -> None:
@@ -492,13 +455,6 @@ def test_nothing_is_loaded_that_is_not_asked_for(home: Path) -> None:
     with Herma.open(home) as h:
         h.working_memory()
         assert "providers" not in h.__dict__, "looking at the window begins nothing"
-
-
-def test_code_that_everybody_may_write_is_not_run(home: Path) -> None:
-    install(home)
-    (home / "plugins" / "notes").chmod(0o777)
-    with Herma.open(home) as h, h.session() as session:
-        assert any("Everybody may write" in warning for warning in session.warnings)
 
 
 REGISTERED = """
@@ -600,24 +556,20 @@ def handle_tool_call(self, tool_name, args): return {'odd': object()}"""
         assert "odd" in json.loads(session.call_tool("d", {}))
 
 
-def test_what_its_block_says_is_not_the_models_own(home: Path) -> None:
-    said = "The green boat on the lake belongs to the ferryman of the north shore."
-    install(home, text=plugin(f"def system_prompt_block(self): return {said!r}"))
-    with Herma.open(home) as h, h.session() as session:
-        session.before_model("Whose boat?")
-        answer = session.call_tool("memory", {"action": "add", "target": "memory", "content": said})
-        assert json.loads(answer).get("staged")
-
-
 def test_answers_of_any_size_and_kind(home: Path) -> None:
+    said = "The green boat on the lake belongs to the ferryman of the north shore."
     install(
         home,
         text=plugin(
-            "def prefetch(self, query, *, session_id=''): return ('word ' * 400_000) if query == 'long' else 7"
+            "def prefetch(self, query, *, session_id=''): return ('word ' * 400_000) if query == 'long' else 7\n"
+            "def recall_status(self): return __import__('types').SimpleNamespace(outcome='cached')\n"
+            f"def system_prompt_block(self): return {said!r}"
         ),
     )
     with Herma.open(home) as h, h.session() as session:
         assert len(session.before_model("long")[-1]["content"]) < 20_000
+        answer = session.call_tool("memory", {"action": "add", "target": "memory", "content": said})
+        assert json.loads(answer).get("staged"), "what its block says is not the model's own"
         session.after_model("ok")
         with pytest.warns(HermaWarning, match="answered with int"):
             assert session.before_model("odd")[-1]["content"] == "odd"
