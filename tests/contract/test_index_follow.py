@@ -179,24 +179,12 @@ def test_a_long_lag_is_reported_and_worked_off_in_the_background(index: Index, f
     assert found(index, "newest") == [51]
 
 
-def test_one_change_of_very_many_messages_is_indexed_in_parts(index: Index, feed: Feed) -> None:
-    feed.append("first")
-    assert index.catch_up() == 0
-    feed.append(*(f"word{i}" for i in range(1_500)))
-    assert index.wait(60)
-    assert index.status().messages == 1_501
-    assert index.verify().trouble == ""
-
-
-def test_written_messages_are_indexed_when_writing_pauses(index: Index, feed: Feed) -> None:
+def test_written_messages_are_indexed_when_writing_pauses_or_if_they_are_very_many(index: Index, feed: Feed) -> None:
     for _ in range(3):
         feed.append("hello")
         index.written()
     assert until(lambda: index.status().lag == 0)
     assert found(index, "hello") == [3, 2, 1]
-
-
-def test_very_many_messages_are_indexed_without_waiting_for_a_pause() -> None:
     begun = threading.Event()
     background = IndexWorker(Lane("index"), lambda _: begun.set(), quiet=3_600.0)
     background.written(MOST_BEHIND)
@@ -274,18 +262,6 @@ def test_searches_go_on_while_the_index_is_built_anew(index: Index, feed: Feed) 
     assert len(found(index, "hello")) == 50
 
 
-def test_an_interrupted_build_is_continued(home: Path, feed: Feed) -> None:
-    feed.append(*(f"word{i}" for i in range(500)))
-    feed.append(*(f"word{i}" for i in range(700)))
-    with opened(home, feed) as stopped, pytest.raises(InterruptedError):
-        stopped.rebuild(interrupt)
-    with opened(home, feed) as index:
-        assert index.status().built >= 256
-        assert index.status().messages == 0
-        assert index.wait(30)
-        assert (index.status().messages, index.status().built) == (1_200, 0)
-
-
 @of_files
 def test_searches_do_not_undo_what_is_built_meanwhile(index: Index, feed: Feed, home: Path) -> None:
     feed.append(*(f"hello word{i}" for i in range(1_200)))
@@ -307,13 +283,18 @@ def test_searches_do_not_undo_what_is_built_meanwhile(index: Index, feed: Feed, 
         assert index.status().built == 0
 
 
-def test_a_search_says_how_far_the_index_is_built(home: Path, feed: Feed) -> None:
-    feed.append(*(f"hello word{i}" for i in range(3_000)))
+def test_an_interrupted_build_is_continued_and_a_search_says_how_far_it_is(home: Path, feed: Feed) -> None:
+    feed.append(*(f"hello word{i}" for i in range(3_000)))  # one change, which is indexed in parts
     with opened(home, feed) as stopped, pytest.raises(InterruptedError):
         stopped.rebuild(interrupt)
-    with opened(home, feed) as index, opened(home, feed) as builder, builder._files.hold(1):
-        notes = index.find(IndexQuery(any_of=(("hello",),)), 5).notes
-    assert notes == ("The index is being built: 256 of 3,000 messages so far.",)
+    with opened(home, feed) as index, opened(home, feed) as builder:
+        with builder._files.hold(1):
+            notes = index.find(IndexQuery(any_of=(("hello",),)), 5).notes
+        assert notes == ("The index is being built: 256 of 3,000 messages so far.",)
+        assert (index.status().built, index.status().messages) == (256, 0)
+        assert index.wait(30)
+        assert (index.status().messages, index.status().built) == (3_000, 0)
+        assert index.verify().trouble == ""
 
 
 # ── checking ──

@@ -107,19 +107,11 @@ def test_near_is_what_brute_force_finds(
         }
 
 
-def test_many_parts_of_one_message_are_found_once() -> None:
-    matrix = VectorMatrix(DIMENSION)
-    rows = np.frombuffer(b"".join(packed(some(1, 400))), dtype=np.int8).reshape(400, DIMENSION)
-    matrix.add(range(1, 401), [7] * 390 + list(range(10)), [0] * 400, rows)
-    query = some(2, 1)[0]
-    assert len(matrix.best(query, 5, None)) == 5
-    assert len({key for key, *_ in matrix.best(query, 50, None)}) == 10
-
-
 def test_blocks_make_no_difference_and_nothing_is_a_direction() -> None:
     matrix = VectorMatrix(DIMENSION)
     matrix._block = 7
     rows = np.frombuffer(b"".join(packed(some(1, 100))), dtype=np.int8).reshape(100, DIMENSION).copy()
+    assert all(cosine(row, vector) > 0.999 for row, vector in zip(packed(some(1, 100)), some(1, 100), strict=True))
     rows[3] = 0
     matrix.add(range(1, 101), range(100), [0] * 100, rows)
     query = some(2, 1)[0]
@@ -149,13 +141,6 @@ def test_so_many_removals_that_nobody_remembers_them_are_noticed(monkeypatch: py
             tables.put(model, EmbeddingStep(stale=[number]))
         found = neighbours.near(query, 50, [MESSAGE], None, None)
         assert {hit.message_id for hit in found} == set(range(11, 21))
-
-
-def test_8_bits_are_enough() -> None:
-    vectors = some(5, 500)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    for row, vector in zip(packed(vectors), vectors, strict=True):
-        assert cosine(row, vector) > 0.999
 
 
 @given(st.integers(0, 50), st.integers(1, 3_000), st.integers(1, 200), st.integers(2, 1_000))

@@ -13,17 +13,20 @@ from herma.types import Scope
 
 
 @of_files
-def test_turns_are_heads_with_their_texts_however_these_are_kept(tmp_path: Path) -> None:
+def test_turns_are_heads_with_their_texts_and_a_standing_is_part_of_the_session(tmp_path: Path) -> None:
     with Herma.open(home=tmp_path) as h:
-        session = h.transcripts.start("cli")
+        scope = Scope("work", "/src/boat", "ada", "room")
+        first, second = (h.transcripts.start(source, scope=scope) for source in ("cli", "cron"))
         h.transcripts.append(
-            session,
+            first,
             [
                 {"role": "user", "content": "Where is the harbour?"},
                 {"role": "assistant", "content": "a long answer, " * 10_000},
                 {"role": "user", "content": [{"type": "text", "text": "In parts."}]},
             ],
         )
+        h.transcripts.append(second, [{"role": "user", "content": "Hello."}])
+        h.transcripts.delete(second)
         database = SqliteDatabase(tmp_path / "herma.db")
         reader = TranscriptReader(database)
         ids = list(reader.newest(10))
@@ -31,27 +34,12 @@ def test_turns_are_heads_with_their_texts_however_these_are_kept(tmp_path: Path)
         assert turns.texts == reader.texts(ids, 8_000)
         assert reader.turns(ids) == turns._replace(texts={})
         assert {head.id for head in turns.heads} == set(ids)
-        assert sorted(map(len, turns.texts.values())) == [9, 21, 8_000]
-        database.close()
-
-
-@of_files
-def test_a_standing_is_part_of_the_session(tmp_path: Path) -> None:
-    with Herma.open(home=tmp_path) as h:
-        scope = Scope("work", "/src/boat", "ada", "room")
-        first = h.transcripts.start("cli", scope=scope)
-        second = h.transcripts.start("cron", scope=scope)
-        ids = [h.transcripts.append(one, [{"role": "user", "content": "Hello."}])[0] for one in (first, second)]
-        h.transcripts.delete(second)
-        database = SqliteDatabase(tmp_path / "herma.db")
-        reader = TranscriptReader(database)
-        asked = [str(first), str(second), "nobody"]
-        standings = reader.turns([*ids, 999]).sessions
-        assert standings == {
+        assert sorted(map(len, turns.texts.values())) == [6, 9, 21, 8_000]
+        assert turns.sessions == {
             id_: Standing(id_, one.source, one.scope, one.conversation, one.archived, one.deleted)
-            for id_, one in reader.sessions(asked).items()
+            for id_, one in reader.sessions([first, second, "nobody"]).items()
         }
-        assert len(standings) == 2
+        assert len(turns.sessions) == 2
         database.close()
 
 

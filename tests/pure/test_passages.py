@@ -33,11 +33,8 @@ def test_parts_are_bounded_and_together_are_the_text(text: str) -> None:
     assert len(found) <= MOST_PARTS
     assert all(0 < len(part) <= PART for part in found)
     assert "".join("".join(found).split()) == "".join(text.split())  # short enough for all of it
-
-
-def test_a_long_text_is_cut_at_paragraphs_if_it_has_any() -> None:
     first, second = "first. " * 100, "second. " * 100
-    assert parts(f"{first}\n\n{second}") == [first.strip(), second.strip()]
+    assert parts(f"{first}\n\n{second}") == [first.strip(), second.strip()], "a long text is cut at paragraphs"
 
 
 @given(TEXT, TEXT)

@@ -64,9 +64,9 @@ def test_values() -> None:
     ):
         span = read_value(value, NOW)
         assert span is not None, value
-        if isinstance(since, str):
-            since = time.mktime(time.strptime(since if ":" in since else f"{since} 00:00:00", "%Y-%m-%d %H:%M:%S"))
-        assert span.since == since, value
+        at = f"{since}" if ":" in f"{since}" else f"{since} 00:00:00"
+        expected = time.mktime(time.strptime(at, "%Y-%m-%d %H:%M:%S")) if isinstance(since, str) else since
+        assert span.since == expected, value
 
 
 def test_no_value() -> None:
