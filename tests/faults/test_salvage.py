@@ -15,28 +15,34 @@ from typing import Any
 import pytest
 from tests.homes import matrix
 
-from herma import Add, Herma, HermaError
+from herma import Add, Herma, HermaError, Review
 from herma.doctor.checks import diagnose
 from herma.doctor.repair import Mended, mend, plan
 from herma.errors import StoreBusy, StoreError
+from herma.review.rows import ReviewRows
 from herma.store.salvage import TreeWalk, salvage
 from herma.store.salvage_pages import INDEX_INTERIOR, TABLE_INTERIOR, TABLE_LEAF, PageFile, Record
 
 from .damage import change, repair, roots, rows
 
 WORDS = ["the", "harbour", "light", "kept", "turning", "über", "café", "中文", "данные", "ships", "port"]
-TABLES = ("curated_changes", "curated_entries", "curated_inbox", "sessions", "messages", "payloads", "payload_uses")
+DISTILLED = ("episodes", "session_states", "facts", "facts_read", "episode_terms", "reviews")
+TABLES = ("curated_changes", "curated_entries", "sessions", "messages", "payloads", "payload_uses", *DISTILLED)
 BIG = {"memory.memory_char_limit": 100_000}
 DAY = 86_400.0
 
 
 def fill(home: Path) -> None:
-    """Some thousand rows of every kind: short and long messages, stored texts, tool calls, history, purged sessions."""
+    """Some thousand rows of every kind: short and long messages, stored texts, tool calls, history, what was distilled
+    of them, purged sessions.
+    """
     chance = random.Random(7)
     clock = [1_800_000_000.0]
     with Herma.open(home, flags=BIG, clock=lambda: clock[0]) as h:
         for number in range(60):
             h.memory.apply("memory", Add(f"Fact {number}: " + " ".join(chance.choices(WORDS, k=20))))
+        h.memory.apply("user", Add("Timezone: Europe/Rome"))
+        assert h.facts.get("time zone") is not None
         gone = []
         for number in range(90):
             session = h.transcripts.start("test", title=f"Talk {number}")
@@ -52,6 +58,9 @@ def fill(home: Path) -> None:
             h.transcripts.append(session, said)
             if number % 9 == 4:
                 gone.append(session)
+            ReviewRows(h.db).owe(Review(session, session, "end", "closed", 1, 2, 1.0, notice=f"about {session}"))
+        h.episodes.rebuild()
+        h.episodes.forget(ids=[3, 4])
         h.transcripts.delete(gone)
         h.db.write(lambda connection: connection.run("PRAGMA secure_delete = False"))  # as older versions did
         clock[0] += 400 * DAY
@@ -100,7 +109,7 @@ def test_a_sound_database_is_copied_whole(filled: Path, tmp_path: Path) -> None:
     assert made.complete
     assert made.notes == ()
     for table in TABLES:
-        assert rows(tmp_path / "new.db", table) == rows(source, table), table
+        assert rows(tmp_path / "new.db", table) == rows(source, table) != [], table
     old, new = dict(rows(source, "meta")), dict(rows(tmp_path / "new.db", "meta"))
     assert old.pop("epoch") != new.pop("epoch")
     assert old == new
@@ -296,6 +305,23 @@ def test_what_was_deleted_for_good_stays_deleted(filled: Path, hurt: Path) -> No
     assert here <= {row[0] for row in rows(filled / "herma.db", "messages")}
     assert len(here) > 2000
     assert not any("<4." in str(row[4]) for row in rows(path, "messages"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_purged_with_its_conversation_does_not_come_back(filled: Path, tmp_path: Path, seed: int) -> None:
+    raw = bytearray((filled / "herma.db").read_bytes())
+    size = int.from_bytes(raw[16:18], "big")
+    at = (roots(filled / "herma.db")["episodes"] - 1) * size + (seed * 997) % (size // 2)
+    raw[at : at + 40] = bytes(40)
+    (tmp_path / "herma.db").write_bytes(raw)
+    salvage(tmp_path / "herma.db", None, tmp_path / "new.db")
+    before, after = (
+        {table: rows(path, table) for table in DISTILLED} for path in (filled / "herma.db", tmp_path / "new.db")
+    )
+    assert {row[1] for row in after["episodes"]} <= {row[1] for row in before["episodes"]}
+    assert set(after["session_states"]) <= set(before["session_states"])
+    assert set(after["reviews"]) <= set(before["reviews"])
+    assert {row[1] for row in after["episode_terms"]} <= {row[0] for row in after["episodes"]}
 
 
 def test_what_is_still_in_the_log_is_salvaged_too(tmp_path: Path, home: Path) -> None:
