@@ -9,6 +9,7 @@
     skill_text("bake", body="1. Heat.")                    the text of a SKILL.md
     herma(home, "search", "rose").json                     the command line in this process
     process(home, "search", "rose")                        the same in a process of its own
+    eventually(lambda: path.exists())                      wait for another process
     matrix(range(30), ordinary=lambda seed: seed < 6)      cases of which the others run with `pytest -m long`
     table(__file__, "cases.tsv", "safe")                   the rows of a table of cases that begin with this word
 
@@ -23,6 +24,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +107,15 @@ def conversation(h: Herma, *texts: str, source: str = "cli", ended: bool = False
 def call(where: Session, tool: str, **arguments: Any) -> Any:
     """Run a tool of a session. → its answer, parsed."""
     return json.loads(where.call_tool(tool, arguments))
+
+
+def eventually(found: Callable[[], Any], seconds: float = 90.0) -> Any:
+    """Wait until another process or thread has done something; → what was found."""
+    until = time.monotonic() + seconds
+    while not (value := found()):
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.05)
+    return value
 
 
 def matrix(cases: Iterable[Any], ordinary: Callable[..., bool]) -> list[Any]:
