@@ -1,0 +1,12 @@
+CREATE TABLE session (id TEXT, parent_id TEXT, directory TEXT, title TEXT, time_created INT);
+CREATE TABLE message (id TEXT, session_id TEXT, time_created INT, data TEXT);
+CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, data TEXT);
+INSERT INTO session VALUES ('ses_1', NULL, '/srv/x', 'Files', 1700000000000);
+INSERT INTO message VALUES ('msg_1', 'ses_1', 1, '{"role": "user", "time": {"created": 1700000000000}, "providerID": "acme", "modelID": "big"}');
+INSERT INTO message VALUES ('msg_2', 'ses_1', 2, '{"role": "assistant", "time": {"created": 1700000001000}, "providerID": "acme", "modelID": "big", "tokens": {"input": 5, "output": 3, "cache": {"read": 2, "write": 1}}}');
+INSERT INTO part VALUES ('prt_1', 'msg_1', 'ses_1', '{"type": "text", "text": "Show a.txt"}');
+INSERT INTO part VALUES ('prt_2', 'msg_1', 'ses_1', '{"type": "text", "text": "injected", "synthetic": true}');
+INSERT INTO part VALUES ('prt_3', 'msg_2', 'ses_1', '{"type": "reasoning", "text": "Use cat."}');
+INSERT INTO part VALUES ('prt_4', 'msg_2', 'ses_1', '{"type": "tool", "callID": "c", "tool": "bash", "state": {"status": "completed", "input": {"command": "cat"}, "output": "hello"}}');
+INSERT INTO part VALUES ('prt_5', 'msg_2', 'ses_1', '{"type": "text", "text": "It says hello."}');
+INSERT INTO part VALUES ('prt_6', 'msg_2', 'ses_1', '{"type": "hologram"}');
