@@ -41,25 +41,11 @@ class Port(BaseModel):
     port: int
 
 
-def _text(event: Any) -> str:
-    return getattr(getattr(event, "delta", None), "text", "") or ""
+GIVEN: dict[str, Any] = {"model": "m", "max_tokens": 50}
 
 
-def _piece(chunk: Any) -> str:
-    return chunk.choices[0].delta.content or "" if chunk.choices else ""
-
-
-def openai_create(client: Any, messages: Any) -> Any:
-    return client.chat.completions.create(model="m", messages=messages).choices[0].message.content
-
-
-def openai_parse(client: Any, messages: Any) -> Any:
-    answer = client.chat.completions.parse(model="m", messages=messages, response_format=Port)
-    return answer.choices[0].message.content
-
-
-def openai_events(client: Any, messages: Any) -> Any:
-    return "".join(map(_piece, client.chat.completions.create(model="m", messages=messages, stream=True)))
+def openai_text(chunks: Any) -> str:
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
 def openai_stream(client: Any, messages: Any) -> Any:
@@ -73,41 +59,44 @@ async def openai_async(client: Any, messages: Any) -> Any:
 
 async def openai_async_events(client: Any, messages: Any) -> Any:
     stream = await client.chat.completions.create(model="m", messages=messages, stream=True)
-    return "".join([_piece(chunk) async for chunk in stream])
-
-
-def anthropic_create(client: Any, messages: Any) -> Any:
-    return client.messages.create(model="m", max_tokens=50, messages=messages).content[0].text
-
-
-def anthropic_beta(client: Any, messages: Any) -> Any:
-    return client.beta.messages.create(model="m", max_tokens=50, messages=messages).content[0].text
+    return openai_text([chunk async for chunk in stream])
 
 
 def anthropic_stream(client: Any, messages: Any) -> Any:
-    with client.messages.stream(model="m", max_tokens=50, messages=messages) as stream:
+    with client.messages.stream(**GIVEN, messages=messages) as stream:
         return "".join(stream.text_stream)
 
 
 async def anthropic_async_events(client: Any, messages: Any) -> Any:
-    stream = await client.messages.create(model="m", max_tokens=50, messages=messages, stream=True)
-    return "".join([_text(event) async for event in stream])
+    stream = await client.messages.create(**GIVEN, messages=messages, stream=True)
+    return "".join([getattr(getattr(event, "delta", None), "text", "") or "" async for event in stream])
 
 
 async def anthropic_async_stream(client: Any, messages: Any) -> Any:
-    async with client.messages.stream(model="m", max_tokens=50, messages=messages) as stream:
+    async with client.messages.stream(**GIVEN, messages=messages) as stream:
         return "".join([text async for text in stream.text_stream])
 
 
-ALL = [
-    openai_create, openai_parse, openai_events, openai_stream, openai_async, openai_async_events,
-    anthropic_create, anthropic_beta, anthropic_stream, anthropic_async_events, anthropic_async_stream,
-]  # fmt: skip
+ALL: dict[str, Ask] = {
+    "openai create": lambda c, m: c.chat.completions.create(model="m", messages=m).choices[0].message.content,
+    "openai parse": lambda c, m: (
+        c.chat.completions.parse(model="m", messages=m, response_format=Port).choices[0].message.content
+    ),
+    "openai events": lambda c, m: openai_text(c.chat.completions.create(model="m", messages=m, stream=True)),
+    "openai stream": openai_stream,
+    "openai async": openai_async,
+    "openai async events": openai_async_events,
+    "anthropic create": lambda c, m: c.messages.create(**GIVEN, messages=m).content[0].text,
+    "anthropic beta": lambda c, m: c.beta.messages.create(**GIVEN, messages=m).content[0].text,
+    "anthropic stream": anthropic_stream,
+    "anthropic async events": anthropic_async_events,
+    "anthropic async stream": anthropic_async_stream,
+}
 
 
-def asked(ask: Ask, model: ScriptedModel, h: Herma, messages: list[dict[str, Any]]) -> str:
+def asked(name: str, model: ScriptedModel, h: Herma, messages: list[dict[str, Any]]) -> str:
     """Ask with a client of its own, as a program that begins anew does."""
-    sdk = openai if "openai" in ask.__name__ else anthropic
+    ask, sdk = ALL[name], openai if "openai" in name else anthropic
     url = model.url if sdk is openai else model.root
     if not inspect.iscoroutinefunction(ask):
         with getattr(sdk, "OpenAI" if sdk is openai else "Anthropic")(base_url=url, api_key="none") as client:
@@ -125,29 +114,29 @@ def asked(ask: Ask, model: ScriptedModel, h: Herma, messages: list[dict[str, Any
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("ask", ALL)
-def test_each_call_sends_memory_and_keeps_what_was_said(h: Herma, ask: Ask) -> None:
+@pytest.mark.parametrize("name", ALL)
+def test_each_call_sends_memory_and_keeps_what_was_said(h: Herma, name: str) -> None:
     first, second = '{"port": 5433}', '{"port": 7}'
     with ScriptedModel([first, second]) as model:
         question = {"role": "user", "content": "Which port has the staging database?"}
-        assert asked(ask, model, h, [question]) == first
+        assert asked(name, model, h, [question]) == first
         sent = json.dumps(model.requests[0].body)
         assert "peanuts" in sent
         assert "5433" in sent
         later = [question, {"role": "assistant", "content": first}, {"role": "user", "content": "And where?"}]
-        assert asked(ask, model, h, later) == second
-    (session,) = h.transcripts.list(source="openai" if "openai" in ask.__name__ else "anthropic")
+        assert asked(name, model, h, later) == second
+    (session,) = h.transcripts.list(source=name.partition(" ")[0])
     said = [message.content for message in h.transcripts.messages(session.id)]
     assert said == [question["content"], first, "And where?", second]
 
 
-@pytest.mark.parametrize("ask", [openai_create, openai_async_events, anthropic_create, anthropic_stream])
-def test_each_request_begins_with_the_one_before(h: Herma, ask: Ask) -> None:
+@pytest.mark.parametrize("name", ["openai create", "openai async events", "anthropic create", "anthropic stream"])
+def test_each_request_begins_with_the_one_before(h: Herma, name: str) -> None:
     messages: list[dict[str, Any]] = []
     with ScriptedModel(lambda asked: f"Answer {len(asked.messages)} about port 5433.") as model:
         for number in range(4):
             messages.append({"role": "user", "content": f"Question {number} about the staging database and its port?"})
-            messages.append({"role": "assistant", "content": asked(ask, model, h, messages)})
+            messages.append({"role": "assistant", "content": asked(name, model, h, messages)})
             if number == 1:
                 h.remember("I live in Ghent.")
         sent = [request.messages for request in model.requests]
@@ -157,11 +146,8 @@ def test_each_request_begins_with_the_one_before(h: Herma, ask: Ask) -> None:
 
 def test_tools_of_the_caller_pass_through(h: Herma) -> None:
     def script(asked: Asked) -> Answer | str:
-        return (
-            "It is 20 degrees."
-            if asked.messages[-1]["role"] == "tool"
-            else Answer.calling("weather", {"city": "Ghent"})
-        )
+        done = asked.messages[-1]["role"] == "tool"
+        return "It is 20 degrees." if done else Answer.calling("weather", {"city": "Ghent"})
 
     with ScriptedModel(script) as model, openai.OpenAI(base_url=model.url, api_key="none") as client:
         herma.wrap(client, h)

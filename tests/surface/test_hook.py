@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.homes import conversation, herma
+from tests.homes import conversation, eventually, herma
 
 from herma import Herma
 from herma.config import resolve_home
@@ -61,12 +60,12 @@ class Hooks:
 
     def until(self, text: str, *, source: str) -> None:
         """Wait until this was captured."""
-        for _ in range(200):
+
+        def captured() -> bool:
             with Herma.open(self.home) as h:
-                if any(text in hit.snippet for hit in h.search(text, source=source, level="message").hits):
-                    return
-            time.sleep(0.1)
-        raise AssertionError(f"{text!r} was not captured; {self.troubles()}")
+                return any(text in hit.snippet for hit in h.search(text, source=source, level="message").hits)
+
+        eventually(captured)
 
 
 def helper_of(home: Path) -> int:
@@ -313,21 +312,14 @@ def test_a_home_that_takes_no_notes_of_sessions_still_shows_its_memory(hooks: Ho
 
 def test_the_helper_serves_and_leaves_when_its_home_changes(hooks: Hooks) -> None:
     hooks.run("session-start", "claude-code", {**START, "session_id": "1"})
-    for _ in range(100):
-        if (hooks.home / SOCKET).exists():
-            break
-        time.sleep(0.1)
+    eventually((hooks.home / SOCKET).exists)
     process = helper_of(hooks.home)
     assert process
     assert (hooks.home / SOCKET).stat().st_mode & 0o077 == 0
     assert NOTES in hooks.context("session-start", "claude-code", {**START, "session_id": "2"})
     assert helper_of(hooks.home) == process
     assert herma(hooks.home, "config", "set", "memory.memory_char_limit", "3000").code == 0
-    for _ in range(100):
-        if helper_of(hooks.home) != process:
-            break
-        time.sleep(0.1)
-    assert helper_of(hooks.home) != process
+    eventually(lambda: helper_of(hooks.home) != process)
     assert NOTES in hooks.context("session-start", "claude-code", {**START, "session_id": "3"})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 import openai
 import pytest
-from tests.homes import herma
+from tests.homes import eventually, herma
 from tests.surface.web import Served, serving
 
 from herma import Herma
@@ -133,10 +132,7 @@ def test_a_caller_that_leaves_early_loses_nothing(home: Path) -> None:
         while not next(stream).choices[0].delta.content:
             pass
         stream.close()
-        for _ in range(100):
-            if len(kept(home)[0]) == 2:
-                break
-            time.sleep(0.1)
+        eventually(lambda: len(kept(home)[0]) == 2)
     [[_, said]] = kept(home)
     assert said.startswith("word")
 

@@ -13,12 +13,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.homes import eventually
 from tests.other_apis import other_apis
 
 from herma import Herma
@@ -83,13 +83,12 @@ class Machine:
         return json.dumps([self._asked, [one.body for one in self.model.requests]], ensure_ascii=False)
 
     def until_captured(self, client: str, text: str) -> None:
-        for _ in range(200):
+        def captured() -> bool:
             with Herma.open(self.home) as h:
                 snippets = [hit.snippet for hit in h.search(text, source=client).hits]
-            if any(text in one.replace(">>>", "").replace("<<<", "") for one in snippets):
-                return
-            time.sleep(0.1)
-        raise AssertionError(f"{text!r} of {client} was not captured")
+            return any(text in one.replace(">>>", "").replace("<<<", "") for one in snippets)
+
+        eventually(captured)
 
 
 @pytest.fixture
