@@ -473,6 +473,7 @@ def test_honcho_names(place: Place, settings: Json, told: Json, session: str, pe
     file = place.home / "honcho.json"
     file.write_text(json.dumps({**json.loads(file.read_bytes()), **settings}))
     provider = place.make()
+    place.begun.append(provider)
     provider.initialize("s-1", **told)
     assert (provider.session_name, provider.user_name) == (session, peer)
 
