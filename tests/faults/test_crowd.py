@@ -15,6 +15,7 @@ import pytest
 from herma import Add, Applied, Author, Herma, MemoryOp, Origin, Remove, Replace, Staged, Who
 from herma.errors import UsageError
 from herma.store.files import exclusive
+from herma.store.sqlite import open_reader, open_writer
 from herma.types import TARGETS, Target
 
 from .crashing import together
@@ -153,3 +154,28 @@ def test_a_child_forked_while_the_lock_is_held_does_not_keep_it(home: Path) -> N
         os.close(writer)
         os.close(reader)
         os.waitpid(pid, 0)
+
+
+def write_on(path: Path, stop: threading.Event) -> None:
+    connection = open_writer(path, 10)
+    connection.pragma("synchronous", "OFF")  # as many changes as possible, whatever the disk
+    while not stop.is_set():
+        connection.execute("BEGIN IMMEDIATE; INSERT INTO changes (gone, first_id, count) VALUES (0, 1, 1); COMMIT")
+    connection.close()
+
+
+def test_who_opens_a_log_that_others_write_to_is_not_refused(home: Path) -> None:
+    """It looks unfinished at every moment; that is no damage."""
+    path = home / "herma.db"
+    open_writer(path, 10).close()
+    context = multiprocessing.get_context("forkserver")
+    with context.Manager() as manager, context.Pool(3) as pool:
+        stop = manager.Event()
+        writers = [pool.apply_async(write_on, (path, stop)) for _ in range(3)]
+        try:
+            for _ in range(1_000):
+                open_reader(path, 10).close()
+        finally:
+            stop.set()
+        for writer in writers:
+            writer.get(timeout=60)
