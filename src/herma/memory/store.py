@@ -7,7 +7,7 @@ by hand, read it again; `entries.apply`; replace the file and commit the history
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -43,7 +43,7 @@ from herma.memory.entries import (
     unique,
     used,
 )
-from herma.memory.files import InboxRows, LiveMemory, MemoryFiles, MemoryRows, Presenter, documents_of
+from herma.memory.files import InboxRows, LiveMemory, MemoryRows, Presenter, documents_of
 from herma.models.telemetry import COUNT, OPERATION, OUTCOME, STORE, Attributes, traced
 from herma.safety.scan import scan
 from herma.transcript.provenance import says_the_same
@@ -128,15 +128,13 @@ class MemoryStore:
     def __init__(self, app: Herma) -> None:
         options = app.settings.memory
         self._app = app
+        self._options = options
         self._history = MemoryRows(app.db)
+        self._inbox = InboxRows(app.db)
         self._documents = documents_of(app)
         self._limits: dict[Target, int] = {"memory": options.memory_char_limit, "user": options.user_char_limit}
         self._enabled = enabled_targets(options)
         self._presenter = Presenter(self._documents, self._history, self._limits)
-        self._writer = Writer(
-            self._documents, self._history, self._limits, app.clock, drop_duplicates=options.tidy == "apply"
-        )
-        self._inbox = ApprovalQueue(InboxRows(app.db), self._writer, days=options.inbox_days, clock=app.clock)
 
     @cached_property
     def archive(self) -> Archive:
@@ -209,14 +207,14 @@ class MemoryStore:
         if blocked:
             rules = ", ".join(dict.fromkeys(finding.rule for finding in blocked.findings))
             reason = f"{reason} (trusted in spite of: {rules})".lstrip()
-        if (rejected := self._inbox.rejected(place, operations, author)) is not None:
+        if (rejected := self._rejected(place, operations, author)) is not None:
             return rejected
-        if not author.origin.trusted or (self._app.settings.memory.write_approval and author.who is not Who.USER):
-            return self._inbox.stage(place, operations, author, reason)
+        if not author.origin.trusted or (self._options.write_approval and author.who is not Who.USER):
+            return self._stage(place, operations, author, reason)
         if touching := self._touching_a_persons(place, operations, author):
-            return self._inbox.stage(place, touching, author, reason or "an agent needs room for something else")
+            return self._stage(place, touching, author, reason or "an agent needs room for something else")
         theirs = self._removed_of_a_person(place, operations) if author.who is Who.TOOL else ()
-        outcome = self._writer.write(place, operations, author, reason, vouched=blocked is not None)
+        outcome = self._write(place, operations, author, reason, vouched=blocked is not None)
         if theirs and isinstance(outcome, Applied):
             quoted = "; ".join(f"“{text}”" for text in theirs)
             said = (
@@ -234,7 +232,8 @@ class MemoryStore:
 
     def document(self, target: Target, *, scope: Scope | None = None) -> MemoryDocument:
         """Return a document as a whole, with the version that `edit` asks for."""
-        return self._writer.read(self._place(target, scope))
+        with self._hold(self._place(target, scope)) as document:  # an edit by hand is recorded first
+            return document
 
     def edit(
         self,
@@ -252,7 +251,39 @@ class MemoryStore:
         """
         if author.who is not Who.USER:
             raise UsageError("Only a person edits a whole document.", hint="Use add, replace or remove.")
-        return self._writer.edit(self._place(target, scope), text, version, author, trust=trust)
+        place, limit = self._place(target, scope), self._limits[target]
+
+        def put(document: MemoryDocument) -> MemoryOutcome:
+            if document.trouble:
+                return self._unreadable(place, document)
+            if document.version != version:
+                raise StoreChanged(
+                    f"{self._documents.where(place)} was changed since it was opened; nothing was written.",
+                    hint="Open it again, and make your changes in the text as it is now.",
+                )
+            before, after = unique(parse(document.text)), unique(parse(text))
+            size = sizes(before, limit, target)
+            if before == after:
+                return Duplicate(message="Nothing was changed.", **size)
+            new = [entry for entry in after if entry not in before]
+            findings = [finding for entry in new for finding in scan(entry)]
+            if findings and not trust:
+                message = f"Blocked by the scanner, rule {findings[0].rule}: {findings[0].why}."
+                return Blocked(message=message, findings=tuple(findings), **size)
+            if used(after) > max(limit, used(before)):
+                message = f"The text has {used(after):,} of {limit:,} characters; nothing was written."
+                return OverBudget(message=message, entries=tuple(before), needed=used(after), **size)
+            known = self._history.notes(place, after)
+            notes = {note.text: note for note in carried_over(before, after, known, self._app.clock())}
+            for entry in new if trust else ():
+                notes[entry] = replace(notes.get(entry) or known.get(entry) or Entry(entry), vouched=bool(scan(entry)))
+            why = "trusted in spite of the scanner" if findings else ""
+            done = self._documents.swap(place, version, join(after), NewChange(author, "edit", why, notes=notes))
+            gone = len([entry for entry in before if entry not in after])
+            message = f"{len(new)} written, {gone} taken out."
+            return Applied(message=message, change=done, **sizes(after, limit, target))
+
+        return self._changing(place, put)
 
     def propose(
         self,
@@ -267,7 +298,7 @@ class MemoryStore:
         """Put a write into the inbox if it could be made now; with `although_full`, also if only room is missing."""
         place, operations = self._place(target, scope), operations_of(ops)
         blocked = self._scan(place, operations)
-        return blocked or self._inbox.stage(place, operations, author, _printable(reason), although_full=although_full)
+        return blocked or self._stage(place, operations, author, _printable(reason), although_full=although_full)
 
     def rehearse(
         self,
@@ -279,7 +310,7 @@ class MemoryStore:
     ) -> ApplyResult:
         """Return what `apply` would do for a person: the outcome, and the entries after it. Nothing is written."""
         place, operations = self._place(target, scope), operations_of(ops)
-        result = self._writer.rehearse(place, operations)
+        result = self._rehearsed(place, operations)
         blocked = self._scan(place, operations) if result.outcome.ok and not trust else None
         return result._replace(outcome=blocked) if blocked else result
 
@@ -295,31 +326,76 @@ class MemoryStore:
 
         An undo can be undone too. With `dry_run`, nothing is written, and `Applied.change` is 0.
         """
-        self._app.ensure_open()
-        self._settle(scope)
-        change = self._history.change(change_id) if change_id is not None else self._newest_standing(scope)
-        user = self._scoped(scope).user
-        if change and user and change.scope.user not in ("", user):
-            change = None  # another user's
-        if change is None:
-            what = "There is nothing to undo." if change_id is None else f"There is no change {change_id}."
-            raise UsageError(what, hint="`herma log` lists the changes.")
-        if change.undone_by is not None:
-            redo = f"To redo it, undo the undo: herma undo m{change.undone_by}"
-            raise UsageError(f"Change {change.id} is undone already.", hint=redo)
-        return self._writer.undo(change, author, dry_run=dry_run)
+        change = self._to_undo(change_id, scope)
+        place = Place.of(change.target, change.scope)
+        limit = self._limits[place.target]
+
+        def take_back(document: MemoryDocument) -> MemoryOutcome:
+            if document.trouble:
+                return self._unreadable(place, document)
+            current = unique(parse(document.text))
+            size = sizes(current, limit, place.target)
+            reverted = revert(document.text, change)
+            if reverted is None:
+                message = f"Change {change.id} cannot be undone alone: what it wrote was changed again since."
+                return NoMatch(message=message, entries=tuple(current), **size)
+            entries = unique(parse(reverted))
+            if document.text != change.after and used(entries) > max(limit, used(current)):
+                message = (
+                    f"Undoing change {change.id} needs {used(entries):,} of {limit:,} characters. Make room first."
+                )
+                over = OverBudget(message=message, entries=tuple(current), needed=used(entries), **size)
+                return self._with_advice(place, over)
+            if dry_run:
+                return Applied(message="It would be undone.", **sizes(entries, limit, place.target))
+            known = self._history.notes(place, parse(change.after))
+            trusted = (note for note in known.values() if note.vouched and note.change == change.id)
+            notes = {note.text: replace(note, vouched=False) for note in trusted}
+            new = NewChange(author, "undo", f"takes back change {change.id}", undoes=change.id, notes=notes)
+            done = self._documents.swap(place, document.version, reverted, new)
+            return Applied(message=f"Change {change.id} undone.", change=done, **sizes(entries, limit, place.target))
+
+        return self._changing(place, take_back)
 
     def reset(self, target: Target, *, scope: Scope | None = None) -> MemoryOutcome:
         """Empty one file. `Applied.backup` is the copy that was kept; `undo` brings the entries back as well."""
-        return self._writer.reset(self._place(target, scope), BY_USER)
+        place, size = self._place(target, scope), sizes([], self._limits[target], target)
+
+        def clear(document: MemoryDocument) -> MemoryOutcome:
+            if not document.text and document.raw is None and not document.trouble:
+                return Duplicate(message="It is empty already.", **size)
+            if document.trouble and document.raw is None:
+                return self._unreadable(place, document)
+            backup = self._documents.back_up(place, document)
+            done = self._documents.swap(place, document.version, "", NewChange(BY_USER, "reset"))
+            return Applied(message="All entries removed.", change=done, backup=backup, **size)
+
+        return self._changing(place, clear)
 
     def adoption(self, target: Target, *, scope: Scope | None = None) -> list[str]:
         """Return the entries that `adopt` would make of the file as it is now."""
-        return self._writer.adoption(self._place(target, scope))
+        return self._adopted(self._documents.read(self._place(target, scope)), target)
 
     def adopt(self, target: Target, *, scope: Scope | None = None) -> MemoryOutcome:
         """Split a file that was written otherwise into entries. `Applied.backup` is the copy that was kept."""
-        return self._writer.adopt(self._place(target, scope), BY_USER)
+        place = self._place(target, scope)
+
+        def take_in(document: MemoryDocument) -> MemoryOutcome:
+            if document.trouble and document.raw is None:
+                return self._unreadable(place, document)
+            entries = self._adopted(document, target)
+            size = sizes(entries, self._limits[target], target)
+            if document.raw is None and entries == parse(document.text):
+                return Duplicate(message="The file is in order already.", **size)
+            backup = self._documents.back_up(place, document)
+            known = self._history.notes(place, entries)
+            notes = {note.text: note for note in carried_over((), entries, known, self._app.clock())}
+            new = NewChange(BY_USER, "adopt", notes=notes)
+            done = self._documents.swap(place, document.version, join(entries), new)
+            message = f"Adopted as {len(entries)} {'entry' if len(entries) == 1 else 'entries'}."
+            return Applied(message=message, change=done, backup=backup, **size)
+
+        return self._changing(place, take_in)
 
     def annotate(self, target: Target, entries: Sequence[Entry], *, scope: Scope | None = None) -> None:
         """Record what is known about entries (category, tags, last confirmed); each is found again by its text."""
@@ -328,22 +404,30 @@ class MemoryStore:
             operations_of(Add(entry.text, entry.category, entry.tags))
         self._history.annotate(place, entries)
 
-    # ── the inbox ──
+    # ── the inbox: no tool reaches `approve` ──
 
     def pending(self) -> list[Pending]:
         """Return the writes that wait for a person, oldest first."""
         self._app.ensure_open()
-        return list(self._inbox.list())
+        return list(self._inbox.list(self._app.clock()))
 
     def approve(self, pending_id: int, *, by: Author = BY_USER) -> MemoryOutcome:
         """Write a proposal. It stays in the inbox if it no longer fits."""
-        self._app.ensure_open()
-        return self._inbox.approve(pending_id, by=by)
+        pending = self._waiting(pending_id, by)
+        origin = pending.author
+        author = Author(by.who, origin.origin, origin.session, origin.message)
+        by_whom = {Who.TOOL: " of the agent", Who.USER: ""}.get(origin.who, f" by {origin.who.value}")
+        reason = f"approved proposal {pending_id}{by_whom}" + (f": {pending.reason}" if pending.reason else "")
+        outcome = self._write(Place.of(pending.target, pending.scope), pending.operations, author, reason)
+        if outcome.ok:
+            self._inbox.decide(pending_id, "approved", self._app.clock())
+        return outcome
 
     def reject(self, pending_id: int, *, by: Author = BY_USER) -> Pending:
         """Drop a proposal for good."""
-        self._app.ensure_open()
-        return self._inbox.reject(pending_id, by=by)
+        pending = self._waiting(pending_id, by)
+        self._inbox.decide(pending_id, "rejected", self._app.clock())
+        return pending
 
     # ── reading ──
 
@@ -379,7 +463,7 @@ class MemoryStore:
             self._documents,
             self._history,
             self._presenter,
-            settle=self._writer.settle,
+            settle=self._settle,
             archived=self.archive.kept,
         )
 
@@ -388,7 +472,7 @@ class MemoryStore:
     ) -> list[Change]:
         """Return the changes of this scope's files, newest first. Edits by hand are recorded on the way."""
         self._app.ensure_open()
-        self._settle(scope)
+        self._settle_all(scope)
         places = [place for place in self.places(scope) if target in (None, place.target)]
         changes = [change for place in places for change in self._history.changes(place, limit=limit)]
         return sorted(changes, key=lambda change: change.id, reverse=True)[:limit]
@@ -396,7 +480,7 @@ class MemoryStore:
     def changes(self, *, limit: int | None = None) -> list[Change]:
         """Return the changes of every scope, newest first. Edits of the home's own files are recorded on the way."""
         self._app.ensure_open()
-        self._settle(None)
+        self._settle_all(None)
         return self._history.changes(limit=limit)
 
     def change(self, change_id: int) -> Change | None:
@@ -407,7 +491,7 @@ class MemoryStore:
     def status(self, *, scope: Scope | None = None) -> list[StoreStatus]:
         """Return path, size, changes, proposals and problems of both files of a scope."""
         self._app.ensure_open()
-        pending = self._inbox.list()
+        pending = self.pending()
         return [self._status(place, pending) for place in self.places(scope)]
 
     # ── for other features ──
@@ -492,7 +576,7 @@ class MemoryStore:
             first = findings[0]
             which = f"Operation {number}: " if len(ops) > 1 else ""
             message = f"{which}Blocked by the scanner, rule {first.rule}: {first.why}."
-            return Blocked(message=message, findings=findings, **self._writer.sizes(place))
+            return Blocked(message=message, findings=findings, **self._sizes(place))
         return None
 
     def _newest_standing(self, scope: Scope | None) -> Change | None:
@@ -506,13 +590,13 @@ class MemoryStore:
                     break
         return max(standing, key=lambda change: change.id, default=None)
 
-    def _settle(self, scope: Scope | None) -> None:
+    def _settle_all(self, scope: Scope | None) -> None:
         """Record edits by hand where the home can be written; a read-only home has a history all the same."""
         for place in self.places(scope):
             document = self._documents.read(place)
             if document.text or self._history.changes(place, limit=1):
                 try:
-                    self._writer.settle(place)
+                    self._settle(place)
                 except StoreError:
                     continue
 
@@ -529,76 +613,69 @@ class MemoryStore:
             **sizes(entries, self._limits[place.target], place.target),
         )
 
+    # ── the inbox and one write, step by step ──
 
-def user_id(user: str) -> str:
-    """Return a user's id. White space around it is refused: without it the id is another user's, or the owner's."""
-    if user != user.strip():
-        raise UsageError(
-            f"The user id {user!r} begins or ends with white space; nothing was read or written.",
-            hint="Give the id exactly as the platform has it, or none for the owner of the home.",
-        )
-    return _printable(user)
+    def _rehearsed(self, place: Place, ops: Sequence[MemoryOp]) -> ApplyResult:
+        """Return what `_write` would do now, without writing anything."""
+        document = self._documents.read(place)
+        entries = unique(parse(document.text))
+        if drifted := self._drift(place, document, entries, keep_copy=False):
+            return ApplyResult(drifted, tuple(entries))
+        result = apply(entries, ops, self._limits[place.target], place.target)
+        if isinstance(result.outcome, OverBudget):
+            return result._replace(outcome=self._with_advice(place, result.outcome))
+        return result
 
+    def _to_undo(self, change_id: int | None, scope: Scope | None) -> Change:
+        """Return the change that `undo` means, which stands and is not another user's."""
+        self._app.ensure_open()
+        self._settle_all(scope)
+        change = self._history.change(change_id) if change_id is not None else self._newest_standing(scope)
+        user = self._scoped(scope).user
+        if change is None or (user and change.scope.user not in ("", user)):
+            what = "There is nothing to undo." if change_id is None else f"There is no change {change_id}."
+            raise UsageError(what, hint="`herma log` lists the changes.")
+        if change.undone_by is not None:
+            redo = f"To redo it, undo the undo: herma undo m{change.undone_by}"
+            raise UsageError(f"Change {change.id} is undone already.", hint=redo)
+        return change
 
-def _printable(text: str) -> str:
-    """Write out halves of surrogate pairs, as undecodable file names have them: no store can keep them."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    def _adopted(self, document: MemoryDocument, target: Target) -> list[str]:
+        return split(document.text if document.raw is None else decode(document.raw), self._limits[target])
 
+    def _settle(self, place: Place) -> None:
+        """Bring the history up to date with the file: finish what a killed process began, record edits by hand."""
+        with self._hold(place):
+            pass
 
-def _touched(entries: Sequence[str], op: MemoryOp, *, whole_only: bool) -> list[str]:
-    """Return the entries that an operation may change; with `whole_only`, of operations that name a whole entry, or
-    that put a text about something else in its place."""
-    if isinstance(op, Add):
-        return []
-    old = clean(op.old_text)
-    if op.reworded if isinstance(op, Replace) else op.kept:
-        return [old]
-    found = [text for text in entries if old and old in text]
-    if whole_only:  # a text about something else drops the entry; one about the same corrects it
-        return [text for text in found if isinstance(op, Replace) and not is_about(text, op.content)]
-    return found
+    def _sizes(self, place: Place) -> Sizes:
+        """Return the sizes of a document as it is now."""
+        entries = unique(parse(self._documents.read(place).text))
+        return sizes(entries, self._limits[place.target], place.target)
 
-
-class ApprovalQueue:
-    """The inbox: writes that wait for a person, and the decisions on them. No tool reaches `approve`."""
-
-    def __init__(self, inbox: InboxRows, writer: Writer, *, days: float, clock: Callable[[], float]) -> None:
-        self._inbox = inbox
-        self._writer = writer
-        self._days = days
-        self._clock = clock
-
-    def stage(
-        self,
-        place: Place,
-        ops: Sequence[MemoryOp],
-        author: Author,
-        reason: str = "",
-        *,
-        although_full: bool = False,
+    def _stage(
+        self, place: Place, ops: Sequence[MemoryOp], author: Author, reason: str = "", *, although_full: bool = False
     ) -> MemoryOutcome:
         """Store a write as a proposal if it could be made now; with `although_full`, also if only room is missing.
 
         The same proposal is stored once, and not again after it was rejected.
         """
-        if (rejected := self.rejected(place, ops, author)) is not None:
+        if (rejected := self._rejected(place, ops, author)) is not None:
             return rejected
-        rehearsed = self._writer.rehearse(place, ops).outcome
+        rehearsed = self._rehearsed(place, ops).outcome
         if not isinstance(rehearsed, Applied) and not (although_full and isinstance(rehearsed, OverBudget)):
             return rehearsed
-        now = self._clock()
-        kept = self._inbox.put(
-            Pending(0, now, now + self._days * _DAY, place.scope, place.target, author, tuple(ops), reason)
-        )
-        sizes = self._writer.sizes(place)
+        now = self._app.clock()
+        expires = now + self._options.inbox_days * _DAY
+        kept = self._inbox.put(Pending(0, now, expires, place.scope, place.target, author, tuple(ops), reason))
         if kept.decision == "rejected":
             return self._turned_down(place, kept)
-        why = "it needs your approval" if author.origin.trusted else f"it came from outside ({author.origin})"
+        why = "it needs your approval" if author.origin.trusted else f"it comes from outside ({author.origin})"
         if isinstance(rehearsed, OverBudget):
             why = f"there is no room for it ({rehearsed.needed:,} of {rehearsed.limit:,} characters)"
-        return Staged(message=f"Saved to the inbox as m{kept.id}: {why}.", pending=kept.id, **sizes)
+        return Staged(message=f"Saved to the inbox as m{kept.id}: {why}.", pending=kept.id, **self._sizes(place))
 
-    def rejected(self, place: Place, ops: Sequence[MemoryOp], author: Author) -> MemoryOutcome | None:
+    def _rejected(self, place: Place, ops: Sequence[MemoryOp], author: Author) -> MemoryOutcome | None:
         """Refuse an entry that a person rejected in the same words, in any session; None if nobody has.
 
         A person may write it all the same, and what the user asks to remember is theirs.
@@ -615,59 +692,17 @@ class ApprovalQueue:
     def _turned_down(self, place: Place, pending: Pending) -> Blocked:
         day = time.strftime("%Y-%m-%d", time.localtime(pending.at))
         message = f"A person rejected this proposal of {day}; it is not proposed again."
-        return Blocked(message=message, **self._writer.sizes(place))
-
-    def list(self) -> Sequence[Pending]:
-        """Return what waits and has not expired, oldest first."""
-        return self._inbox.list(self._clock())
-
-    def approve(self, pending_id: int, *, by: Author) -> MemoryOutcome:
-        """Write a proposal; it leaves the inbox when it is on disk, and stays there if it no longer fits."""
-        pending = self._waiting(pending_id, by)
-        origin = pending.author
-        author = Author(by.who, origin.origin, origin.session, origin.message)
-        by_whom = {Who.TOOL: " of the agent", Who.USER: ""}.get(origin.who, f" by {origin.who.value}")
-        reason = f"approved proposal {pending_id}{by_whom}" + (f": {pending.reason}" if pending.reason else "")
-        outcome = self._writer.write(Place.of(pending.target, pending.scope), pending.operations, author, reason)
-        if outcome.ok:
-            self._inbox.decide(pending_id, "approved", self._clock())
-        return outcome
-
-    def reject(self, pending_id: int, *, by: Author) -> Pending:
-        """Drop a proposal for good."""
-        pending = self._waiting(pending_id, by)
-        self._inbox.decide(pending_id, "rejected", self._clock())
-        return pending
+        return Blocked(message=message, **self._sizes(place))
 
     def _waiting(self, pending_id: int, by: Author) -> Pending:
         if by.who is not Who.USER:
             raise UsageError("An agent cannot decide on a proposal; only a person can.")
-        for pending in self.list():
+        for pending in self.pending():
             if pending.id == pending_id:
                 return pending
         raise UsageError(f"There is no proposal {pending_id} in the inbox.", hint="`herma inbox` lists the proposals.")
 
-
-class Writer:
-    """Make every change of a document: hold it, check that it can be read, decide purely, swap."""
-
-    def __init__(
-        self,
-        documents: MemoryFiles,
-        history: MemoryRows,
-        limits: Mapping[Target, int],
-        clock: Callable[[], float],
-        *,
-        drop_duplicates: bool,
-    ) -> None:
-        """`drop_duplicates`: remove exact duplicates of an agent's entries if a write needs the room."""
-        self._documents = documents
-        self._history = history
-        self._limits = limits
-        self._clock = clock
-        self._drop_duplicates = drop_duplicates
-
-    def write(
+    def _write(
         self,
         place: Place,
         ops: Sequence[MemoryOp],
@@ -713,147 +748,12 @@ class Writer:
 
         return self._changing(place, change)
 
-    def rehearse(self, place: Place, ops: Sequence[MemoryOp]) -> ApplyResult:
-        """Return what `write` would do now, without writing anything."""
-        document = self._documents.read(place)
-        entries = unique(parse(document.text))
-        if drifted := self._drift(place, document, entries, keep_copy=False):
-            return ApplyResult(drifted, tuple(entries))
-        result = apply(entries, ops, self._limits[place.target], place.target)
-        if isinstance(result.outcome, OverBudget):
-            return result._replace(outcome=self._with_advice(place, result.outcome))
-        return result
-
-    def read(self, place: Place) -> MemoryDocument:
-        with self._hold(place) as document:  # an edit by hand is recorded first
-            return document
-
-    def edit(self, place: Place, text: str, version: str, author: Author, *, trust: bool) -> MemoryOutcome:
-        """Put a text in the place of a document that is still at `version`."""
-        limit = self._limits[place.target]
-
-        def put(document: MemoryDocument) -> MemoryOutcome:
-            if document.trouble:
-                return self._unreadable(place, document)
-            if document.version != version:
-                raise StoreChanged(
-                    f"{self._documents.where(place)} was changed since it was opened; nothing was written.",
-                    hint="Open it again, and make your changes in the text as it is now.",
-                )
-            before, after = unique(parse(document.text)), unique(parse(text))
-            if before == after:
-                return Duplicate(message="Nothing was changed.", **sizes(before, limit, place.target))
-            new = [entry for entry in after if entry not in before]
-            findings = [finding for entry in new for finding in scan(entry)]
-            if findings and not trust:
-                message = f"Blocked by the scanner, rule {findings[0].rule}: {findings[0].why}."
-                return Blocked(message=message, findings=tuple(findings), **sizes(before, limit, place.target))
-            if used(after) > max(limit, used(before)):
-                message = f"The text has {used(after):,} of {limit:,} characters; nothing was written."
-                size = sizes(before, limit, place.target)
-                return OverBudget(message=message, entries=tuple(before), needed=used(after), **size)
-            known = self._history.notes(place, after)
-            notes = {note.text: note for note in carried_over(before, after, known, self._clock())}
-            for entry in new if trust else ():
-                notes[entry] = replace(notes.get(entry) or known.get(entry) or Entry(entry), vouched=bool(scan(entry)))
-            why = "trusted in spite of the scanner" if findings else ""
-            done = self._documents.swap(place, version, join(after), NewChange(author, "edit", why, notes=notes))
-            gone = len([entry for entry in before if entry not in after])
-            message = f"{len(new)} written, {gone} taken out."
-            return Applied(message=message, change=done, **sizes(after, limit, place.target))
-
-        return self._changing(place, put)
-
-    def undo(self, change: Change, author: Author, *, dry_run: bool) -> MemoryOutcome:
-        """Undo one change, on top of whatever happened since."""
-        place = Place.of(change.target, change.scope)
-        limit = self._limits[place.target]
-
-        def take_back(document: MemoryDocument) -> MemoryOutcome:
-            if document.trouble:
-                return self._unreadable(place, document)
-            current = unique(parse(document.text))
-            size = sizes(current, limit, place.target)
-            reverted = revert(document.text, change)
-            if reverted is None:
-                message = f"Change {change.id} cannot be undone alone: what it wrote was changed again since."
-                return NoMatch(message=message, entries=tuple(current), **size)
-            entries = unique(parse(reverted))
-            if document.text != change.after and used(entries) > max(limit, used(current)):
-                message = (
-                    f"Undoing change {change.id} needs {used(entries):,} of {limit:,} characters. Make room first."
-                )
-                over = OverBudget(message=message, entries=tuple(current), needed=used(entries), **size)
-                return self._with_advice(place, over)
-            if dry_run:
-                return Applied(message="It would be undone.", **sizes(entries, limit, place.target))
-            notes = self._trust_revoked(place, change)
-            new = NewChange(author, "undo", f"takes back change {change.id}", undoes=change.id, notes=notes)
-            done = self._documents.swap(place, document.version, reverted, new)
-            return Applied(message=f"Change {change.id} undone.", change=done, **sizes(entries, limit, place.target))
-
-        return self._changing(place, take_back)
-
-    def reset(self, place: Place, author: Author) -> MemoryOutcome:
-        """Empty a document, keeping a backup."""
-
-        def clear(document: MemoryDocument) -> MemoryOutcome:
-            size = sizes([], self._limits[place.target], place.target)
-            if not document.text and document.raw is None and not document.trouble:
-                return Duplicate(message="It is empty already.", **size)
-            if document.trouble and document.raw is None:
-                return self._unreadable(place, document)
-            backup = self._documents.back_up(place, document)
-            done = self._documents.swap(place, document.version, "", NewChange(author, "reset"))
-            return Applied(message="All entries removed.", change=done, backup=backup, **size)
-
-        return self._changing(place, clear)
-
-    def adopt(self, place: Place, author: Author) -> MemoryOutcome:
-        """Split any other document into entries, keeping a backup."""
-
-        def take_in(document: MemoryDocument) -> MemoryOutcome:
-            if document.trouble and document.raw is None:
-                return self._unreadable(place, document)
-            entries = self.adoption(place, document)
-            size = sizes(entries, self._limits[place.target], place.target)
-            if document.raw is None and entries == parse(document.text):
-                return Duplicate(message="The file is in order already.", **size)
-            backup = self._documents.back_up(place, document)
-            known = self._history.notes(place, entries)
-            notes = {note.text: note for note in carried_over((), entries, known, self._clock())}
-            new = NewChange(author, "adopt", notes=notes)
-            done = self._documents.swap(place, document.version, join(entries), new)
-            message = f"Adopted as {len(entries)} {'entry' if len(entries) == 1 else 'entries'}."
-            return Applied(message=message, change=done, backup=backup, **size)
-
-        return self._changing(place, take_in)
-
-    def adoption(self, place: Place, document: MemoryDocument | None = None) -> list[str]:
-        """Return the entries that `adopt` makes of a document."""
-        document = document or self._documents.read(place)
-        if document.raw is None:
-            return split(document.text, self._limits[place.target])
-        return split(decode(document.raw), self._limits[place.target])
-
-    def settle(self, place: Place) -> None:
-        """Bring the history up to date with the file: finish what a killed process began, record edits by hand."""
-        with self._hold(place):
-            pass
-
-    def sizes(self, place: Place) -> Sizes:
-        """Return the sizes of a document as it is now."""
-        entries = unique(parse(self._documents.read(place).text))
-        return sizes(entries, self._limits[place.target], place.target)
-
-    # ── steps ──
-
     def _without_duplicates(
         self, place: Place, entries: Sequence[str], ops: Sequence[MemoryOp]
     ) -> tuple[Sequence[MemoryOp], ApplyResult] | None:
         """Return the operations with as many exact duplicates of an agent's entries removed first as they need; None if
         that does not make room."""
-        if not self._drop_duplicates or len(entries) > _NOTED:
+        if self._options.tidy != "apply" or len(entries) > _NOTED:
             return None
         known = self._history.notes(place, entries)
         removals: list[MemoryOp] = []
@@ -886,7 +786,7 @@ class Writer:
             if document.edited_from is not None:
                 before, after = unique(parse(document.edited_from)), unique(parse(document.text))
                 known = self._history.notes(place, list(set(before).symmetric_difference(after))[:_NOTED])
-                self._history.annotate(place, carried_over(before, after, known, self._clock())[:_NOTED])
+                self._history.annotate(place, carried_over(before, after, known, self._app.clock())[:_NOTED])
             yield document
 
     def _drift(
@@ -921,15 +821,6 @@ class Writer:
         described = [known.get(text, Entry(text)) for text in entries]
         return replace(over, suggestions=suggest(described, over.needed - over.limit))
 
-    def _trust_revoked(self, place: Place, change: Change) -> dict[str, Entry]:
-        """Return the entries that an undone change had trusted in spite of the scanner, no longer trusted."""
-        known = self._history.notes(place, parse(change.after))
-        return {
-            text: replace(note, vouched=False)
-            for text, note in known.items()
-            if note.vouched and note.change == change.id
-        }
-
     def _notes(
         self,
         place: Place,
@@ -942,7 +833,7 @@ class Writer:
     ) -> dict[str, Entry]:
         texts = inherited(entries, ops, result)
         known = {text: Entry(text) for text in texts} | (self._history.notes(place, texts) if texts else {})
-        return notes_after(ops, result, known, author, self._clock(), vouched=vouched)
+        return notes_after(ops, result, known, author, self._app.clock(), vouched=vouched)
 
     def _moved(self, ops: Sequence[MemoryOp], result: ApplyResult) -> list[Moved]:
         """Return what goes to the archive: what was taken out and is kept, unless another operation wrote it again."""
@@ -953,6 +844,35 @@ class Writer:
             if isinstance(op, Remove) and op.kept not in ("", "merged") and clean(op.old_text) not in there
         }
         return [Moved(text, why, tuple(archive_terms(text))) for text, why in gone.items()]
+
+
+def user_id(user: str) -> str:
+    """Return a user's id. White space around it is refused: without it the id is another user's, or the owner's."""
+    if user != user.strip():
+        raise UsageError(
+            f"The user id {user!r} begins or ends with white space; nothing was read or written.",
+            hint="Give the id exactly as the platform has it, or none for the owner of the home.",
+        )
+    return _printable(user)
+
+
+def _printable(text: str) -> str:
+    """Write out halves of surrogate pairs, as undecodable file names have them: no store can keep them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _touched(entries: Sequence[str], op: MemoryOp, *, whole_only: bool) -> list[str]:
+    """Return the entries that an operation may change; with `whole_only`, of operations that name a whole entry, or
+    that put a text about something else in its place."""
+    if isinstance(op, Add):
+        return []
+    old = clean(op.old_text)
+    if op.reworded if isinstance(op, Replace) else op.kept:
+        return [old]
+    found = [text for text in entries if old and old in text]
+    if whole_only:  # a text about something else drops the entry; one about the same corrects it
+        return [text for text in found if isinstance(op, Replace) and not is_about(text, op.content)]
+    return found
 
 
 def _action(ops: Sequence[MemoryOp]) -> str:

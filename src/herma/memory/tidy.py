@@ -2,7 +2,7 @@
 
 Tidying changes nothing by itself. It puts proposals into the inbox, each with the entries that go and the entry that
 stays, when a write of an agent does not fit, or when `h.tidy()` is called. `herma memory tidy` shows them and asks.
-The one automatic step, exact duplicates of an agent's own entries, is part of the write (`store.Writer`).
+The one automatic step, exact duplicates of an agent's own entries, is part of the write (`store`).
 """
 
 from __future__ import annotations
