@@ -304,7 +304,7 @@ MOVES = st.lists(st.sampled_from(["talk", "talk", "add", "user", "remove", "comp
 
 
 @of_files
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(moves=MOVES, in_place=st.booleans())
 def test_no_compression_takes_anything_from_curated_memory(
     tmp_path_factory: pytest.TempPathFactory, moves: list[str], in_place: bool

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.homes import talk, tool_messages
+from tests.homes import of_files, talk, tool_messages
 
 from herma import Add, Herma, Message, Session
 from herma.errors import StoreChanged
@@ -179,6 +179,7 @@ with watch_prefixes(), Herma.open(home) as h:
 """
 
 
+@of_files
 def test_two_processes_at_the_same_time_lose_nothing_and_only_grow(h: Herma, home: Path) -> None:
     session = h.session()
     talk(session, "begin")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herma.compression.engine import FEWEST_LAST, Compressor, EngineNeeds, choose, unfit
@@ -139,6 +139,7 @@ SUMMARIES = st.builds(
 )
 
 
+@settings(max_examples=50)
 @given(SUMMARIES)
 def test_a_summary_is_read_as_it_was_written(summary: Summary) -> None:
     again = parse(render(summary))
@@ -310,6 +311,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
+@settings(max_examples=60)
 @given(conversations(), st.booleans(), st.integers(200, 4_000))
 def test_whatever_comes_out_can_be_sent_and_holds_the_last_request(
     messages: list[Message], force: bool, window: int

@@ -7,15 +7,14 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from tests.homes import Ran
+from tests.homes import Ran, herma
 
 from herma import Herma
-from herma.cli.main import cli
 from herma.importers.migration import masked
 
 Type = Callable[..., Ran]
@@ -28,11 +27,7 @@ EVENT = (
 
 @pytest.fixture
 def type_(home: Path) -> Type:
-    def run(*words: str) -> Ran:
-        result = CliRunner().invoke(cli, ["--home", str(home), *words])
-        return Ran(result.exit_code, result.stdout, result.stderr)
-
-    return run
+    return partial(herma, home)
 
 
 @pytest.fixture
@@ -70,7 +65,7 @@ def claw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def items(ran: Ran) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(ran.out)["items"]
+    found: list[dict[str, Any]] = ran.json["items"]
     return found
 
 
@@ -105,7 +100,7 @@ def test_the_preview_changes_nothing_and_the_migration_moves_everything(type_: T
     assert (home / "SOUL.md").read_text() == "Be kind.\n"
     assert not (home / ".env").exists()
     assert snapshot(claw) == before
-    report = json.loads((Path(json.loads(done.out)["report"]) / "report.json").read_text())
+    report = json.loads((Path(done.json["report"]) / "report.json").read_text())
     accounted = {item["source"] for item in report["items"]}
     assert [file for file in before if not any(str(one) in accounted for one in (file, *Path(file).parents))] == []
     assert [(one["source"], one["status"].replace("planned", "migrated")) for one in planned] == [
@@ -118,7 +113,7 @@ def test_the_preview_changes_nothing_and_the_migration_moves_everything(type_: T
     assert [text for text in archived.values() if KEY in text or "hunter" in text or "root:" in text] == []
     again = type_("claw", "migrate", "--yes")
     assert (again.code, "nothing to move" in again.err) == (1, True)
-    for command in reversed(json.loads(done.out)["undo"]):
+    for command in reversed(done.json["undo"]):
         if command.startswith("herma "):
             assert type_(*command.split()[1:]).code == 0
         else:

@@ -8,15 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from tests.homes import Ran
+from tests.homes import Ran, herma
 
 from herma import Herma
-from herma.cli.main import cli
 from herma.importers.cli import _changes
 
 Type = Callable[..., Ran]
@@ -54,16 +52,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def type_(home: Path) -> Type:
-    def run(*words: str) -> Ran:
-        result = CliRunner().invoke(cli, ["--home", str(home), *words])
-        return Ran(result.exit_code, result.stdout, result.stderr)
-
-    return run
-
-
-def parsed(ran: Ran) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(ran.out)
-    return value
+    return partial(herma, home)
 
 
 def test_everything_on_this_machine_is_imported_after_a_yes(type_: Type, machine: Path) -> None:
@@ -83,11 +72,11 @@ def test_everything_on_this_machine_is_imported_after_a_yes(type_: Type, machine
 def test_an_import_is_one_line_of_the_log_and_one_undo(type_: Type, machine: Path) -> None:
     type_("import", "--yes")
     assert "i1" in type_("log").out
-    assert parsed(type_("log", "i1", "--json"))["change"]["messages"] == 2
+    assert type_("log", "i1", "--json").json["change"]["messages"] == 2
     assert "Would undo i1" in type_("undo", "--dry-run").out
     assert "Removed what import i1 added" in type_("undo").out
-    assert parsed(type_("sessions", "list", "--json"))["sessions"] == []
-    assert [(one["id"], one["kind"]) for one in parsed(type_("log", "--json"))["changes"]] == [("i1", "imports")]
+    assert type_("sessions", "list", "--json").json["sessions"] == []
+    assert [(one["id"], one["kind"]) for one in type_("log", "--json").json["changes"]] == [("i1", "imports")]
     assert "undone already" in type_("undo", "i1").err
     assert type_("undo").code == 1
     assert "brought back 1 session" in type_("import", "claude-code").out
@@ -99,7 +88,7 @@ def test_a_file_is_imported_by_its_path(type_: Type, tmp_path: Path, machine: Pa
     file = claude(tmp_path / "kept" / "old.jsonl", f"Kept from an old laptop: {token}", session="old")
     with file.open("a") as more:
         more.write('{"type": "strange"}\nnot json\n')
-    done = parsed(type_("import", str(file), "--redact", "--json"))
+    done = type_("import", str(file), "--redact", "--json").json
     assert token not in type_("sessions", "show", "claude-code-old").out
     (result,) = done["imports"]
     assert (result["source"], result["messages"], done["undo"]) == ("claude-code", 1, "i1")
@@ -174,6 +163,6 @@ def test_a_package_adds_a_program(type_: Type, tmp_path: Path, monkeypatch: pyte
     )
     monkeypatch.syspath_prepend(str(site))
     (tmp_path / "a.jsonl").write_text('{"notebook": 1}\n{"said": "Water the herons."}\n')
-    done = parsed(type_("import", str(tmp_path / "a.jsonl"), "--json"))["imports"][0]
+    done = type_("import", str(tmp_path / "a.jsonl"), "--json").json["imports"][0]
     assert (done["source"], done["messages"], done["skipped"]) == ("notebook", 1, {"record without content": 1})
     assert "herons" in type_("search", "herons").out

@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 import pytest
 from click.testing import CliRunner
-from tests.homes import Ran
+from tests.homes import Ran, herma
 
 from herma import Herma, Scope
 from herma.cli.context import CommandContext
@@ -37,9 +37,8 @@ class Full:
     went_on: str
     helper: str
 
-    def __call__(self, *words: str, stdin: bytes | None = None) -> Ran:
-        result = CliRunner().invoke(cli, ["--home", str(self.home), "sessions", *words], input=stdin)
-        return Ran(result.exit_code, result.stdout, result.stderr)
+    def __call__(self, *words: str) -> Ran:
+        return herma(self.home, "sessions", *words)
 
 
 @pytest.fixture

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from tests.homes import Ran
+from tests.homes import Ran, herma
 
 from herma import Herma
-from herma.cli.main import cli
 from herma.compression.summary import parse
 from herma.errors import UsageError
 from herma.transcript.messages import is_summary, text_of
@@ -28,8 +26,7 @@ class Garden:
     lines: tuple[str, ...]
 
     def __call__(self, *words: str) -> Ran:
-        result = CliRunner().invoke(cli, ["--home", str(self.home), "sessions", "show", "--summary-line", *words])
-        return Ran(result.exit_code, result.stdout, result.stderr)
+        return herma(self.home, "sessions", "show", "--summary-line", *words)
 
 
 @pytest.fixture
