@@ -56,7 +56,8 @@ _POSTINGS = 3_000
 _FAR = 0.75
 """Share of the best cosine that an episode found by meaning alone must reach."""
 _LOOKED_AT = 2_000
-"""Candidates that are read at most, if most belong to other users."""
+"""Candidates that are looked at, if most belong to other users."""
+_MOST_ARCHIVED = 1_000_000
 FIRST, LAST, AT_MOST = 40, 360, 4_500
 """Messages from the beginning and the end of a conversation that are read, and characters of each."""
 UNENDED_LAST, UNENDED_AT_MOST = 120, 4_500
@@ -230,17 +231,17 @@ class Episodes:
         `not_of` leaves out a conversation.
         """
         self._ready()
-        if not isinstance(task, str):
-            raise UsageError(f"task must be a str, not {type(task).__name__}.", hint='For example: "fix the build".')
         if limit <= 0 or not task.strip():
             return []
         where = Scope(self._profile, user=scope.user if scope else "")
         covered = coverage(self._rows.with_terms(terms_of(task), _POSTINGS), self._rows.live_count())
-        known: dict[int, Episode] = {}
         best_first = sorted(covered, key=lambda number: (-covered[number], -number))
-        by_words = self._visible(best_first, 2 * limit, where, not_of, known)
         near = self._near(task, 2 * limit + 1, where)
-        by_meaning = self._visible([int(hit.key) for hit in near], 2 * limit, where, not_of, known)
+        some = [*best_first[:_LOOKED_AT], *(int(hit.key) for hit in near)]
+        visible = self._rows.visible(some, where, not_of)
+        by_words = [number for number in best_first if number in visible][: 2 * limit]
+        by_meaning = [int(hit.key) for hit in near if int(hit.key) in visible]
+        known = self._rows.get([*by_words, *by_meaning])
         cosines = {int(hit.key): hit.score for hit in near}
         far = _FAR * max(cosines.values(), default=0.0)
         by_meaning = [number for number in by_meaning if number in by_words or cosines[number] >= far]
@@ -311,12 +312,8 @@ class Episodes:
         if not dry_run:
             for at in range(0, len(episodes), _AT_A_TIME):
                 self._rows.archive([one.id for one in episodes[at : at + _AT_A_TIME]], self._clock())
-        months: dict[str, list[Episode]] = {}
-        for one in sorted(episodes, key=lambda one: (one.ended, one.id)):
-            months.setdefault(_month(one.ended), []).append(one)
-        digests = tuple(digest(month, found) for month, found in sorted(months.items()))
         left = self._rows.live_count() - (len(episodes) if dry_run else 0)
-        return Forgotten(episodes, digests, left, dry_run)
+        return Forgotten(episodes, digests_of(episodes), left, dry_run)
 
     def restore(self, ids: Sequence[int]) -> Sequence[Episode]:
         """Take episodes out of the archive. Return those that were in it."""
@@ -328,8 +325,8 @@ class Episodes:
     def digests(self, *, user: str | None = None) -> Sequence[Digest]:
         """Return the archived episodes as a few lines per month, newest month first."""
         self._ready()
-        months = self._rows.months(self._profile, user)
-        return [digest(month, self._rows.archived_in(month, self._profile, user)) for month in months]
+        which = EpisodeFilter(self._profile, user, archived=True)
+        return [*reversed(digests_of(self._rows.select(which, _MOST_ARCHIVED)))]
 
     def count(self) -> int:
         """Return how many episodes are not archived."""
@@ -354,25 +351,6 @@ class Episodes:
             self._archive(least_valuable(self._rows.weights(), self._most, self._clock()), dry_run=False)
         return kept
 
-    def _visible(
-        self, order: Sequence[int], wanted: int, where: Scope, not_of: str, known: dict[int, Episode]
-    ) -> Sequence[int]:
-        """Return the first `wanted` that this user may see and that are not archived; put them into `known`."""
-        found: list[int] = []
-        for at in range(0, min(len(order), _LOOKED_AT), 4 * wanted):
-            some = order[at : at + 4 * wanted]
-            read = self._rows.get(some)
-            for number in some:
-                one = read.get(number)
-                if one is None or one.archived is not None or one.conversation == not_of:
-                    continue
-                if (one.scope.profile, one.scope.user) == (where.profile, where.user):
-                    known[number] = one
-                    found.append(number)
-            if len(found) >= wanted:
-                break
-        return found[:wanted]
-
     def _near(self, task: str, limit: int, scope: Scope) -> Sequence[Near]:
         vectors = self._app.index.vectors
         if vectors is None or not vectors.state().ready:
@@ -395,11 +373,6 @@ def _kept_by_model(made: Episode, known: Episode | None) -> Episode:
     return replace(made, **{name: getattr(known, name) for name in words})
 
 
-def _month(at: float) -> str:
-    """Return the month in UTC, as the database has it; an import may give any time."""
-    return time.strftime("%Y-%m", time.gmtime(at)) if 0 <= at < _YEAR_10000 else "unknown"
-
-
 class Unended:
     """The state of work in conversations that were not ended: killed, or still open in another program.
 
@@ -411,8 +384,6 @@ class Unended:
         self._excerpts = excerpts
         self._clock = clock
         self._open_here: set[str] = set()
-        self._latest: tuple[tuple[str, float, int], SessionState | None] | None = None
-        """The last state that was made, and of which messages."""
 
     def begun(self, conversation: str) -> None:
         self._open_here.add(conversation)
@@ -438,14 +409,10 @@ class Unended:
         if not sessions:
             return None
         last = max(sessions, key=lambda one: (one.last_active, one.started))
-        version = (conversation, last.last_active, sum(one.message_count for one in sessions))
-        if self._latest is None or self._latest[0] != version:
-            messages = self._excerpts.excerpt(conversation, 0, UNENDED_LAST, UNENDED_AT_MOST)
-            made = None
-            if messages:
-                made = snapshot(messages, last, at=last.last_active, folder=last.folder, branch=last.branch)
-            self._latest = (version, made)
-        made = self._latest[1]
+        messages = self._excerpts.excerpt(conversation, 0, UNENDED_LAST, UNENDED_AT_MOST)
+        if not messages:
+            return None
+        made = snapshot(messages, last, at=last.last_active, folder=last.folder, branch=last.branch)
         return None if made is None else replace(made, ended=last.ended is not None)
 
 
@@ -802,6 +769,15 @@ def state_text(state: SessionState) -> str:
     if not state.finished:
         lines.append("The last request was not answered.")
     return "\n".join(lines)
+
+
+def digests_of(episodes: Iterable[Episode]) -> tuple[Digest, ...]:
+    """Return the digests of archived episodes by month, oldest first; an import may give any time."""
+    months: dict[str, list[Episode]] = {}
+    for one in sorted(episodes, key=lambda one: (one.ended, one.id)):
+        known = 0 <= one.ended < _YEAR_10000
+        months.setdefault(time.strftime("%Y-%m", time.gmtime(one.ended)) if known else "unknown", []).append(one)
+    return tuple(digest(month, found) for month, found in sorted(months.items()))
 
 
 def digest(month: str, episodes: Sequence[Episode]) -> Digest:

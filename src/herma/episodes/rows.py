@@ -234,6 +234,11 @@ class EpisodeRows:
     def get(self, ids: Sequence[int]) -> dict[int, Episode]:
         return {one.id: one for one in self._episodes("get", ids=list(ids))}
 
+    def visible(self, ids: Sequence[int], scope: Scope, not_of: str) -> set[int]:
+        """Return which of these a user may see: not archived, not of another user, nor of this conversation."""
+        where = {"profile": scope.profile, "user": scope.user, "not_of": not_of}
+        return {number for (number,) in self._db.rows(self._sql["visible_of"], {"ids": list(ids), **where})}
+
     def of_conversation(self, conversation: str) -> Episode | None:
         """Return the episode of a conversation, by its id or by that of any of its sessions."""
         found = self._episodes("of_conversation", conversation=conversation)
@@ -294,13 +299,6 @@ class EpisodeRows:
             Weight(id_, ended, outcome, bool(remedy), uses, last_used, bool(superseded))
             for id_, ended, outcome, remedy, uses, last_used, superseded in self._db.rows(self._sql["weights"])
         ]
-
-    def months(self, profile: str, user: str | None) -> list[str]:
-        """Return the months with archived episodes, newest first."""
-        return [month for month, _ in self._db.rows(self._sql["months"], {"profile": profile, "user": user})]
-
-    def archived_in(self, month: str, profile: str, user: str | None) -> list[Episode]:
-        return self._episodes("archived_in", month=month, profile=profile, user=user)
 
     def live_count(self) -> int:
         rows = self._db.rows(self._sql["live_count"])

@@ -57,6 +57,11 @@ UPDATE episodes SET superseded_by = NULL
 -- get --
  WHERE e.id = ANY(:ids) AND {visible};
 
+-- visible_of --
+SELECT e.id FROM episodes e
+ WHERE e.id = ANY(:ids) AND e.archived IS NULL AND e.profile = :profile AND e.user = :user AND e.conversation <> :not_of
+   AND {visible};
+
 -- of_conversation --
  WHERE e.conversation = coalesce((SELECT s.conversation FROM sessions s WHERE s.id = :conversation), :conversation)
    AND {visible};
@@ -94,30 +99,6 @@ INSERT INTO episode_terms (term, episode) VALUES (?, ?) ON CONFLICT DO NOTHING;
 SELECT id, ended, outcome, remedy <> '', uses, last_used, superseded_by IS NOT NULL
   FROM episodes
  WHERE archived IS NULL;
-
--- months [postgres] --
-SELECT CASE WHEN e.ended BETWEEN 0 AND 253402300799.999 THEN to_char(to_timestamp(e.ended) AT TIME ZONE 'UTC', 'YYYY-MM')
-            ELSE 'unknown' END AS month, count(*)
-  FROM episodes e
- WHERE e.archived IS NOT NULL AND e.profile = :profile AND (:user IS NULL OR e.user = :user) AND {visible}
- GROUP BY month ORDER BY month DESC;
-
--- archived_in [postgres] --
- WHERE e.archived IS NOT NULL AND e.profile = :profile AND (:user IS NULL OR e.user = :user) AND {visible}
-   AND CASE WHEN e.ended BETWEEN 0 AND 253402300799.999 THEN to_char(to_timestamp(e.ended) AT TIME ZONE 'UTC', 'YYYY-MM')
-            ELSE 'unknown' END = :month
- ORDER BY e.ended, e.id;
-
--- months [sqlite] --
-SELECT iif(e.ended BETWEEN 0 AND 253402300799.999, strftime('%Y-%m', e.ended, 'unixepoch'), 'unknown') AS month, count(*)
-  FROM episodes e
- WHERE e.archived IS NOT NULL AND e.profile = :profile AND (:user IS NULL OR e.user = :user) AND {visible}
- GROUP BY month ORDER BY month DESC;
-
--- archived_in [sqlite] --
- WHERE e.archived IS NOT NULL AND e.profile = :profile AND (:user IS NULL OR e.user = :user)
-   AND iif(e.ended BETWEEN 0 AND 253402300799.999, strftime('%Y-%m', e.ended, 'unixepoch'), 'unknown') = :month AND {visible}
- ORDER BY e.ended, e.id;
 
 -- live_count --
 SELECT count(*) FROM episodes WHERE archived IS NULL;
