@@ -166,7 +166,9 @@ def test_flag_over_variable_over_project_over_home_over_default(home: Path, tmp_
 # ── a project's file ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_nearest_project_file_counts_and_the_search_ends_at_the_repository(home: Path, tmp_path: Path) -> None:
+def test_the_nearest_project_file_counts_and_the_search_ends_at_the_repository(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     top = tmp_path / "top"
     deep = top / "repo" / "a" / "b"
     deep.mkdir(parents=True)
@@ -188,6 +190,11 @@ def test_the_nearest_project_file_counts_and_the_search_ends_at_the_repository(h
     if sys.platform != "win32":
         os.mkfifo(work / ".herma.yaml")
         assert load(home, cwd=work, environ={"HOME": str(work)}).memory == MemorySettings(), "a pipe does not block"
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert config.load(home=home, environ={}).problems == (), "a deleted working directory has no project"
 
 
 def test_a_cloned_repository_cannot_redirect_memory(home: Path, tmp_path: Path) -> None:
@@ -329,6 +336,9 @@ def test_wrong_values_name_key_place_and_what_is_expected(home: Path, key: str, 
 
 def test_both_ends_of_a_range_belong_to_it(home: Path) -> None:
     known = Option(key="a.b", default=1.0, doc="", low=None, high=None, project=False)
+    bounds = [(None, None, "a number"), (0, None, "a number, 0 or more"), (None, 9, "a number, 9 or less")]
+    for low, high, expected in bounds:
+        assert dataclasses.replace(known, low=low, high=high).expected == expected
     for wrong in ("1e999", "-1e999", float("nan"), float("inf"), True, None, [1.0]):
         with pytest.raises(ValueError, match="not a number"):
             known.read(wrong)
@@ -430,6 +440,9 @@ def test_a_new_file_is_private_and_a_folder_is_none(home: Path) -> None:
     (home / "config.yaml").mkdir()
     with pytest.raises(ConfigError, match=r"config\.yaml is not a file"):
         load(home)
+    for text in ("on", "~", "a: b # c", "'", '"\\', "- x", "日本語\u3000😀", "\ufeff\uffff👩\u200d🔬\xa0", " x "):
+        config.set_value(path, "memory.provider", text)
+        assert load(path.parent).memory.provider == text
 
 
 def test_mode_and_symbolic_link_stay_and_nothing_is_left_behind(tmp_path: Path) -> None:
