@@ -1,5 +1,7 @@
 """Some processes append while others search the same home: no error, nothing lost, and what one was told is stored
 another one finds at once.
+
+`python tests/faults/test_search_crowd.py 60` does it for a minute, and says how long searches took.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ import json
 import multiprocessing
 import random
 import sqlite3
+import sys
+import tempfile
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -27,7 +31,8 @@ class Told:
     """What one process did. `wrong` is what it should have found and did not, or what was raised."""
 
     stored: list[tuple[str, int, str]] = field(default_factory=list)
-    searches: int = 0
+    searches: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds by the clock, and of those, by the processor: the rest was waiting for others."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -63,11 +68,14 @@ def look(home: str, log: str, me: int, seconds: float) -> Told:
                 if not lines:
                     continue
                 word, id_ = json.loads(dice.choice((lines[-1], lines[-1], dice.choice(lines))))
+                began = time.perf_counter(), time.thread_time()
                 report = h.search(word, level="message", mode="words")
-                told.searches += 1
+                told.searches.append((time.perf_counter() - began[0], time.thread_time() - began[1]))
                 if not report.hits or report.hits[0].message_id != id_:
                     told.wrong.append(f"{word} (message {id_}, {report.lag} behind): {report.notes}")
+                began = time.perf_counter(), time.thread_time()
                 h.search(" ".join(dice.choices(WORDS, k=2)), mode="words")
+                told.searches.append((time.perf_counter() - began[0], time.thread_time() - began[1]))
     except Exception as exc:  # noqa: BLE001  reported to the test
         told.wrong.append(repr(exc))
     return told
@@ -101,3 +109,20 @@ def test_four_write_and_four_search(home: Path, tmp_path: Path) -> None:
         assert h.index.verify().trouble == ""
     with closing(sqlite3.connect(home / "herma.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        began = crowd(Path(place), Path(place) / "acknowledged", float(sys.argv[1]))
+        times = sorted(took for one in began[1] for took, _ in one.searches)
+        busy = sorted(took for one in began[1] for _, took in one.searches)
+        figures = {
+            "messages": sum(len(one.stored) for one in began[0]),
+            "searches": len(times),
+            "p50_ms": round(times[len(times) // 2] * 1000, 1),
+            "p99_ms": round(times[int(len(times) * 0.99)] * 1000, 1),
+            "longest_ms": round(times[-1] * 1000, 1),
+            "longest_of_the_processor_ms": round(busy[-1] * 1000, 1),
+            "wrong": [wrong for side in began for one in side for wrong in one.wrong],
+        }
+        sys.stdout.write(json.dumps(figures, indent=2) + "\n")
