@@ -57,13 +57,9 @@ def test_ones_own_history_is_asked_in_every_mode_and_with_every_setting(home: Pa
     with Herma.open(home=home) as h:
         session = h.transcripts.start("cli")
         h.transcripts.append(session, [{"role": "user", "content": text} for text in TEXTS.values()])
-    variants = [
-        retrieval.Variant("", {}),
-        retrieval.Variant("wait", {"search.model_wait": 2}),
-        retrieval.Variant("none", {"embedding.model": "none"}, of_vectors=True),
-    ]
+    variants = {"": {}, "wait": {"search.model_wait": 2}}
     results = retrieval.take(home, ["words", "hybrid"], variants, count=4, seed=0)
-    assert [one.mode for one in results] == ["words", "hybrid", "wait: words", "wait: hybrid", "none: hybrid"]
+    assert [one.mode for one in results] == ["words", "hybrid", "wait: words", "wait: hybrid"]
     assert len({len(one.answers) for one in results}) == 1
     assert not (home / "index.db.vectors").exists()
 

@@ -14,7 +14,7 @@ from herma import __version__
 from herma.cli.context import CommandContext, HermaCommand, HermaGroup, pass_context
 from herma.errors import StoreError, UsageError
 from herma.evals import data as labelled
-from herma.evals.retrieval import EvalResult, Level, Variant, run, take
+from herma.evals.retrieval import EvalResult, Level, run, take
 from herma.models.embedder import make_embedder
 from herma.search.query import MODES, Mode
 
@@ -116,7 +116,6 @@ def retrieval(
 @mode_option
 @click.option("--questions", type=click.IntRange(1, 5_000), default=100, show_default=True, help="Of each kind.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another number makes another exam.")
-@click.option("--models", default="", help="Embedding models to compare, separated by commas.")
 @click.option(
     "--with", "settings", multiple=True, metavar="KEY=VALUE", help="Take the exam with this setting too; repeatable."
 )
@@ -128,7 +127,6 @@ def self_(
     modes: tuple[Mode, ...],
     questions: int,
     seed: int,
-    models: str,
     settings: tuple[str, ...],
     save: Path | None,
     types: bool,
@@ -143,27 +141,25 @@ def self_(
     Examples:
       herma eval self
       herma eval self --mode words --mode hybrid --types
-      herma eval self --models e5-small,text-embedding-3-small
-      herma eval self --with search.model_wait=2
+      herma eval self --with embedding.model=my-model --with search.model_wait=2
     """
-    variants, chosen = _variants(context, models, settings), _modes(context, modes)
+    variants, chosen = _variants(context, settings), _modes(context, modes)
     with context.progress("Asking") as report:
         results = take(context.settings().home, chosen, variants, count=questions, seed=seed, progress=report)
     _report(context, "self", results, {"seed": seed}, save, types=types)
 
 
-def _variants(context: CommandContext, models: str, settings: Sequence[str]) -> list[Variant]:
+def _variants(context: CommandContext, settings: Sequence[str]) -> dict[str, dict[str, Any]]:
     flags = {**_settings(context), **context.flags}
-    names = [name for name in map(str.strip, models.split(",")) if name]
-    found = [Variant(name, {**flags, "embedding.model": name}, of_vectors=True) for name in names]
+    found = {"": flags}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise UsageError(
                 f"--with {setting!r} is not a setting.", hint="Write KEY=VALUE, for example search.model_wait=2."
             )
-        found.append(Variant(setting, {**flags, key.strip(): value.strip()}))
-    return found if models else [Variant("", flags), *found]
+        found[setting] = {**flags, key.strip(): value.strip()}
+    return found
 
 
 def _modes(context: CommandContext, chosen: Sequence[Mode]) -> list[Mode]:

@@ -238,50 +238,38 @@ class ExamMessage(NamedTuple):
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """Settings to take the exam with. `of_vectors`: they differ in vectors only, so mode words is asked once."""
-
-    name: str
-    flags: Mapping[str, object]
-    of_vectors: bool = False
-
-
 def take(
     home: Path,
     modes: Sequence[Mode],
-    variants: Sequence[Variant],
+    variants: Mapping[str, Mapping[str, object]],
     *,
     count: int,
     seed: int,
     progress: Progress = lambda _done, _total: None,
 ) -> list[EvalResult]:
-    """Take the same exam with each variant, in each mode."""
+    """Take the same exam with the settings of each variant, in each mode. `variants`: name → settings."""
     results: list[EvalResult] = []
     asked: list[EvalQuestion] = []
-    for number, variant in enumerate(variants):
-        flags = {**variant.flags, "search.model_wait": PATIENT}
-        with copied(home) as copy, Herma.open(home=copy, flags=flags) as h:
+    for number, (name, flags) in enumerate(variants.items()):
+        with copied(home) as copy, Herma.open(home=copy, flags={**flags, "search.model_wait": PATIENT}) as h:
             asked = asked or questions(history(h, seed), count, seed)
             if not asked:
                 raise UsageError(
                     "There is not enough in this home to ask about.",
                     hint="It takes messages of some length; `herma eval retrieval` measures labelled data.",
                 )
-            wanted = [mode for mode in modes if mode != "words" or number == 0 or not variant.of_vectors]
-            prepare(h, embedding=any(mode != "words" for mode in wanted))
-            found: dict[Mode, list[Answered]] = {mode: [] for mode in wanted}
-            notes: dict[Mode, dict[str, None]] = {mode: {} for mode in wanted}
+            prepare(h, embedding=any(mode != "words" for mode in modes))
+            found: dict[Mode, list[Answered]] = {mode: [] for mode in modes}
+            notes: dict[Mode, dict[str, None]] = {mode: {} for mode in modes}
             for done, question in enumerate(asked, 1):
-                for mode in wanted:
+                for mode in modes:
                     answer, said = ask(h, question, mode, "message", str)
                     found[mode].append(answer)
                     notes[mode].update(dict.fromkeys(said))
                 progress(number * len(asked) + done, len(variants) * len(asked))
-        for mode in wanted:
-            plain = not variant.name or (mode == "words" and variant.of_vectors)
-            name = mode if plain else f"{variant.name}: {mode}"
-            results.append(EvalResult("own history", name, tuple(found[mode]), {}, tuple(notes[mode])))
+        for mode in modes:
+            shown = f"{name}: {mode}" if name else mode
+            results.append(EvalResult("own history", shown, tuple(found[mode]), {}, tuple(notes[mode])))
     return results
 
 

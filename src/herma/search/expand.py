@@ -10,7 +10,6 @@ import json
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -191,7 +190,7 @@ def _summary(
     until: float,
     stop: threading.Event,
 ) -> ConversationSummary:
-    shown = cut(record, question, units)
+    shown = cut(record, units)
     title = (hit.session.title if hit.session else None) or ""
     reply = model.reply(
         request(question, shown, title, part=len(shown) < len(record)),
@@ -256,63 +255,26 @@ def _as_text(messages: Sequence[Message]) -> str:
 
 MOST = 100_000
 """Characters of a conversation that a model gets."""
-CLOSE = 200
-"""Characters within which words are close together."""
 BEFORE = 0.25
 """Part of the window that lies before the place it was chosen for."""
 _COUNTED = 20_000
 """Places of one word that are counted."""
 
 
-def cut(text: str, asked: str, units: Sequence[Unit], most: int = MOST) -> str:
-    """Return the window of at most so many characters with the most places of what was asked.
-
-    Places are those of the whole question; if there are none, those where all of its words are close together; else
-    those of any of its words.
-    """
-    if len(text) <= most:
-        return text
-    folded, phrase = fold(text), fold(" ".join(asked.split()))
-    places = [found.start() for found in re.finditer(re.escape(phrase), folded)][:_COUNTED] if phrase else []
-    if not places:
-        words = sorted((place[0], unit.name) for unit in units for place in unit.find(folded, _COUNTED))
-        all_there = len({name for _, name in words}) == len({unit.name for unit in units}) > 1
-        places = (_together(words) if all_there else []) or [at for at, _ in words]
-    start = best_start(places, len(text), most)
-    return text[start : start + most]
-
-
-def best_start(places: Sequence[int], length: int, most: int) -> int:
-    """Return where the window with the most of these places starts, the first of equals.
+def cut(text: str, units: Sequence[Unit], most: int = MOST) -> str:
+    """Return the window of at most so many characters with the most words of what was asked, the first of equals.
 
     A quarter of the window lies before the place it is chosen for, unless the text ends there.
     """
-    best, held = 0, 0
-    first = last = 0
-    for place in places:
-        start = max(0, min(place - int(most * BEFORE), length - most))
+    folded = fold(text)
+    places = sorted(place[0] for unit in units for place in unit.find(folded, _COUNTED))
+    best = held = first = last = 0
+    for place in places if len(text) > most else ():
+        start = max(0, min(place - int(most * BEFORE), len(text) - most))
         while last < len(places) and places[last] < start + most:
             last += 1
         while places[first] < start:
             first += 1
         if last - first > held:
             best, held = start, last - first
-    return best
-
-
-def _together(words: Sequence[tuple[int, str]]) -> list[int]:
-    """Return where every word occurs within a few characters: the first place of each such group."""
-    wanted = len({name for _, name in words})
-    inside: Counter[str] = Counter()
-    found: list[int] = []
-    first = 0
-    for last, (place, name) in enumerate(words):
-        inside[name] += 1
-        while place - words[first][0] > CLOSE:
-            inside[words[first][1]] -= 1
-            first += 1
-        if len(+inside) == wanted:
-            found.append(words[first][0])
-            inside.clear()
-            first = last + 1
-    return found
+    return text[best : best + most]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Generic, Literal, NamedTuple, TypedDict, TypeVar, get_args
@@ -690,42 +690,3 @@ def moment_of(name: str, value: str | float | None, now: float) -> float | None:
             hint="Use 2026-03-05, 2026-03, 7d, yesterday or 'last week', or seconds since 1970.",
         )
     return value
-
-
-def check(text: object, limit: object, level: str, sort: str | None, mode: str) -> None:
-    """Refuse wrong options."""
-    if not isinstance(text, str):
-        raise UsageError(f"A query is text, not {type(text).__name__}.", hint='For example: search("login bug").')
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_HITS:
-        raise UsageError(
-            f"limit must be a whole number from 1 to {MOST_HITS}, not {limit!r:.40}.", hint="For example: limit=3."
-        )
-    if level not in get_args(Level):
-        raise UsageError(f"{level!r} is not a level.", hint=f"Use one of: {', '.join(get_args(Level))}.")
-    if sort not in (None, "newest", "oldest"):
-        raise UsageError(f"{sort!r} is not a sort order.", hint="Use newest or oldest; the default is by relevance.")
-    if mode not in MODES:
-        raise UsageError(f"{mode!r} is not a search mode.", hint=f"Use one of: {', '.join(MODES)}.")
-
-
-def check_filters(
-    given: Mapping[str, object], since: object, before: object, scope: object, current_session: object, now: float
-) -> None:
-    """Refuse filters of a wrong type, and times that cannot be read."""
-    for name, value in given.items():
-        several_texts = isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(one, str) for one in value)
-        if not (value is None or isinstance(value, str) or several_texts):
-            raise UsageError(f"{name} must be text or several texts, not {value!r:.80}.", hint=f'As in {name}="user".')
-    for name, value in (("since", since), ("before", before)):
-        if isinstance(value, bool) or not isinstance(value, (str, int, float, type(None))):
-            raise UsageError(
-                f"{name} must be a date or seconds since 1970, not {value!r:.80}.", hint='As in since="7d".'
-            )
-        if value not in (None, ""):
-            moment_of(name, value, now)
-    if not isinstance(scope, (Scope, type(None))):
-        raise UsageError(f"scope must be a Scope, not {scope!r:.80}.", hint='As in scope=Scope(user="anna").')
-    if not isinstance(current_session, (str, type(None))):
-        raise UsageError(
-            f"current_session must be text, not {current_session!r:.80}.", hint="Give the id of a session."
-        )

@@ -203,6 +203,7 @@ ONE_THING = 0.5
 HEARD = {"assistant": 0.7}
 """An answer repeats the question, at length and in several parts, each of which may be near."""
 
+
 def shares(near: Sequence[tuple[int, float]]) -> dict[int, float]:
     """Turn cosines, best first, into shares: 1 for the nearest, 0 for the last of `NEAREST`."""
     kept = near[:NEAREST]

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from herma.errors import HermaError
+from herma.errors import HermaError, UsageError, checked
 from herma.models.telemetry import COUNT, STORE, traced
 from herma.safety.fold import without_noise
 from herma.search.candidates import INDEXES, SCANS, Candidates, Filters, explanation, live_sessions, wider
@@ -32,8 +32,6 @@ from herma.search.query import (
     SearchOptions,
     SearchReport,
     Sort,
-    check,
-    check_filters,
     describe,
     edges,
     known_roles,
@@ -58,6 +56,7 @@ from herma.search.rank import (
 from herma.text import HAS_CJK, NOT_ENGLISH
 from herma.transcript.messages import text_of
 from herma.transcript.rows import Head, MessageSpot, ShownMessage, TranscriptReader
+from herma.types import Scope
 from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
     from herma.search.dates import Span
     from herma.search.rank import Reranker
     from herma.transcript.log import Transcripts
-    from herma.types import Message, Scope, SessionInfo
+    from herma.types import Message, SessionInfo
 
 # ── asking the vectors: search never waits long for a model, and says what it did without ──
 
@@ -181,6 +180,7 @@ _WHOLE = 1_000_000
 """Characters of a hit that are read to mark its matches."""
 
 
+@checked("text")
 class Searcher:
     """Search the transcripts of one home."""
 
@@ -219,11 +219,11 @@ class Searcher:
         """
         self._app.ensure_open()
         began, now, mode = time.perf_counter(), self._app.clock(), mode or self._app.settings.search.mode
-        check(text, limit, level, sort, mode)
-        check_filters({"role": role, "source": source, "project": project}, since, before, scope, current_session, now)
+        if not 1 <= limit <= MOST_HITS:
+            raise UsageError(f"limit must be from 1 to {MOST_HITS}, not {limit}.", hint="For example: limit=3.")
         query = _narrowed(parse(text, now), role, source, project, edges(since, before, now))
         filters = self._filters(query, scope, current_session, include_archived)
-        wanted = AnswerOptions(max(1, min(limit, MOST_HITS)), level, sort, explain, mode)
+        wanted = AnswerOptions(limit, level, sort, explain, mode)
         sessions = self.reader.size()
         lag, pending = 0, PendingAnswer(Meaning())
         answer = _Pass(self, query, filters, wanted, lag, pending)
