@@ -319,11 +319,11 @@ def test_memory_of_two_hosts_is_compared_before_it_is_written(store: str, home: 
 def test_what_one_host_writes_a_session_on_another_is_told_at_its_next_turn(
     store: str, home: Path, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
-    with opened(home) as one, opened(other if store == "postgresql" else home) as two, one.session() as session:
+    other = tmp_path / "other" if store == "postgresql" else home
+    with opened(home) as one, one.session() as session:
         session.before_model("Hello.")
         session.after_model("Hi.")
-        two.memory.add("user", "Lives in Lisbon.")
+        assert process(other, "memory", "add", "--target", "user", "Lives in Lisbon.").code == 0
         assert "Lives in Lisbon." in str(session.before_model("And now?")[-1])
         session.after_model("Noted.")
 

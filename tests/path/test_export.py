@@ -17,9 +17,7 @@ from tests.homes import of_files, talk
 
 from herma import Herma, HermaError, Scope
 from herma.errors import StoreBusy, UsageError
-from herma.transcript import transfer as export
-from herma.transcript import transfer as pages
-from herma.transcript import transfer as reading
+from herma.transcript import transfer
 from herma.transcript.transfer import UNFINISHED, Importer, ImportReport, Redactor
 from herma.types import Message, SessionInfo, Usage
 
@@ -39,8 +37,8 @@ def other(tmp_path: Path) -> Iterator[Herma]:
 
 
 def lines(h: Herma, *session_ids: str) -> bytes:
-    chosen = export.chosen(h.transcripts, session_ids) if session_ids else export.everything(h.transcripts)
-    return "".join(export.json_lines(export.conversations(h.transcripts, chosen))).encode()
+    chosen = transfer.chosen(h.transcripts, session_ids) if session_ids else transfer.everything(h.transcripts)
+    return "".join(transfer.json_lines(transfer.conversations(h.transcripts, chosen))).encode()
 
 
 def bring_in(h: Herma, data: bytes | str, **options: Any) -> ImportReport:
@@ -98,7 +96,7 @@ def test_what_is_imported_exports_as_the_same_bytes(h: Herma, other: Herma) -> N
     assert not report.skipped
     assert not report.detached
     assert lines(other) == data
-    for session in export.everything(h.transcripts):
+    for session in transfer.everything(h.transcripts):
         again = other.transcripts.get(session.id)
         assert again is not None
         assert (again.message_count, again.tool_call_count) == (session.message_count, session.tool_call_count)
@@ -117,22 +115,14 @@ def test_a_chosen_session_takes_its_conversation_and_what_it_delegated_along(h: 
     assert lines(other) == data
 
 
-def test_a_parent_that_was_purged_is_not_named(h: Herma, other: Herma) -> None:
+def test_a_purged_parent_is_not_named_and_the_profile_is_that_of_the_home(h: Herma, tmp_path: Path) -> None:
     parent = h.transcripts.start("cli")
     branch = h.transcripts.start("cli", parent=parent, reason="branch")
     h.transcripts.delete(parent)
-    data = lines(h)
-    assert b'"parent"' not in data
-    assert bring_in(other, data).detached == []
-    assert lines(other) == data
-    assert other.transcripts.get(branch) is not None
-
-
-def test_imports_belong_to_the_profile_they_are_imported_to(h: Herma, tmp_path: Path) -> None:
-    session = h.transcripts.start("cli")
+    assert b'"parent"' not in lines(h)
     with Herma.open(tmp_path / "third", profile="work") as work:
-        bring_in(work, lines(h))
-        info = work.transcripts.get(session)
+        assert bring_in(work, lines(h)).detached == []
+        info = work.transcripts.get(branch)
         assert info is not None
         assert info.scope.profile == work.settings.profile
         assert lines(work) == lines(h)
@@ -205,7 +195,7 @@ def test_a_taken_title_gets_the_next_number(h: Herma, other: Herma) -> None:
     other.transcripts.start("cli", title="Login", scope=Scope(user="u-1"))
     report = bring_in(other, lines(h))
     assert (report.renamed[0].old, report.renamed[0].new) == ("Login", "Login #2")
-    titles = [one.title for one in export.everything(other.transcripts) if one.title]
+    titles = [one.title for one in transfer.everything(other.transcripts) if one.title]
     assert len(titles) == len(set(titles))
 
 
@@ -300,7 +290,7 @@ def test_a_bad_file_is_refused_whole_and_the_line_is_named(other: Herma, data: s
 
 def test_a_line_of_more_than_50_megabytes_is_refused(other: Herma) -> None:
     with pytest.raises(UsageError, match=r"line 2 is longer than 50 MB"):
-        bring_in(other, text().encode() + b" " * (export.LONGEST_LINE + 1))
+        bring_in(other, text().encode() + b" " * (transfer.LONGEST_LINE + 1))
 
 
 @of_files
@@ -347,6 +337,8 @@ def test_an_import_that_stops_in_the_middle_shows_nothing_and_can_be_repeated(
 
 
 def test_credentials_are_replaced_by_what_they_are() -> None:
+    harmless = Message("user", '{"a":  1}', tool_calls=({"arguments": '{"b":  [ ]}'},))
+    assert Redactor().message(harmless) is harmless, "the very same"
     redactor = Redactor()
     said = redactor.message(
         Message(
@@ -371,11 +363,6 @@ def test_credentials_are_replaced_by_what_they_are() -> None:
     }
 
 
-def test_a_message_without_credentials_stays_the_very_same() -> None:
-    said = Message("user", '{"a":  1}', tool_calls=({"arguments": '{"b":  [ ]}'},))
-    assert Redactor().message(said) is said
-
-
 def test_credentials_in_names_and_in_what_is_known_about_a_session() -> None:
     redactor = Redactor()
     said = redactor.value({TOKEN: 1, "nested": ' \n {"password": "Zx81!kk-mQ2"}'})
@@ -384,8 +371,8 @@ def test_credentials_in_names_and_in_what_is_known_about_a_session() -> None:
         "s-1", "cli", Scope(project="https://me:s3cr3t-Pw9@git/x"), 0.0, "s-1", title=f"use {TOKEN}", folder=f"/{TOKEN}"
     )
     for text in (
-        "".join(export.json_lines([redactor.conversation((info, f"prompt {TOKEN}", []))])),
-        "".join(pages.web_page([redactor.conversation((info, None, []))], "t")),
+        "".join(transfer.json_lines([redactor.conversation((info, f"prompt {TOKEN}", []))])),
+        "".join(transfer.web_page([redactor.conversation((info, None, []))], "t")),
     ):
         assert "s3cr3t" not in text
         assert TOKEN not in text
@@ -415,7 +402,7 @@ def test_a_key_goes_to_its_last_character() -> None:
 # ── pages ──
 
 
-def conversation(*messages: Message) -> list[pages.Conversation]:
+def conversation(*messages: Message) -> list[transfer.Conversation]:
     info = SessionInfo("s-1", "cli", Scope(project="a<b"), 0.0, "s-1", title="<b>Title</b> & more")
     return [(info, None, messages)]
 
@@ -425,11 +412,11 @@ RESULT = Message("tool", "```\ncode\n````\n", tool_name="run", timestamp=1e300)
 
 
 def test_pages_run_nothing_and_load_nothing() -> None:
-    page = "".join(pages.web_page(conversation(HOSTILE, RESULT), "<i>"))
+    page = "".join(transfer.web_page(conversation(HOSTILE, RESULT), "<i>"))
     assert [held for held in ("<script", "<b>", "<i>", "http:", "https:", "\x1b", "\u202e") if held in page] == []
     for held in ("&lt;script&gt;alert(1)", "&amp;amp;", "default-src 'none'", "color-scheme: light dark"):
         assert held in page
-    page = "".join(pages.markdown(conversation(HOSTILE, RESULT)))
+    page = "".join(transfer.markdown(conversation(HOSTILE, RESULT)))
     assert "\x1b" not in page
     assert "\n`````\n```\ncode\n````\n`````\n" in page
     assert page.startswith("# &lt;b>Title&lt;/b> & more\n")
@@ -452,18 +439,18 @@ def test_pages_run_nothing_and_load_nothing() -> None:
     ],
 )
 def test_markdown_of_a_message_runs_nothing(said: str, shown: str) -> None:
-    page = "".join(pages.markdown(conversation(Message("user", said))))
+    page = "".join(transfer.markdown(conversation(Message("user", said))))
     assert page.endswith(f"\n{shown}\n")
 
 
 def test_pages_show_tool_calls_of_any_shape() -> None:
     call = {"function": {"name": "grep", "arguments": '{"x": "<"}'}}
     said = Message("assistant", None, tool_calls=(call, {"name": "raw", "input": {"y": 1}}, {"odd": True}))
-    page = "".join(pages.web_page(conversation(said), "t"))
+    page = "".join(transfer.web_page(conversation(said), "t"))
     assert "calls grep" in page
     assert "calls raw" in page
     assert "calls a tool" in page
-    assert "grep" in "".join(pages.markdown(conversation(said)))
+    assert "grep" in "".join(transfer.markdown(conversation(said)))
 
 
 # ── nothing is forgotten ──
@@ -472,8 +459,8 @@ def test_pages_show_tool_calls_of_any_shape() -> None:
 def test_every_field_is_exported_or_can_be_counted_again() -> None:
     """A field that is added to sessions or messages has to be thought of here too."""
     counted = {"id", "session_id", "outside"}  # an import is outside as a whole
-    assert {item.name for item in fields(Message)} - counted == reading.MESSAGE_FIELDS - {"session"}
+    assert {item.name for item in fields(Message)} - counted == transfer.MESSAGE_FIELDS - {"session"}
     counted = {"conversation", "message_count", "tool_call_count", "last_active", "preview", "deleted", "imported"}
     scope = {item.name for item in fields(Scope)}
     known = {item.name for item in fields(SessionInfo)} - counted - {"scope"}
-    assert known | scope | {"system_prompt"} == reading.SESSION_FIELDS
+    assert known | scope | {"system_prompt"} == transfer.SESSION_FIELDS
