@@ -127,7 +127,7 @@ def matrix(cases: Iterable[Any], ordinary: Callable[..., bool]) -> list[Any]:
 def table(test: str, file: str, kind: str) -> list[tuple[str, ...]]:
     """The rows of a table beside a test that begin with `kind`, without that cell; `\\n` stands for a line end."""
     lines = (Path(test).with_name(file)).read_text("utf-8").splitlines()
-    plain = lambda cell: re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), cell)  # noqa: E731
+    plain = lambda cell: re.sub(r"\\(.)", lambda found: {"n": "\n", "t": "\t", "r": "\r"}.get(found[1], found[1]), cell)  # noqa: E731
     return [tuple(map(plain, line.split("\t")[1:])) for line in lines if line.startswith(f"{kind}\t")]
 
 

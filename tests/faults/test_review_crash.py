@@ -31,7 +31,8 @@ TEA = "The user drinks green tea."
 
 def killed(home: Path, server: ScriptedModel, *said: str, asked: int, at_end: bool = False) -> None:
     """A process of its own talks, and is killed while the model thinks about the nth question; 0: when it ends."""
-    flags = {"memory__nudge_interval": 0 if at_end else 2, "review__at_end": at_end, "review__min_turns": 2}
+    every = 0 if at_end else 2
+    flags: dict[str, Any] = {"memory__nudge_interval": every, "review__at_end": at_end, "review__min_turns": 2}
 
     def work() -> None:
         real = Transcripts.end
@@ -41,7 +42,7 @@ def killed(home: Path, server: ScriptedModel, *said: str, asked: int, at_end: bo
             os.kill(os.getpid(), signal.SIGKILL)
 
         if not asked:
-            Transcripts.end = end  # type: ignore[method-assign]
+            Transcripts.end = end  # type: ignore[assignment, method-assign]
         with homes.opened(home, server, clock=time.time, review__drain=LONG, **flags) as h, h.session() as s:
             talk(s, *said)
             if not at_end:
