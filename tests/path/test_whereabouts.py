@@ -170,6 +170,7 @@ def test_commands_show_it_and_go_by_it(h: Herma, home: Path) -> None:
     assert shown("s1").items() >= {"provider": "openai", "chat_type": "direct", "branch": "feature/Login"}.items()
     assert (shown("s1")["folder"], shown("s3")["branch"]) == ("/work/a/sub", None)
     for option, value, found in (
+        ("--provider", "openai", ["s0", "s1"]),
         ("--provider", "anthropic", ["s2"]),
         ("--chat-type", "group", ["s0", "s2"]),
         ("--branch", "feature/", ["s1", "s2"]),
