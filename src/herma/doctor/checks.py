@@ -652,11 +652,13 @@ def check_servers(home: Path, settings: Settings) -> Iterator[Check]:
 
 
 def _check_server(home: Path, server: McpServer) -> Check:
+    missing = ""
     if server.command and shutil.which(server.command) is None and "${" not in server.command:
-        sentence = f"The MCP server {server.name} cannot be started: there is no program {server.command}."
-        return Check("mcp servers", "warning", sentence, "herma config show --path")
-    if server.cwd and not Path(server.cwd).expanduser().is_dir():
-        sentence = f"The MCP server {server.name} cannot be started: there is no folder {server.cwd}."
+        missing = f"program {server.command}"
+    elif server.cwd and not Path(server.cwd).expanduser().is_dir():
+        missing = f"folder {server.cwd}"
+    if missing:
+        sentence = f"The MCP server {server.name} cannot be started: there is no {missing}."
         return Check("mcp servers", "warning", sentence, "herma config show --path")
     worked = last_worked(home, server.name)
     when = "not used yet" if worked is None else time.strftime("last worked %Y-%m-%d %H:%M", time.localtime(worked))

@@ -59,13 +59,13 @@ class Mended:
     kept: Path | None = None
 
 
-def plan(home: Path, *, full: bool = False, clock: Callable[[], float] = time.time) -> list[Fix]:
+def plan(home: Path, *, full: bool = False) -> list[Fix]:
     """Return what there is to do, in the order in which it has to be done."""
     fixes = [Fix("restore", f"Finish the restore that was cut off ({s.name}).", (s,)) for s in cut_off_restores(home)]
     database = home / "herma.db"
     if repaired_copy(database).exists():
         fixes.append(Fix("repair", "Finish the repair that was cut off.", (repaired_copy(database),)))
-    found = examine(database, now=clock(), full=full)
+    found = examine(database, now=time.time(), full=full)
     if needs_salvage(found) and not fixes:
         sentence = "Bring every row that can be read into a new herma.db; the damaged file is kept in backups/."
         if _is_lost(database):
@@ -93,23 +93,16 @@ def plan(home: Path, *, full: bool = False, clock: Callable[[], float] = time.ti
     return fixes
 
 
-def mend(
-    home: Path,
-    fix: Fix,
-    *,
-    lock_timeout: float = 10.0,
-    clock: Callable[[], float] = time.time,
-    progress: Progress | None = None,
-) -> Mended:
+def mend(home: Path, fix: Fix, *, lock_timeout: float = 10.0, progress: Progress | None = None) -> Mended:
     """Do one step of a plan."""
     match fix.kind:
         case "restore":
             done = finish(home, fix.paths[0], lock_timeout=lock_timeout)
             return Mended(fix, f"The restore is finished. {done}" if done else "It is finished already.")
         case "repair":
-            return _finish_repair(home, fix, lock_timeout, clock, progress)
+            return _finish_repair(home, fix, lock_timeout, progress)
         case "database":
-            return _salvage(home, fix, lock_timeout, clock, progress)
+            return _salvage(home, fix, lock_timeout, progress)
         case "permissions":
             there = [path for path in fix.paths if path.exists()]  # a restore may have taken some away since the plan
             for path in there:
@@ -125,8 +118,8 @@ def mend(
             return Mended(fix, "The search index is rebuilt.")
 
 
-def _salvage(home: Path, fix: Fix, timeout: float, clock: Callable[[], float], progress: Progress | None) -> Mended:
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(clock()))
+def _salvage(home: Path, fix: Fix, timeout: float, progress: Progress | None) -> Mended:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
     kept = home / "backups" / f"damaged-{stamp}-{secrets.token_hex(2)}"
     database, known = home / "herma.db", index_position(home)
     index = [path for path in sorted(home.glob("index.db*")) if path.name in ("index.db", "index.db-wal")]
@@ -198,10 +191,8 @@ def _terms(connection: SqliteConnection) -> dict[str, int]:
     return dict(connection.rows(sql["count_terms"]))
 
 
-def _finish_repair(
-    home: Path, fix: Fix, timeout: float, clock: Callable[[], float], progress: Progress | None
-) -> Mended:
-    """Return the new database was ready. It takes its place if the damaged one is as it was then; else repair again."""
+def _finish_repair(home: Path, fix: Fix, timeout: float, progress: Progress | None) -> Mended:
+    """Put the new database in its place if the damaged one is as it was when that was made; else repair again."""
     database, ready = real_path(home / "herma.db"), fix.paths[0]
     log = database.with_name(f"{database.name}-wal")
     with Alone(database, timeout) as held:
@@ -209,8 +200,8 @@ def _finish_repair(
             if not size_of(log) and held.digest() == _digest(kept):
                 held.replace(ready)
                 return Mended(fix, "The repair is finished.", kept=kept.parent)
-    if needs_salvage(examine(database, now=clock())):
-        return _salvage(home, fix, timeout, clock, progress)
+    if needs_salvage(examine(database, now=time.time())):
+        return _salvage(home, fix, timeout, progress)
     aside = home / "backups" / f"not-used-{secrets.token_hex(2)}.db"
     aside.parent.mkdir(exist_ok=True, mode=0o700)
     ready.rename(aside)

@@ -413,7 +413,6 @@ def restore(
     *,
     dry_run: bool = False,
     lock_timeout: float = 10.0,
-    clock: Callable[[], float] = time.time,
     progress: Progress | None = None,
     step: Step = lambda _what: None,
 ) -> RestoreResult:
@@ -438,8 +437,8 @@ def restore(
                 step("safety")
                 held = locks.enter_context(Alone(home / DATABASE, lock_timeout))
                 locks.enter_context(files_held(home, lock_timeout))
-                kept = _keep_damaged(home, held, clock) if damaged or _is_lone_log(held) else None
-                safety = _save(home, stage, None if kept else held, clock, with_secrets=secret)
+                kept = _keep_damaged(home, held) if damaged or _is_lone_log(held) else None
+                safety = _save(home, stage, None if kept else held, with_secrets=secret)
                 step("list")
                 moves = _moves(stage, pieces)
                 write_list(stage, moves, [each for each in (safety.path if safety else None, kept) if each])
@@ -524,18 +523,16 @@ def _is_lone_log(held: Alone) -> bool:
     return not held.path.exists() and any(size_of(path) for path in beside)
 
 
-def _keep_damaged(home: Path, held: Alone, clock: Callable[[], float]) -> Path:
+def _keep_damaged(home: Path, held: Alone) -> Path:
     """Copy the files of a database that no backup can be made of, as they are."""
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(clock()))
+    stamp = time.strftime("%Y%m%d-%H%M%S")
     kept = archive.folder_of(home) / f"damaged-{stamp}-{secrets.token_hex(2)}"
     make_folder(kept)
     held.copy_to(kept)
     return kept
 
 
-def _save(
-    home: Path, stage: Path, held: Alone | None, clock: Callable[[], float], *, with_secrets: bool
-) -> Backup | None:
+def _save(home: Path, stage: Path, held: Alone | None, *, with_secrets: bool) -> Backup | None:
     """Back up what is there, `.env` only if the restore replaces it. Return None if there is nothing."""
     folder, copy = stage / "was", None
     if held is not None and held.path.exists():
@@ -543,15 +540,8 @@ def _save(
         held.copy_to(folder)
         copy = folder / held.path.name
     try:
-        return create(
-            home,
-            name=archive.BEFORE_RESTORE,
-            with_secrets=with_secrets,
-            kept=False,
-            held=True,
-            database=copy,
-            clock=clock,
-        )
+        name = archive.BEFORE_RESTORE
+        return create(home, name=name, with_secrets=with_secrets, kept=False, held=True, database=copy)
     except NothingThere:
         return None
     finally:
