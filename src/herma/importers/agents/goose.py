@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from herma.importers.base import (
     mapping,
     messages_of,
     moment,
+    parsed,
     parts_of,
     result_text,
     string,
@@ -48,45 +47,40 @@ class Goose(FormatReader):
 
     def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
         with log.database(file) as database:
-            yield from _sessions(database, log)
+            for row in log.rows(database, "SELECT * FROM sessions ORDER BY created_at, id"):
+                about = dict(row)
+                if about.get("session_type") not in (None, "user"):
+                    log.skip(f"session {about['session_type']}")
+                    continue
+                session = str(about.get("id"))
+                yield from _described(session, about, log)
+                said = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
+                for message in map(dict, log.rows(database, said, about.get("id"))):
+                    log.line += 1
+                    key = string(message.get("message_id")) or f"row {message.get('id')}"
+                    yield from _message(session, key, message, log)
 
 
-def _sessions(database: sqlite3.Connection, log: ReadLog) -> Iterator[Item]:
-    for row in log.rows(database, "SELECT * FROM sessions ORDER BY created_at, id"):
-        about = dict(row)
-        session = str(about.get("id"))
-        if about.get("session_type") not in (None, "user"):
-            log.skip(f"session {about['session_type']}")
-            continue
-        config = mapping(_json(about.get("model_config_json")))
-        yield ImportedSession(
-            session,
-            title=string(first_of(about, "name", "description")),
-            model=string(config.get("model_name")),
-            provider=string(about.get("provider_name")),
-            folder=string(about.get("working_dir")),
-            started=moment(about.get("created_at")),
-        )
-        used = {"input": "accumulated_input_tokens", "output": "accumulated_output_tokens"}
-        if any(about.get(name) for name in used.values()):
-            counted = {kind: about.get(name) for kind, name in used.items()}
-            yield ImportedUsage(session, "usage", usage_of(counted), total=True)
-        said = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
-        for message in log.rows(database, said, about.get("id")):
-            log.line += 1
-            one = dict(message)
-            content = _json(one.get("content_json"))
-            if content is None:
-                log.meet_broken("not JSON")
-            key = string(one.get("message_id")) or f"row {one.get('id')}"
-            at = moment(one.get("created_timestamp"))
-            yield from _message(session, key, string(one.get("role")), content, at, log)
+def _described(session: str, about: dict[str, Any], log: ReadLog) -> Iterator[Item]:
+    yield ImportedSession(
+        session,
+        title=string(first_of(about, "name", "description")),
+        model=string(parsed(about.get("model_config_json") or "{}", log).get("model_name")),
+        provider=string(about.get("provider_name")),
+        folder=string(about.get("working_dir")),
+        started=moment(about.get("created_at")),
+    )
+    used = {"input": about.get("accumulated_input_tokens"), "output": about.get("accumulated_output_tokens")}
+    if any(used.values()):
+        yield ImportedUsage(session, "usage", usage_of(used), total=True)
 
 
-def _message(session: str, key: str, role: str, content: object, at: float, log: ReadLog) -> Iterator[Item]:
+def _message(session: str, key: str, message: dict[str, Any], log: ReadLog) -> Iterator[Item]:
+    role, at = string(message.get("role")), moment(message.get("created_timestamp"))
     if role not in ("user", "assistant", "system"):
         log.meet_unknown(f"role {role}")
         return
+    content = parsed(f'{{"parts": {message.get("content_json")}}}', log).get("parts")
     usual: list[Any] = []
     for part in map(mapping, items(content)):
         kind = string(part.get("type"))
@@ -105,10 +99,3 @@ def _message(session: str, key: str, role: str, content: object, at: float, log:
         yield from messages_of(session, key, role, parts, at)
     else:
         log.skip("message without text")
-
-
-def _json(value: object) -> Any:
-    try:
-        return json.loads(value) if isinstance(value, str | bytes) else None
-    except (ValueError, RecursionError):
-        return None
