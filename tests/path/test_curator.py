@@ -97,31 +97,32 @@ def test_a_home_without_anything_is_no_trouble(h: Herma, home: Path) -> None:
 
 
 def test_rollback_undoes_a_run_and_leaves_what_came_since(h: Herma, clock: FixedClock, home: Path) -> None:
-    make(h, "bake", "cut", "dig", category="kitchen")
+    make(h, "bake", "cut", "dig", "eat", category="kitchen")
     (home / "skills/kitchen/bake/scripts").mkdir()
     script = home / "skills/kitchen/bake/scripts/oven.sh"
     script.write_bytes(b"#!/bin/sh\nheat\n")
     script.chmod(0o700)
     aged(h, clock)
-    assert [kept.name for kept in h.skills.archived()] == ["bake", "cut", "dig"]
+    assert [kept.name for kept in h.skills.archived()] == ["bake", "cut", "dig", "eat"]
     answer = json.loads(h.tools.call("skill_view", {"name": "bake"}))
     assert (answer["success"], "herma skills archive bake --undo" in answer["hint"]) == (False, True)
-    make(h, "new")
+    make(h, "new", "eat")
     assert h.skills.restore("dig").ok
     (archiving,) = [one for one in h.curator.reports() if one.done and one.done[0].after == "archived"]
     would = h.curator.rollback(dry_run=True)
+    assert [name for name, _ in would.done] == ["bake", "cut", "eat"]
     assert not (home / "skills/kitchen/bake").exists()
     done = h.curator.rollback()
-    assert (would._replace(dry_run=False), done.run, done.ok) == (done, archiving.id, True)
+    assert (done.run, done.ok, done.left) == (archiving.id, False, (("dig", "it was changed since"),))
     assert done.done == tuple((name, "stale again (it was archived)") for name in ("bake", "cut"))
-    assert done.left == (("dig", "it was changed since"),)
+    assert done.failed == (("eat", "A skill of this name exists already (eat). Archive or rename it first."),)
     assert script.stat().st_mode & 0o100
     states = {name: one.state for name, one in h.skills.usage().items()}
-    assert states == {"bake": "stale", "cut": "stale", "dig": "active", "new": "active"}
+    assert states == {"bake": "stale", "cut": "stale", "dig": "active", "eat": "active", "new": "active"}
     assert h.curator.rollback().done == ()  # once is enough
     newest = next(one for one in h.skills.changes() if one.skill == "cut")
     assert h.skills.undo(newest.id).ok  # a rollback can be undone, too
-    assert [kept.name for kept in h.skills.archived()] == ["cut"]
+    assert [kept.name for kept in h.skills.archived()] == ["cut", "eat"]
     (marking,) = [one for one in h.curator.reports() if one.done and one.done[0].after == "stale"]
     assert h.curator.rollback(marking.id).done == (("bake", "active again (it was stale)"),)
 

@@ -414,6 +414,8 @@ def test_a_task_finds_its_skill_and_small_talk_finds_none(h: Herma) -> None:
     for small in ("hello, how are you?", "what did we decide about the kitchen table", "", "thanks!"):
         nothing = h.skills.find(small)
         assert (nothing.matches, bool(nothing.abstained)) == ((), True)
+    unsure = h.skills.find("is the weather nice today?")
+    assert (unsure.abstained.startswith("no skill is similar enough: "), unsure.nearest[0].name) == (True, "sail")
     h.skills.set_state("bake-bread", "deprecated")
     assert h.skills.find(bread).matches[0].score < found.matches[0].score
     with pytest.raises(UsageError):

@@ -172,7 +172,7 @@ def test_a_question_about_failures_is_not_an_error(asked: str, error: str) -> No
 
 @pytest.mark.parametrize(
     ("failed", "output"),
-    [*cases("output"), ("failed", '{"output": "' + "x" * 3000 + '\\n…\\n", "success": false}')],
+    [*cases("output"), ("failed", '{"output": "' + "x" * 3000 + '\n…\n", "success": false}')],
 )
 def test_outputs_that_failed_are_told_from_others(failed: str, output: str) -> None:
     assert has_failed(output) is bool(failed)

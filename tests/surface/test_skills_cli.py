@@ -59,6 +59,7 @@ def old(home: Path) -> None:
 
 def test_a_skill_is_made_shown_changed_and_undone(herma: Any, paint: str, home: Path) -> None:
     assert "paint" in herma("list")[0]
+    assert "no skills in the category 'garden'" in herma("list", "--category", "garden")[0]
     assert "1. Stir." in herma("show", paint)[0]
     assert "Change 2" in herma("edit", paint, "--old", "1. Stir.", "--new", "1. Stir well.")[0]
     assert "+1. Stir well." in herma("log", "s2")[0]

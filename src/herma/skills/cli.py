@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -752,7 +752,8 @@ def _print_run(context: CommandContext, found: CuratorReport) -> None:
     state = "" if found.state == "done" else f" ({found.state})"
     context.line(f"{'Dry run' if found.dry_run else f'Run {found.id}'}{state}: {found.summary}")
     _moves_table(context, found.moves)
-    _print_diff(found.diff.splitlines())
+    for line in found.diff.splitlines():
+        context.line(line)
     for name, why in sorted(found.kept.items()):
         context.line(f"{name} stays: {why}.")
     for pair in found.merges:
@@ -789,14 +790,6 @@ def _roll_back(context: CommandContext, run: str | None, *, dry_run: bool) -> No
         output.write(f"herma: {skill} was not restored: {why}", sys.stderr)
     if not done.ok:
         context.exit(EXIT_NOTHING)
-
-
-def _print_diff(lines: Iterable[str]) -> None:
-    colours = output.colours(sys.stdout)
-    for line in lines:
-        colour = {"+": "\x1b[32m", "-": "\x1b[31m"}.get(line[:1]) if colours else None
-        text = output.visible(line)
-        sys.stdout.write(f"{colour}{text}\x1b[0m\n" if colour else f"{text}\n")
 
 
 # ── as `herma log` and `herma inbox` show changes and proposals ──
