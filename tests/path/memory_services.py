@@ -383,11 +383,14 @@ def _honcho_uploaded(s: MemoryService, body: Any, query: Any, names: Any) -> Any
 
 
 def _oauth_about(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
-    return {"device_authorization_endpoint": f"{s.url}/oauth/device", "token_endpoint": f"{s.url}/oauth/token"}
+    where = {"device_authorization_endpoint": f"{s.url}/oauth/device", "token_endpoint": f"{s.url}/oauth/token"}
+    return s.kept.get("about", where)
 
 
 def _oauth_device(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
     lives = s.kept.get("code lives", 30)
+    if lives > 100:
+        return 400, {"error": "invalid_client", "error_description": "Who are you?"}
     where = {"verification_uri": f"{s.url}/activate", "interval": 0.01, "expires_in": lives}
     return {"device_code": "d-1", "user_code": "ABCD-EFGH", **where}
 

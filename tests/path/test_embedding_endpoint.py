@@ -220,7 +220,7 @@ def test_what_a_paid_endpoint_embeds_is_counted_and_capped(
 def test_an_endpoint_that_fails_uses_nothing_up_and_one_without_a_key_is_not_counted(
     home: Path, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = serving(*[Answer.failing(400)] * 20)
+    server = serving(Answer(), *[Answer.failing(400)] * 20)  # the first is asked for the dimension
     configured(home, server, monkeypatch, key=True, tokens=100_000)
     with Herma.open(home) as h:
         said(h, "the river was high in spring")

@@ -54,15 +54,17 @@ def test_a_model_that_fails_is_counted_for_the_doctor_and_one_that_was_given_up_
         assert main is not None
         assert other is not None
         server.then(Answer(status=500), Answer(status=401, error="no"), Answer(broken_after=1, text="x" * 90))
+        server.then(Answer(status=500))
         for model in (main, other, main):
             with pytest.raises(ModelError):
                 model.reply(HI)
+        assert h.models.ask("tidy", "Say hello.", "Hi.") == "", "a failure is no answer"
         given_up = threading.Event()
         given_up.set()
         with pytest.raises(ModelCancelled):
             main.reply(HI, cancel=given_up)
         (failed,) = h.doctor().failures
-    assert (failed.name, failed.times, failed.what) == ("model m", 3, "answering")
+    assert (failed.name, failed.times, failed.what) == ("model m", 4, "answering")
 
 
 def test_the_auxiliary_model_falls_back_key_by_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,8 +224,9 @@ def test_an_event_that_never_returns_is_named(home: Path, monkeypatch: pytest.Mo
         assert health.timeouts == 1
         assert health.last is not None
         assert "has not returned yet" in health.last.why
+        with pytest.warns(HermaWarning, match="on_session_end"):
+            session.close()
         gate(h).set()
-        session.close()
 
 
 def test_an_end_does_not_wait_for_one_that_hangs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

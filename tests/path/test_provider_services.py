@@ -494,10 +494,14 @@ def test_honcho_writes_as_often_as_it_is_told(place: Place) -> None:
 def test_honcho_signs_in_with_a_code(place: Place) -> None:
     (place.home / ".env").unlink()
     words = ("--set", "auth=oauth", "--set", f"baseUrl={place.service.url}", "--defaults", "--no-install")
-    place.service.kept["code lives"] = 0.1
-    late = herma(place.home, "providers", "setup", "honcho", *words)
-    assert late.code != 0
-    assert "Nobody is signed in" in late.err
+    for kept, says in (
+        ({"about": {}}, "has no sign-in with a code"),
+        ({"code lives": 999}, "gives no code: Who are you?"),
+        ({"code lives": 0.1}, "Nobody is signed in"),
+    ):
+        place.service.kept = kept
+        refused = herma(place.home, "providers", "setup", "honcho", *words)
+        assert (refused.code, says in refused.err) == (3, True), refused.err
     assert "nobody has signed in" in place.make().unavailable_reason()
     place.service.kept["code lives"] = 30
     done = herma(place.home, "providers", "setup", "honcho", *words)

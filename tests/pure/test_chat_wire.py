@@ -127,6 +127,29 @@ def test_no_event_makes_it_stumble(events: list[dict[str, Any]]) -> None:
                 continue
 
 
+@pytest.mark.parametrize("strange", [5, "x", [5], {"x": 5}, [{"function": 5}], None])
+def test_strange_shapes_are_no_answer_or_are_passed_over(strange: Any) -> None:
+    block = {"type": "text", "text": strange}
+    for event in (
+        {"choices": [{"delta": {"content": strange, "tool_calls": strange}, "finish_reason": "stop"}]},
+        {"choices": strange, "usage": strange},
+        {"choices": [{"delta": strange, "index": strange}]},
+        {"type": "message", "stop_reason": "end_turn", "content": strange, "usage": strange},
+        {"type": "content_block_start", "index": 0, "content_block": strange},
+        {"type": "content_block_delta", "index": strange, "delta": block},
+        {"type": "content_block_delta", "index": 7, "delta": block},
+        {"type": strange},
+    ):
+        for kind in (OpenAICollector, AnthropicCollector):
+            pieces = kind()
+            try:
+                assert isinstance(pieces.add(event), str)
+                pieces.add({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
+                assert isinstance(pieces.whole().text, str)
+            except Unfinished:
+                continue
+
+
 def test_calls_that_a_server_does_not_count() -> None:
     pieces = OpenAICollector()
     for call in (

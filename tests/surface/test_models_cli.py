@@ -172,6 +172,11 @@ def test_a_model_that_can_less(typed: Type, home: Path) -> None:
         "does not report token usage",
     ):
         assert said in done.stdout
+    with ScriptedModel(["one", Answer.failing(400, "no tools here"), Answer.failing(400, "no schema")]) as server:
+        configure(home, server.url)
+        done = typed()
+    assert "It does not call tools: 127.0.0.1" in done.stdout
+    assert "It does not return JSON: 127.0.0.1" in done.stdout
 
 
 def test_a_model_that_does_not_answer(typed: Type, home: Path) -> None:
