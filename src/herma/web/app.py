@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import errno
 import importlib.util
+import itertools
 import logging
 import os
 import signal
@@ -349,17 +350,14 @@ async def _in_thread(threads: ThreadLimit, work: Callable[[], Response], path: s
 
 
 class Events:
-    """Server-sent events: one `change` whenever something is written to the home, by whatever program."""
+    """Server-sent events: a `change` whenever something is written to the home, by whatever program."""
 
-    EVERY, ALIVE, MOST = 1.0, 15.0, 64
-    """Seconds between two looks and between two signs of life; pages that may listen."""
+    EVERY, ALIVE, MOST = 1.0, 15, 64
+    """Seconds between two looks; looks between two signs of life; pages that may listen."""
 
     def __init__(self, house: HomeHandle, threads: ThreadLimit) -> None:
         self._house, self._threads = house, threads
         self._listeners = 0
-        self._stamp: object = None
-        self._version = 0
-        self._looking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._listeners >= self.MOST:
@@ -370,39 +368,33 @@ class Events:
 
     async def _told(self) -> AsyncIterator[str]:
         self._listeners += 1
-        seen, silent = self._version, 0.0
         try:
-            if self._looking is None or self._looking.done():
-                with suppress(HermaError):  # what is written from now on is a change
-                    self._stamp = await self._threads.run(self._read)
-                self._looking = asyncio.create_task(self._look())
-            yield f"retry: 1000\nid: {seen}\nevent: ready\ndata: {{}}\n\n"
-            while not self._house.stopping:
-                await asyncio.sleep(self.EVERY / 4)
-                silent += self.EVERY / 4
-                if self._version != seen:
-                    seen, silent = self._version, 0.0
-                    yield f'id: {seen}\nevent: change\ndata: {{"version": {seen}}}\n\n'
-                elif silent >= self.ALIVE:
-                    silent = 0.0
+            seen = await self._stamp()
+            yield "retry: 1000\nevent: ready\ndata: {}\n\n"
+            for look in itertools.count(1):
+                await asyncio.sleep(self.EVERY)
+                if self._house.stopping:
+                    return
+                stamp = await self._stamp()
+                if stamp != seen and None not in (stamp, seen):
+                    yield f'event: change\ndata: {{"version": {look}}}\n\n'
+                elif look % self.ALIVE == 0:
                     yield ": alive\n\n"
+                seen = stamp or seen
         finally:
             self._listeners -= 1
 
-    async def _look(self) -> None:
-        """Look for changes as long as a page listens. A home that cannot be read now is looked at again."""
-        while self._listeners and not self._house.stopping:
-            with suppress(HermaError):
-                stamp = await self._threads.run(self._read)
-                if self._stamp is not None and stamp != self._stamp:
-                    self._version += 1
-                self._stamp = stamp
-            await asyncio.sleep(self.EVERY)
+    async def _stamp(self) -> object:
+        """Return a value that changes with the home; None while it cannot be read."""
 
-    def _read(self) -> object:
-        with self._house.opened() as h:
-            jobs = [(one.source, one.state, one.done) for one in self._house.imports.values()]
-            return change_stamp(h), jobs
+        def read() -> object:
+            with self._house.opened() as h:
+                jobs = [(one.source, one.state, one.done) for one in self._house.imports.values()]
+                return change_stamp(h), jobs
+
+        with suppress(HermaError):
+            return await self._threads.run(read)
+        return None
 
 
 async def _described(request: Request) -> Response:
