@@ -64,7 +64,7 @@ def test_a_model_that_fails_is_counted_for_the_doctor_and_one_that_was_given_up_
         with pytest.raises(ModelCancelled):
             main.reply(HI, cancel=given_up)
         (failed,) = h.doctor().failures
-    assert (failed.name, failed.times, failed.what) == ("model m", 4, "answering")
+    assert (failed.name, failed.times, failed.what) == ("model m", 4, "tidy")
 
 
 def test_the_auxiliary_model_falls_back_key_by_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
