@@ -413,8 +413,8 @@ _GREEK = re.compile("[\u0370-\u03ff]")
 _GREEK_TRAPS = frozenset("ονιυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ")
 _ACCENTED = re.compile("[\u00c0-\u024f\u0250-\u02af\u1e00-\u1eff]")
 _MOST_ACCENTED = 90
-"""Kinds of accented letters; Vietnamese has the most, 67 small ones. A text with more is decorated all over: nobody takes
-it for plain, and the rules read it as look-alike letters.
+"""Kinds of accented letters; Vietnamese has the most, 67 small ones. A text with more is decorated: nobody takes it for
+plain, and the rules read it as look-alike letters.
 """
 
 
