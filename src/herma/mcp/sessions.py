@@ -50,29 +50,13 @@ _SAME_EVENT = 30.0
 _DAY = 86_400.0
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
-# What clients call themselves in MCP's `clientInfo`, without blanks and signs.
-_NAMES = {
-    "claude-code": "claude-code",
+# What clients call themselves in MCP's `clientInfo`, without blanks and signs: their name, perhaps with more behind it.
+_NAMES = "claude-code codex gemini cursor opencode copilot zed goose openclaw hermes qwen".split()
+_OTHER_NAMES = {
     "claude-ai": "claude-desktop",
-    "codex": "codex",
-    "codex-mcp-client": "codex",
-    "gemini-cli-mcp-client": "gemini",
-    "gemini-cli": "gemini",
-    "cursor-vscode": "cursor",
-    "cursor": "cursor",
-    "opencode": "opencode",
     "visual-studio-code": "vscode",
     "visual-studio-code-insiders": "vscode",
     "github-copilot-developer": "copilot",
-    "copilot-cli": "copilot",
-    "zed": "zed",
-    "goose": "goose",
-    "goose-desktop": "goose",
-    "openclaw": "openclaw",
-    "hermes": "hermes",
-    "hermes-agent": "hermes",
-    "qwen-code": "qwen",
-    "qwen-cli-mcp-client": "qwen",
 }
 # The folder in which a client keeps its transcripts tells whose payload this is.
 _FOLDERS = {
@@ -97,7 +81,8 @@ def slug(name: str) -> str:
 def client_of(name: str) -> str:
     """Return our name of the client that calls itself this in MCP; a name of its own for one that is not known."""
     plain = slug(name)
-    return _NAMES.get(plain, plain) or "mcp"
+    known = next((one for one in _NAMES if plain == one or plain.startswith(f"{one}-")), plain)
+    return _OTHER_NAMES.get(plain, known) or "mcp"
 
 
 def recognise(declared: str, payload: Mapping[str, Any], environment: Mapping[str, str]) -> str:
