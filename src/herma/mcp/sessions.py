@@ -51,7 +51,10 @@ _DAY = 86_400.0
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 # What clients call themselves in MCP's `clientInfo`, without blanks and signs: their name, perhaps with more behind it.
-_NAMES = "claude-code codex gemini cursor opencode copilot zed goose openclaw hermes qwen".split()
+_NAMES = (
+    *("claude-code", "codex", "gemini", "cursor", "opencode", "copilot"),
+    *("zed", "goose", "openclaw", "hermes", "qwen"),
+)
 _OTHER_NAMES = {
     "claude-ai": "claude-desktop",
     "visual-studio-code": "vscode",
