@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +24,10 @@ from importlib import resources
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -241,7 +240,6 @@ def _run(work: Callable[[], T], done: concurrent.futures.Future[T]) -> None:
 
 FILES = {"style.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
 """Our own files, by name: nothing else can be asked for."""
-_LARGEST_FORM = 4_096
 
 
 def make_app(house: HomeHandle, rules: Rules, codes: Codes, *, clock: Callable[[], float] = time.time) -> ASGIApp:
@@ -428,10 +426,12 @@ async def _metrics(request: Request, *, house: HomeHandle, threads: ThreadLimit)
 
 async def _enter(request: Request, *, rules: Rules, codes: Codes, clock: Callable[[], float]) -> Response:
     """Exchange the token, or a code that is valid once, for a cookie. `to` is the page to go on to."""
+    given: Mapping[str, str] = request.query_params
     if request.method == "POST":
-        token, code = await _typed(request), ""
-    else:
-        token, code = request.query_params.get("token", ""), request.query_params.get("code", "")
+        given = {}
+        with suppress(UsageError):  # too long, or cut off
+            given, _ = await body_of(request)
+    token, code = str(given.get("token", "")), str(given.get("code", ""))
     if not token and not code:
         return sign_in("You are not signed in.", "Open the link that herma serve printed, or paste the token.")
     if not is_token(rules, token.strip()) and not (code and codes.use(code)):
@@ -442,19 +442,6 @@ async def _enter(request: Request, *, rules: Rules, codes: Codes, clock: Callabl
         rules.cookie_name, make_cookie(rules, clock()), max_age=COOKIE_SECONDS, httponly=True, samesite="strict"
     )
     return response
-
-
-async def _typed(request: Request) -> str:
-    """Return the token that was typed into the form; "" if what came is too long to be one, or was cut off."""
-    body = b""
-    try:
-        async for piece in request.stream():
-            body += piece
-            if len(body) > _LARGEST_FORM:
-                return ""
-    except ClientDisconnect:  # the rest never came
-        return ""
-    return parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
 
 
 async def _leave(request: Request, *, rules: Rules) -> Response:  # noqa: ARG001 (the framework names it)
