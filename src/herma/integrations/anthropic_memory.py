@@ -6,7 +6,7 @@
 
 `/memories/MEMORY.md` and `/memories/USER.md` are curated memory: an edit is scanned, keeps the limits, has a row in
 `herma log` and an undo, and what a person wrote changes only with the person's yes. Every other path is a file below
-`notes/` in the home; its text is scanned too.
+`notes/memories/` in the home; its text is scanned too.
 """
 
 from __future__ import annotations
