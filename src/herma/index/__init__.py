@@ -8,7 +8,6 @@ pgvector      the vectors on a server
 vectors       embed what is new; answer what is near
 vector_store  index.db.vectors: keep, verify, drop
 nearest       nearest neighbours over 8-bit vectors (numpy)
-background    the thread that indexes and embeds after writes
 cli           herma index …
 
 Here stands what other folders ask the indexes and get, and the texts that features have embedded.

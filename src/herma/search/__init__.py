@@ -5,8 +5,7 @@ dates        dates in plain language
 match        query terms in text: places, snippets, excerpts
 candidates   candidates from index and transcript; filters; widening
 rank         scores: words, meaning, date, speaker; one hit per conversation
-contradictions later statements before the ones they contradict
-contradictions_languages the same in German, Chinese, Japanese, Korean; vocabularies
+contradictions  later statements before the ones they contradict
 search       Searcher.search() → SearchReport
 expand       query expansion and summaries by a model
 prefetch     what this turn needs, within a deadline
