@@ -257,123 +257,6 @@ class Keeping(NamedTuple):
             ) from exc
 
 
-class Retention:
-    """Delete, restore and purge sessions."""
-
-    def __init__(self, sessions: SessionRows, *, grace_days: float, clock: Callable[[], float]) -> None:
-        self._sessions = sessions
-        self._grace = grace_days * DAY
-        self._clock = clock
-
-    def delete(self, session_ids: Sequence[str], *, whole: bool, dry_run: bool = False) -> Deletion:
-        """Mark sessions, or the `whole` conversations they belong to, and everything delegated from them."""
-        chosen = self._sessions.get(session_ids)
-        if whole:
-            conversations = {session.conversation for session in chosen.values()}
-            chosen = {session.id: session for session in self._sessions.of_conversations(sorted(conversations))}
-        for session in self._delegated(chosen):
-            chosen.setdefault(session.id, session)
-        now = self._clock()
-        if chosen and not dry_run:
-            self._sessions.update(list(chosen), {"deleted": now})
-        messages = sum(session.message_count for session in chosen.values())
-        oldest_first = sorted(chosen.values(), key=lambda session: (session.started, session.id))
-        return Deletion(tuple(oldest_first), messages, now + self._grace, dry_run)
-
-    def prune(self, which: SessionFilter, older_than_days: float, *, ended_only: bool, dry_run: bool) -> Deletion:
-        """Delete conversations of which a session matches, if all were quiet (and are over) for so long."""
-        quiet = self._clock() - older_than_days * DAY
-        if which.active_before is not None:
-            quiet = min(quiet, which.active_before)
-
-        def is_over(one: SessionInfo) -> bool:
-            return one.last_active <= quiet and (one.ended is not None or not ended_only)
-
-        return self.delete(self._conversations(which, quiet, is_over), whole=False, dry_run=dry_run)
-
-    def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
-        """Delete what has been quiet for longer than it is kept. What is archived stays, and a conversation that went
-        through several sources stays as long as any of them is kept.
-        """
-        now = self._clock()
-
-        def is_over(one: SessionInfo) -> bool:
-            days = keeping.by_source.get(one.source, keeping.days)
-            return days > 0 and one.last_active <= now - days * DAY and not one.archived
-
-        rules = [(SessionFilter(source=source, archived=False), days) for source, days in keeping.by_source.items()]
-        rules.append((SessionFilter(exclude_sources=tuple(keeping.by_source), archived=False), keeping.days))
-        chosen: dict[str, None] = {}
-        for which, days in rules:
-            if days > 0:
-                chosen |= dict.fromkeys(self._conversations(which, now - days * DAY, is_over))
-        return self.delete(list(chosen), whole=False, dry_run=dry_run)
-
-    def undelete(self, session_ids: Sequence[str], free_title: Callable[[str, Scope], str]) -> list[SessionInfo]:
-        """Unmark sessions, the rest of their conversations, and what was delegated from them."""
-        expired = self._clock() - self._grace  # these may be half purged
-        waiting = {one.id: one for one in self._sessions.deleted(2**62) if (one.deleted or 0) >= expired}
-        for session_id in session_ids:
-            if session_id not in waiting:
-                raise UsageError(
-                    f"There is no deleted session {session_id!r}.",
-                    hint="It may have been purged already, or never deleted.",
-                )
-        conversations = {waiting[session_id].conversation for session_id in session_ids}
-        chosen = {one.id: one for one in waiting.values() if one.conversation in conversations}
-        chosen |= {one.id: one for one in delegated(waiting.values(), list(chosen))}
-        self._bring_back(list(chosen.values()), free_title)
-        return list(self._sessions.get(list(chosen)).values())
-
-    def purge_expired(self) -> list[SessionInfo]:
-        """Remove for good what has waited out the grace period. Return what is gone."""
-        expired = list(self._sessions.deleted(self._clock() - self._grace))
-        for session in expired:
-            self._sessions.purge(session.id)
-        return expired
-
-    def _conversations(self, which: SessionFilter, quiet: float, is_over: Callable[[SessionInfo], bool]) -> list[str]:
-        """Return the sessions of conversations of which one matches, all are over, and nothing delegated was active."""
-        found = self._sessions.matching(replace(which, active_before=quiet))
-        over = {
-            conversation: members
-            for conversation, members in self._sessions.members(one.conversation for one in found).items()
-            if all(map(is_over, members)) and is_within(which, members)
-        }
-        together = {one.id: one for members in over.values() for one in members}
-        together |= {one.id: one for one in self._delegated(together)}
-        for session in together.values():
-            if session.last_active > quiet:
-                for conversation in delegators(together, session.id):
-                    over.pop(conversation, None)
-        return [session.id for members in over.values() for session in members]
-
-    def _bring_back(self, chosen: Sequence[SessionInfo], free_title: Callable[[str, Scope], str]) -> None:
-        """Restore all of them in one step; a title that is taken by now gets the next number."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            for session_id, title in renamed(chosen, free_title).items():
-                self._sessions.update([session_id], {"title": title})
-            try:
-                self._sessions.update([session.id for session in chosen], {"deleted": None})
-            except StoreChanged:  # somebody took a title at this moment
-                if attempt == _ATTEMPTS:
-                    raise
-            else:
-                return
-
-    def _delegated(self, chosen: dict[str, SessionInfo]) -> list[SessionInfo]:
-        """Return everything delegated from these sessions, however deep, and how it went on, each once."""
-        found: dict[str, SessionInfo] = {}
-        parents = list(chosen)
-        while parents:
-            begun = [child.conversation for child in self._sessions.children(parents) if child.reason == "delegation"]
-            members = self._sessions.of_conversations(list(dict.fromkeys(begun)))
-            new = {one.id: one for one in members if one.id not in found and one.id not in chosen}
-            found |= new
-            parents = list(new)
-        return list(found.values())
-
-
 def is_within(which: SessionFilter, conversation: Sequence[SessionInfo]) -> bool:
     """Return whether a conversation is no more than a filter allows, taken as a whole: one small session does not make
     a long conversation small, nor one from elsewhere a conversation that is to be left out.
@@ -422,7 +305,7 @@ class Transcripts:
         self._rows = messages
         self.profile = profile
         self._clock = clock
-        self._retention = Retention(sessions, grace_days=grace_days, clock=clock)
+        self._grace = grace_days * DAY
 
     # ── writing ──
 
@@ -582,7 +465,7 @@ class Transcripts:
         wanted = _listed(session_ids)
         for session_id in wanted:
             self._known(session_id)
-        return self._retention.delete(wanted, whole=whole, dry_run=dry_run)
+        return self._mark(wanted, whole=whole, dry_run=dry_run)
 
     def prune(
         self,
@@ -594,11 +477,32 @@ class Transcripts:
     ) -> Deletion:
         """Delete conversations that match, of which no session was active lately or, by default, is still open."""
         check_fields(chosen := which or SessionFilter())
-        return self._retention.prune(chosen, older_than_days, ended_only=ended_only, dry_run=dry_run)
+        quiet = self._clock() - older_than_days * DAY
+        if chosen.active_before is not None:
+            quiet = min(quiet, chosen.active_before)
+
+        def is_over(one: SessionInfo) -> bool:
+            return one.last_active <= quiet and (one.ended is not None or not ended_only)
+
+        return self._mark(self._quiet(chosen, quiet, is_over), whole=False, dry_run=dry_run)
 
     def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
-        """Delete what has been quiet for longer than it is kept; undoable like every deletion."""
-        return self._retention.expire(keeping, dry_run=dry_run)
+        """Delete what has been quiet for longer than it is kept. What is archived stays, and a conversation that went
+        through several sources stays as long as any of them is kept.
+        """
+        now = self._clock()
+
+        def is_over(one: SessionInfo) -> bool:
+            days = keeping.by_source.get(one.source, keeping.days)
+            return days > 0 and one.last_active <= now - days * DAY and not one.archived
+
+        rules = [(SessionFilter(source=source, archived=False), days) for source, days in keeping.by_source.items()]
+        rules.append((SessionFilter(exclude_sources=tuple(keeping.by_source), archived=False), keeping.days))
+        chosen: dict[str, None] = {}
+        for which, days in rules:
+            if days > 0:
+                chosen |= dict.fromkeys(self._quiet(which, now - days * DAY, is_over))
+        return self._mark(list(chosen), whole=False, dry_run=dry_run)
 
     def deleted(self) -> Sessions:
         """Return what can still be brought back, oldest deletion first."""
@@ -606,11 +510,27 @@ class Transcripts:
 
     def undelete(self, session_ids: str | Sequence[str]) -> Sessions:
         """Bring back deleted sessions, with the rest of their conversations and what they delegated."""
-        return self._retention.undelete(_listed(session_ids), self._free_title)
+        wanted = _listed(session_ids)
+        expired = self._clock() - self._grace  # these may be half purged
+        waiting = {one.id: one for one in self._sessions.deleted(2**62) if (one.deleted or 0) >= expired}
+        for session_id in wanted:
+            if session_id not in waiting:
+                raise UsageError(
+                    f"There is no deleted session {session_id!r}.",
+                    hint="It may have been purged already, or never deleted.",
+                )
+        conversations = {waiting[session_id].conversation for session_id in wanted}
+        chosen = {one.id: one for one in waiting.values() if one.conversation in conversations}
+        chosen |= {one.id: one for one in delegated(waiting.values(), list(chosen))}
+        self._bring_back(list(chosen.values()))
+        return list(self._sessions.get(list(chosen)).values())
 
     def purge_expired(self) -> Sessions:
         """Remove for good what was deleted longer ago than the grace period. Return what is gone."""
-        return self._retention.purge_expired()
+        expired = list(self._sessions.deleted(self._clock() - self._grace))
+        for session in expired:
+            self._sessions.purge(session.id)
+        return expired
 
     # ── reading ──
 
@@ -719,6 +639,62 @@ class Transcripts:
         return [one_line(members) for members in self._sessions.members(wanted).values()]
 
     # ── inside ──
+
+    def _mark(self, session_ids: Sequence[str], *, whole: bool, dry_run: bool) -> Deletion:
+        """Mark sessions, or the `whole` conversations they belong to, and everything delegated from them."""
+        chosen = self._sessions.get(session_ids)
+        if whole:
+            conversations = {session.conversation for session in chosen.values()}
+            chosen = {session.id: session for session in self._sessions.of_conversations(sorted(conversations))}
+        for session in self._delegated(chosen):
+            chosen.setdefault(session.id, session)
+        now = self._clock()
+        if chosen and not dry_run:
+            self._sessions.update(list(chosen), {"deleted": now})
+        messages = sum(session.message_count for session in chosen.values())
+        oldest_first = sorted(chosen.values(), key=lambda session: (session.started, session.id))
+        return Deletion(tuple(oldest_first), messages, now + self._grace, dry_run)
+
+    def _quiet(self, which: SessionFilter, quiet: float, is_over: Callable[[SessionInfo], bool]) -> Sequence[str]:
+        """Return the sessions of conversations of which one matches, all are over, and nothing delegated was active."""
+        found = self._sessions.matching(replace(which, active_before=quiet))
+        over = {
+            conversation: members
+            for conversation, members in self._sessions.members(one.conversation for one in found).items()
+            if all(map(is_over, members)) and is_within(which, members)
+        }
+        together = {one.id: one for members in over.values() for one in members}
+        together |= {one.id: one for one in self._delegated(together)}
+        for session in together.values():
+            if session.last_active > quiet:
+                for conversation in delegators(together, session.id):
+                    over.pop(conversation, None)
+        return [session.id for members in over.values() for session in members]
+
+    def _bring_back(self, chosen: Sequence[SessionInfo]) -> None:
+        """Restore all of them in one step; a title that is taken by now gets the next number."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            for session_id, title in renamed(chosen, self._free_title).items():
+                self._sessions.update([session_id], {"title": title})
+            try:
+                self._sessions.update([session.id for session in chosen], {"deleted": None})
+            except StoreChanged:  # somebody took a title at this moment
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def _delegated(self, chosen: Family) -> Sessions:
+        """Return everything delegated from these sessions, however deep, and how it went on, each once."""
+        found: dict[str, SessionInfo] = {}
+        parents = list(chosen)
+        while parents:
+            begun = [child.conversation for child in self._sessions.children(parents) if child.reason == "delegation"]
+            members = self._sessions.of_conversations(list(dict.fromkeys(begun)))
+            new = {one.id: one for one in members if one.id not in found and one.id not in chosen}
+            found |= new
+            parents = list(new)
+        return list(found.values())
 
     def _add(
         self,
