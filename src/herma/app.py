@@ -215,6 +215,7 @@ class Herma:
             record_trouble=self.record_trouble,
             ensure_open=self.ensure_open,
             worker=self.worker,
+            ask_model=lambda rules, text: self.models.ask("query_expansion", rules, text),
         )
 
     @lazy_property
