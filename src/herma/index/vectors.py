@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from herma.errors import HermaError, SpendRefused, StoreBusy, StoreError
 from herma.index import MESSAGE, Embeddable, Embeddables, IndexUnusable, Nearest, VectorState
+from herma.index.pgvector import ServerVectors
 from herma.index.vector_store import (
     EmbedderTrouble,
     EmbeddingStep,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from herma.app import Herma
     from herma.index import Vector
     from herma.index.nearest import Neighbours
-    from herma.index.pgvector import ServerNeighbours, ServerVectors
+    from herma.index.pgvector import ServerNeighbours
     from herma.models.embedder import Embedder
     from herma.models.embedder import Vectors as EmbedderVectors
     from herma.store.postgres import PostgresDatabase
@@ -633,8 +634,6 @@ class Vectors:
     def _store(self) -> VectorStore | ServerVectors:
         """Return where the vectors are: on a server that has pgvector, else in a file of this home."""
         if self._app.settings.store.url and (server := cast("PostgresDatabase", self._app.db)).has_vectors():
-            from herma.index.pgvector import ServerVectors
-
             return ServerVectors(server)
         return VectorStore(self._app.home)
 
