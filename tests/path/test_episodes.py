@@ -131,7 +131,7 @@ def test_large_calls_and_parts_are_read_or_left_out(h: Herma, episodes: Episodes
 def test_of_a_very_long_request_the_beginning_is_read(h: Herma, episodes: Episodes) -> None:
     """Whether it can be compressed or not, and whether it is text or parts."""
     chance = random.Random(3)
-    log = "".join(chance.choice("abcdefghijklmnopqrstuvwxyz0123456789 \n") for _ in range(900_000))
+    log = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789 \n", k=900_000))
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 40_000}}
     for content in (
         f"Find the error in this log: {log}",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests import homes
-from tests.homes import talk
+from tests.homes import of_files, talk
 
 from herma import Add, Author, Herma, Origin, Who
 from herma.models.models import MOST, REST, Pauses
@@ -130,6 +130,7 @@ def test_the_episode_is_said_better_and_a_skill_is_proposed(home: Path) -> None:
         assert h.skills.get("release-the-shop").body.strip() == "1. Fetch tags."
 
 
+@of_files
 @pytest.mark.parametrize("cut", [False, True])
 def test_an_answer_that_cannot_be_read_is_asked_for_once_more(home: Path, cut: bool) -> None:
     whole = proposing(change("add", TEA), change("add", "The user is called Ada."))
@@ -144,6 +145,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more(home: Path, cut: b
         assert "cannot be read" in server.requests[1].last
 
 
+@of_files
 def test_what_a_weak_model_makes_up_or_repeats_is_not_kept(home: Path) -> None:
     answer = proposing(
         change("add", "the new entry, for add and replace", target="memory"),
@@ -367,6 +369,7 @@ def drunk(h: Herma) -> None:
 # ── a model that does not answer in the form asked for ──
 
 
+@of_files
 def test_three_unusable_answers_in_a_row_pause_for_a_day(home: Path) -> None:
     clock = FixedClock()
     pauses = Pauses(home, clock)
@@ -390,6 +393,7 @@ def test_three_unusable_answers_in_a_row_pause_for_a_day(home: Path) -> None:
     assert pauses.judge("compress", "m", "again") is None, "a usable answer starts the count anew"
 
 
+@of_files
 def test_the_file_may_be_missing_broken_or_not_writable(home: Path) -> None:
     pauses = Pauses(home, FixedClock())
     assert pauses.list() == ()
@@ -405,6 +409,7 @@ def test_the_file_may_be_missing_broken_or_not_writable(home: Path) -> None:
     assert pauses.list() == ()
 
 
+@of_files
 def test_no_json_costs_two_calls_a_session_and_none_after_three(home: Path) -> None:
     clock = FixedClock()
     script = lambda _: Answer("I learnt a lot about tea.")  # noqa: E731
@@ -437,6 +442,7 @@ def test_no_json_costs_two_calls_a_session_and_none_after_three(home: Path) -> N
             assert (looked(h)[0].state, len(server.requests)) == ("failed", 2 * MOST + 4)
 
 
+@of_files
 def test_a_server_that_knows_no_schemas(home: Path, server: ScriptedModel) -> None:
     server.then("No.", Answer.failing(400, "response_format is not supported"))
     with opened(home, server) as h:
@@ -448,6 +454,7 @@ def test_a_server_that_knows_no_schemas(home: Path, server: ScriptedModel) -> No
         assert len(server.requests) == 3  # the first session is not tried again
 
 
+@of_files
 def test_a_person_may_ask_all_the_same(home: Path, server: ScriptedModel) -> None:
     server.then(*["No."] * (2 * MOST))
     with opened(home, server) as h:
@@ -469,6 +476,7 @@ def test_a_person_may_ask_all_the_same(home: Path, server: ScriptedModel) -> Non
         assert h.models.pauses.list() == ()
 
 
+@of_files
 def test_calls_that_are_no_json_are_told_once(home: Path) -> None:
     flags: dict[str, Any] = {"memory__nudge_interval": 1, "review__at_end": False}
     broken = Answer.calling("memory", '{"action": "add", "content": ')
@@ -485,6 +493,7 @@ def test_calls_that_are_no_json_are_told_once(home: Path) -> None:
         assert "My cat is called Ink" in h.memory.entries("user")[0]  # the user's own words do
 
 
+@of_files
 def test_tidying_says_that_the_answer_is_none(home: Path) -> None:
     texts = ["Deploys to staging go out on Tuesdays.", "Staging gets its deploys on Tuesdays, usually at noon."]
     with ScriptedModel(lambda _: Answer("They look alike.")) as server, opened(home, server) as h:
@@ -496,6 +505,7 @@ def test_tidying_says_that_the_answer_is_none(home: Path) -> None:
         assert len(server.requests) == MOST
 
 
+@of_files
 def test_shortening_goes_on_without_it_and_a_person_may_ask(home: Path) -> None:
     flags: dict[str, Any] = {"context__window": 8_000, "review__at_end": False}
     with ScriptedModel(lambda _: Answer("It was a long talk.")) as server, opened(home, server, **flags) as h:

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.homes import of_files
 
 from herma import Herma
 from herma.errors import HermaError, StoreError, UsageError
@@ -47,6 +48,7 @@ def test_a_folder_is_taken_in_whole_and_can_be_taken_back(h: Herma, home: Path, 
     assert (home / "skills/.archive/paint/scripts/mix.sh").exists()
 
 
+@of_files
 def test_the_verdict_and_the_origin_decide(h: Herma, paint: Path) -> None:
     (paint / "SKILL.md").write_text(CAUTION)
     assert not h.skills.install(paint)[0].outcome.ok
@@ -90,6 +92,7 @@ def test_archives_are_read_without_being_unpacked(h: Herma, tmp_path: Path, pain
         h.skills.install(archive, name="x")
 
 
+@of_files
 def test_an_archive_that_climbs_out_or_links_out_is_refused(h: Herma, tmp_path: Path, home: Path) -> None:
     climbing = tmp_path / "climbing.zip"
     with zipfile.ZipFile(climbing, "w") as made:
@@ -111,6 +114,7 @@ def test_an_archive_that_climbs_out_or_links_out_is_refused(h: Herma, tmp_path: 
     assert not judged.outcome.ok
 
 
+@of_files
 def test_links_of_a_folder_are_not_followed_out(h: Herma, tmp_path: Path, paint: Path) -> None:
     secret = tmp_path / "secret.md"
     secret.write_text("the key")
@@ -121,6 +125,7 @@ def test_links_of_a_folder_are_not_followed_out(h: Herma, tmp_path: Path, paint:
     assert not judged.outcome.ok
 
 
+@of_files
 def test_what_is_no_skill_is_said(h: Herma, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         h.skills.install(tmp_path / "nothing")
@@ -141,6 +146,7 @@ def test_what_is_no_skill_is_said(h: Herma, tmp_path: Path) -> None:
     assert "front matter" in refused.outcome.message
 
 
+@of_files
 @pytest.mark.parametrize("kind", ["tar.gz", "zip"])
 def test_a_damaged_archive_is_one_clear_sentence(h: Herma, tmp_path: Path, kind: str) -> None:
     """Whatever byte is wrong: it is read as it is, or refused, and never breaks anything else."""

@@ -93,9 +93,8 @@ def test_what_was_said_in_short_or_in_other_words_is_kept(reason: str, said: str
     assert (refusal.reason if refusal else "") == reason
 
 
-@given(st.lists(st.from_regex(r"[A-Z][a-z]{1,9}", fullmatch=True), min_size=2, max_size=5))
-def test_initials_stand_for_a_name(words: list[str]) -> None:
-    parts = [word.casefold() for word in words]
+@given(st.lists(st.text("abcdefghij", min_size=2, max_size=9), min_size=2, max_size=5))
+def test_initials_stand_for_a_name(parts: list[str]) -> None:
     assert stands_for("".join(part[0] for part in parts), parts, several=True)
 
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.homes import table
 
@@ -206,6 +206,7 @@ _SKILLS = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(_SKILLS)
 def test_what_is_composed_is_read_as_the_same(skill: Skill) -> None:
     text = compose(skill)
