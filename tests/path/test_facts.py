@@ -118,7 +118,7 @@ def test_stated_facts(h: Herma, clock: FixedClock) -> None:
     assert [one.source for one in h.facts.history("time zone")] == ["user", "curated", "review"]
     h.facts.state("Anna", "birthday", "3 May")
     assert value(h, "when is Anna's birthday?") == "3 May"
-    for wrong in (("", "a", "b"), ("user", "", "b"), ("user", "a", " "), ("user", "a", "x" * 200)):
+    for wrong in (("", "a", "b"), ("user", "", "b"), ("user", "a", " "), ("user", "shoe size", "x" * 200)):
         with pytest.raises(UsageError):
             h.facts.state(*wrong)
     with pytest.raises(UsageError, match="scanner"):
