@@ -96,8 +96,14 @@ def messages(home: Path) -> int:
 
 
 @pytest.mark.parametrize("also", [(), ("index.db",), ("index.db", "herma.db-shm")])
-def test_a_missing_database_comes_back_from_its_log(home: Path, also: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_missing_or_emptied_database_comes_back_from_its_log(
+    home: Path, also: tuple[str, ...], emptied: bool
+) -> None:
+    """SQLite deletes the log of an empty file before it reads anything."""
     without(home, "herma.db", *also)
+    if emptied:
+        (home / "herma.db").touch()
     assert "herma.db-wal" in refused(home)
     made = repaired(home)
     assert messages(home) == 60

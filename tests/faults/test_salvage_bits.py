@@ -213,42 +213,35 @@ def test_a_wrong_row_of_the_feed_costs_no_message(sound: Path, hurt: Path, chang
         assert new == max(row[0] for row in rows(sound / "herma.db", "messages")) + 1
 
 
-def test_text_that_is_no_text_is_damage(hurt: Path) -> None:
+def test_text_that_is_no_text_and_json_that_is_no_json_are_damage(hurt: Path) -> None:
     def broken(raw: bytearray, _: int) -> None:
-        at = raw.index(b"<7.3> ") + 8
-        raw[at] ^= 0x80
+        raw[raw.index(b"<7.3> ") + 8] ^= 0x80
 
     change(hurt, broken)
-    with Herma.open(hurt) as h:
-        session = next(one.id for one in h.transcripts.list(limit=99) if one.title == "Talk 7")
-        with pytest.raises(StoreError, match="damaged") as caught:
-            h.transcripts.messages(session)
-        assert "doctor --repair" in caught.value.hint
-    assert any("cannot be read" in check.sentence for check in diagnose(hurt).of("problem"))
-    made = repair(hurt)
-    assert made.salvaged
-    assert [table.table for table in made.salvaged.tables if table.mended] == ["messages"]
-    with Herma.open(hurt) as h:
-        assert any("<7.3> " in str(one.content) for one in h.transcripts.messages(session))
-    assert diagnose(hurt).healthy
-
-
-def test_json_that_is_no_json_is_damage(hurt: Path) -> None:
     with closing(sqlite3.connect(hurt / "herma.db")) as database:
         database.execute("UPDATE messages SET tool_calls = '[{\"id\"' WHERE id = (SELECT max(id) - 1 FROM messages)")
         database.execute("UPDATE episodes SET steps = '[' WHERE id = 3")
         database.commit()
     with Herma.open(hurt) as h:
-        for call in (lambda: h.episodes.get(3), lambda: h.transcripts.messages(h.transcripts.list(limit=1)[0].id)):
+        session = next(one.id for one in h.transcripts.list(limit=99) if one.title == "Talk 7")
+        newest = h.transcripts.list(limit=1)[0].id
+        for call in (
+            lambda: h.transcripts.messages(session),
+            lambda: h.episodes.get(3),
+            lambda: h.transcripts.messages(newest),
+        ):
             with pytest.raises(StoreError, match="damaged") as caught:
                 call()
             assert "doctor --repair" in caught.value.hint
-    assert not diagnose(hurt).healthy
-    repair(hurt)
-    assert diagnose(hurt).healthy
+    assert any("cannot be read" in check.sentence for check in diagnose(hurt).of("problem"))
+    made = repair(hurt)
+    assert made.salvaged
+    assert {table.table for table in made.salvaged.tables if table.mended} == {"messages", "episodes"}
     with Herma.open(hurt) as h:
+        assert any("<7.3> " in str(one.content) for one in h.transcripts.messages(session))
         assert h.episodes.get(3)
-        assert len(h.transcripts.messages(h.transcripts.list(limit=1)[0].id)) == 10
+        assert len(h.transcripts.messages(newest)) == 10
+    assert diagnose(hurt).healthy
 
 
 @pytest.mark.parametrize("where", [0, 5, 20, -4])
@@ -386,25 +379,6 @@ def test_after_a_kill_in_the_last_step_nobody_goes_on_without_the_log(logged: Pa
         assert len(h.transcripts.messages("s")) == 60
     assert diagnose(home).healthy
     assert plan(home) == []
-
-
-def test_of_a_file_that_was_emptied_the_log_is_kept_and_read(logged: Path, tmp_path: Path) -> None:
-    """SQLite deletes the log of an empty file before it reads anything."""
-    home = Path(shutil.copytree(logged, tmp_path / "home"))
-    (home / "herma.db").write_bytes(b"")
-    log = (home / "herma.db-wal").read_bytes()
-    with Herma.open(home) as h:
-        with pytest.raises(StoreError, match="only its log") as caught:
-            h.transcripts.start("cli")
-        assert "doctor --repair" in caught.value.hint
-        with pytest.raises(StoreError):
-            h.search("words")
-    assert not diagnose(home).healthy
-    assert (home / "herma.db-wal").read_bytes() == log
-    repair(home)
-    with Herma.open(home) as h:
-        assert [str(one.content).split()[0] for one in h.transcripts.messages("s")] == [str(n) for n in range(60)]
-    assert diagnose(home).healthy
 
 
 def test_a_file_of_which_only_messages_are_left_is_still_known_as_ours(sound: Path, hurt: Path) -> None:
