@@ -90,6 +90,7 @@ class Server:
     def kill(self) -> None:
         """End all of its processes at once, as a crash does."""
         pid = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, signal.SIGSTOP)  # so that it makes no other, which would hold the memory that the next start needs
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         for each in [pid, *map(int, children)]:
             os.kill(each, signal.SIGKILL)
