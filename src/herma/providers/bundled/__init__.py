@@ -25,6 +25,7 @@ from herma.models.endpoints import FILE, read_file
 from herma.providers.base import MemoryProvider
 from herma.providers.discovery import atomic_json_write, cfg_get, home_config, tool_error, tool_result
 from herma.store.files import exclusive, make_folder
+from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
     import httpx2
@@ -575,7 +576,7 @@ class LocalServer:
                     env=self._environ,
                     start_new_session=True,
                 )
-            threading.Thread(target=started.wait, name="herma: server", daemon=True).start()  # leaves no zombie
+            BackgroundCall("server", started.wait).start()  # leaves no zombie
             while not self._answers():
                 ended = started.poll() is not None
                 if ended or time.monotonic() > until:

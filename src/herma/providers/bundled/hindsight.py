@@ -30,6 +30,7 @@ from herma.providers.bundled import (
     texts,
     tool,
 )
+from herma.worker import BackgroundCall
 
 T = TypeVar("T")
 URLS = {
@@ -121,7 +122,7 @@ class Hindsight(BundledProvider):
             return "its PostgreSQL does not run as root; set database_url, or be another user"
         return super().missing()
 
-    def connect(self) -> Connection:
+    def connect(self) -> LoopClient:
         """Return the client; the server of `local_embedded` is started when it is first asked."""
         url = self.values["api_url"] or URLS[self.values["mode"]]
         if self.values["mode"] == "local_embedded":
@@ -132,7 +133,7 @@ class Hindsight(BundledProvider):
                     environ[_VARIABLES + key.upper()] = self.values[key]
             idle, folder = self.values["idle_timeout"], self.home / "hindsight"
             self._server = LocalServer([program()], f"{url}/health", folder, environ=environ, idle=idle)
-        return Connection(url, self.values["apiKey"] or None, self.values["timeout"])
+        return LoopClient(url, self.values["apiKey"] or None, self.values["timeout"])
 
     def begin(self) -> None:
         self._lock = threading.Lock()
@@ -159,8 +160,8 @@ class Hindsight(BundledProvider):
     def _ask(self, question: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         if self._server is not None:
             self._server.ensure(self.values["port_health_grace_timeout"])
-        connection: Connection = self.client
-        return connection.ask(question)
+        client: LoopClient = self.client
+        return client.ask(question)
 
     def _of_bank(self, question: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
         """Ask about the bank; None if there is none yet: the first turn that is stored creates it."""
@@ -282,15 +283,14 @@ class Hindsight(BundledProvider):
         return {"answer": self._reflect(query)}
 
 
-class Connection:
+class LoopClient:
     """The SDK's client, which belongs to one event loop, and the thread in which this loop runs."""
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         self._named = {"api_key": key, "timeout": timeout, "max_attempts": 1}
         self._url, self._client = url, None
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="herma: hindsight", daemon=True)
-        self._thread.start()
+        self._running = BackgroundCall("hindsight", self._loop.run_forever).start()
 
     def ask(self, question: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Ask the client, from any thread."""
@@ -308,7 +308,7 @@ class Connection:
         if self._client is not None:
             self.ask(lambda client: client.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._running.done.wait()
         self._loop.close()
 
 
