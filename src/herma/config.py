@@ -19,25 +19,22 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from herma.errors import ConfigError, StoreBusy, StoreError
 from herma.store.files import exclusive, make_folder, plain_yaml, read_start, replace_file
 
+T = TypeVar("T")
 HOME_FILE = "config.yaml"
 PROJECT_FILE = ".herma.yaml"
 DEFAULT_PROFILE = "default"
 RESERVED_VARIABLES = frozenset({"HERMA_HOME", "HERMA_PROFILE", "HERMA_SESSION", "HERMA_MODELS", "HERMA_DEBUG"})
-LOCK_SECONDS = 10.0
-"""Seconds to wait for another process that edits the same file."""
-
-Node: TypeAlias = Any
-"""A node of ruamel.yaml, which declares none of its attributes."""
-MAX_BYTES = 1 << 20
-PROJECT_BYTES = 1 << 16
-"""The same for a project's file, which comes with a repository of others."""
+LOCK_SECONDS = 10.0  # to wait for another process that edits the same file
+Node: TypeAlias = Any  # of ruamel.yaml, which declares none of its attributes
+MAX_BYTES, PROJECT_BYTES = 1 << 20, 1 << 16  # of the home's file, and of one that comes with a repository of others
 _BOM = "\ufeff"
 
 
@@ -185,7 +182,7 @@ def unset_value(path: Path, key: str) -> bool:
     """Remove one key from a configuration file. Return whether it was there."""
     _known(key)
     section, _, name = key.partition(".")
-    return path.exists() and _edit(path, lambda old: without_value(old, path, section, name))
+    return path.exists() and _edit(path, lambda old: with_value(old, path, section, name, None))
 
 
 _VARIABLE = re.compile(r"(?!(?:sk|pk|gsk|key|hf|xai|pplx|gh[a-z])_[A-Za-z0-9_]*\d)[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -219,35 +216,23 @@ def _edit(path: Path, change: Callable[[str], str]) -> bool:
     return True
 
 
-def with_value(text: str, path: Path, section: str, key: str, value: str | float) -> str:
-    """Return the text with `section.key` set to `value`, and nothing else changed."""
+def with_value(text: str, path: Path, section: str, key: str, value: str | float | None) -> str:
+    """Return the text with `section.key` set to `value`, or removed (`None`), and nothing else changed."""
     body = text.removeprefix(_BOM)
     root = compose(body, path)
     header, node = _find(root, section)
+    if value is None and (header is None or node is None or node.id != "mapping" or _find(node, key)[0] is None):
+        return text
     if header is not None and node is not None and _item(header, node).kind not in ("map", "null"):
         raise ConfigError(
             f"{path}, line {_line(header)}: {section} is not a section, so {key} cannot be set in it.",
             hint="Correct the line in an editor; the file was not changed.",
         )
     try:
-        edited = _set(body, root, section, key, _yaml(value))
+        edited = _unset(body, header, node, key) if value is None else _set(body, root, section, key, _yaml(value))
     except _AliasError as exc:
         raise _refusal(path, section, key) from exc
-    return _checked(text, edited, path, section, key, value if isinstance(value, str) else _yaml(value))
-
-
-def without_value(text: str, path: Path, section: str, key: str) -> str:
-    """Return the text without `section.key`; unchanged if it is not there."""
-    body = text.removeprefix(_BOM)
-    header, node = _find(compose(body, path), section)
-    if header is None or node is None or node.id != "mapping" or _find(node, key)[0] is None:
-        return text
-    try:
-        _span(body, header, node)
-        edited = _unset(body, node, key)
-    except _AliasError as exc:
-        raise _refusal(path, section, key) from exc
-    return _checked(text, edited, path, section, key, None)
+    return _checked(text, edited, path, section, key, _yaml(value) if isinstance(value, int | float) else value)
 
 
 class _AliasError(Exception):
@@ -272,7 +257,8 @@ def _set(text: str, root: Node | None, section: str, key: str, value: str) -> st
     return f"{text[:start].rstrip(' ')}{text[stop:rest]}{end}{indent}{pair}{text[rest:]}"
 
 
-def _unset(text: str, section: Node, key: str) -> str:
+def _unset(text: str, header: Node, section: Node, key: str) -> str:
+    _span(text, header, section)
     at = [own.value for own, _ in section.value].index(key)
     own, old = section.value[at]
     start, stop = own.start_mark.index, _span(text, own, old)[1]
@@ -378,47 +364,45 @@ _NUMBER = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]
 _NOT_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-class Amounts(NamedTuple):
-    """The values of a key that is a list of names, each with a number: `cron=30, subagent=7`."""
+class Pairs(NamedTuple, Generic[T]):
+    """The values of a key that is a list of names, each with a value: `cron=30, subagent=7`."""
 
     what: str
-    most: float
+    value: Callable[[str], T]
+    """Reads one value. Raises ValueError if it is wrong."""
 
-    def read(self, text: str) -> list[tuple[str, float]]:
-        """Return each name with its number. Raise ValueError with the first item that is wrong."""
+    def read(self, text: str) -> list[tuple[str, T]]:
+        """Return each name with its value. Raise ValueError with the first item that is wrong."""
         found = []
         for row in filter(None, map(str.strip, text.split(","))):
-            name, _, number = (part.strip() for part in row.partition("="))
-            if not name or not _NUMBER.fullmatch(number) or not 0 <= float(number) <= self.most:
-                raise ValueError(row)
-            found.append((name, float(number)))
+            name, _, value = (part.strip() for part in row.partition("="))
+            try:
+                found.append((name, self.value(value if name else "")))
+            except ValueError:
+                raise ValueError(row) from None
         return found
 
 
-class ToolSets(NamedTuple):
-    """The values of a key that is a list of sources, each with sets of tools: `telegram=memory, cron=skills+search`."""
-
-    what: str
-    sets: tuple[str, ...]
-
-    def read(self, text: str) -> list[tuple[str, tuple[str, ...]]]:
-        """Return each source with its sets. Raise ValueError with the first item that is wrong."""
-        found = []
-        for row in filter(None, map(str.strip, text.split(","))):
-            name, _, words = (part.strip() for part in row.partition("="))
-            chosen = tuple(map(str.strip, words.split("+")))
-            if not name or not set(chosen) <= set(self.sets):
-                raise ValueError(row)
-            found.append((name, chosen))
-        return found
+def _amount(text: str, most: float) -> float:
+    if not _NUMBER.fullmatch(text) or not 0 <= float(text) <= most:
+        raise ValueError(text)
+    return float(text)
 
 
-TOOLS_OFF = ToolSets(
-    "sources, each with memory, provider, search or skills, as in: telegram=memory, cron=provider+skills",
-    ("memory", "provider", "search", "skills"),
+def _tool_sets(text: str) -> tuple[str, ...]:
+    chosen = tuple(map(str.strip, text.split("+")))
+    if not set(chosen) <= {"memory", "provider", "search", "skills"}:
+        raise ValueError(text)
+    return chosen
+
+
+TOOLS_OFF = Pairs(
+    "sources, each with memory, provider, search or skills, as in: telegram=memory, cron=provider+skills", _tool_sets
 )
-BY_SOURCE = Amounts("sources, each with its days (at most 36500), as in: cron=30, subagent=7", 36_500)
-SHARES = Amounts("parts of the window, each with its percentage, as in: system=10, tools=30", 100)
+BY_SOURCE = Pairs(
+    "sources, each with its days (at most 36500), as in: cron=30, subagent=7", partial(_amount, most=36_500)
+)
+SHARES = Pairs("parts of the window, each with its percentage, as in: system=10, tools=30", partial(_amount, most=100))
 
 
 def option(
@@ -427,13 +411,11 @@ def option(
     low: float | None = None,
     high: float | None = None,
     *,
-    amounts: Amounts | ToolSets | None = None,
+    pairs: Pairs[Any] | None = None,
     project: bool = False,
 ) -> Any:
     """Declare a key: its meaning, its range, and whether a project's file may set it. A `Literal` names its words."""
-    return field(
-        default=default, metadata={"doc": doc, "low": low, "high": high, "amounts": amounts, "project": project}
-    )
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "pairs": pairs, "project": project})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,7 +428,7 @@ class Option:
     low: float | None
     high: float | None
     one_of: tuple[str, ...] = ()
-    amounts: Amounts | ToolSets | None = None
+    pairs: Pairs[Any] | None = None
     project: bool
 
     @property
@@ -464,8 +446,8 @@ class Option:
             return "true or false"
         if self.one_of:
             return "one of " + ", ".join(word or "(empty)" for word in self.one_of)
-        if self.amounts:
-            return self.amounts.what
+        if self.pairs:
+            return self.pairs.what
         if self.kind is str:
             return "one line of text"
         what = "a whole number" if self.kind is int else "a number"
@@ -494,8 +476,8 @@ class Option:
         word = text.strip()
         if self.one_of and word.lower() in self.one_of:
             return word.lower()
-        if self.amounts:
-            self.amounts.read(text)
+        if self.pairs:
+            self.pairs.read(text)
         if self.kind is str and not self.one_of and not _NOT_A_LINE.search(text):
             return text
         if self.kind is bool and word.lower() in TRUE_WORDS | FALSE_WORDS:
@@ -514,8 +496,6 @@ class Option:
 
 NAME = "mcp_servers"
 KEYS = ("command", "args", "env", "cwd", "url", "headers", "enabled", "timeout", "connect_timeout", "tools")
-MOST = 50
-"""Servers that are used at most."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _SERVER_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -562,8 +542,6 @@ def _servers(section: Node | None, path: Path, problems: list[Problem]) -> tuple
         label, where = f"{NAME}.{key.value}", f"{path}, line {_line(key)}"
         if not _SERVER_NAME.fullmatch(key.value):
             problems.append(Problem(label, where, why="a server's name is letters, digits, - and _, at most 40"))
-        elif len(found) >= MOST:
-            problems.append(Problem(label, where, why=f"there are more than {MOST} servers"))
         elif node.id != "mapping":
             problems.append(Problem(label, where, why="a server's name needs keys below it: command or url"))
         elif server := _server(key.value, where, node, path, problems):
@@ -679,7 +657,7 @@ class ToolSettings:
         "",
         "Sets of tools that sessions of a source or context do not have: memory (with the provider), provider, search, "
         "skills; as in: telegram=memory, cron=provider+skills.",
-        amounts=TOOLS_OFF,
+        pairs=TOOLS_OFF,
     )
 
 
@@ -756,7 +734,7 @@ class ContextSettings:
     shares: str = option(
         "",
         "Percentages that differ from the profile, for system, memory, conversation, tools and reply.",
-        amounts=SHARES,
+        pairs=SHARES,
     )
     tool_result_tokens: int = option(
         500, "Maximum tokens of one tool result in a request; the transcript keeps all.", 20, 1_000_000
@@ -780,7 +758,7 @@ class RetentionSettings:
     """Retention of transcripts."""
 
     days: float = option(0.0, "Delete a conversation after this many days without activity; 0: never.", 0, 36_500)
-    by_source: str = option("", "Days for single sources, instead of retention.days; 0: never.", amounts=BY_SOURCE)
+    by_source: str = option("", "Days for single sources, instead of retention.days; 0: never.", pairs=BY_SOURCE)
     grace_days: float = option(7.0, "Days in which a deletion can be undone.", 0, 36_500)
 
 
@@ -907,24 +885,6 @@ class ReviewSettings:
 
 
 # ── Settings ────────────────────────────────────────────────────────────────────────────────────────────────
-
-_FIXED_KEYS = """
-memory.tail_uses compression.tail compression.protect_first review.max_steps review.keep_days curator.interval_hours
-curator.min_idle_hours curator.notice_days curator.most_archived curator.review_uses curator.review_rate
-curator.keep_snapshots chat.connect_timeout chat.result_chars chat.tool_timeout chat.markdown search.common_cap
-"""
-_FIXED = "it has no effect any more; Herma uses a fixed value"
-REMOVED: Mapping[str, str] = {
-    "providers.off_for": "set tools.off instead, as in: cron=provider, telegram=provider",
-    "memory.tidy_days": "it has no effect any more; files are tidied when a write needs the room",
-    **{
-        f"context.{part}_share": f"set context.shares instead, as in: {part.replace('results', 'tools')}=10"
-        for part in ("system", "memory", "conversation", "results", "reply")
-    },
-    **dict.fromkeys(_FIXED_KEYS.split(), _FIXED),
-}
-"""Keys of earlier versions, and what to do instead."""
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -1128,17 +1088,13 @@ def _expand(text: str, env: Mapping[str, str]) -> Path:
     return Path(text).expanduser()
 
 
+_PROFILE = re.compile(r"(?![.\s])[^/\\:]{1,64}(?<!\s)")
+
+
 def _profile(profile: str | None, env: Mapping[str, str]) -> str:
     """Return the profile's name, which becomes a folder; "" for none."""
     name = profile if profile is not None else env.get("HERMA_PROFILE") or DEFAULT_PROFILE
-    if (
-        not name
-        or name.startswith(".")
-        or name != name.strip()
-        or len(name) > 64
-        or not name.isprintable()
-        or any(mark in name for mark in ("/", "\\", ":"))
-    ):
+    if not _PROFILE.fullmatch(name) or not name.isprintable():
         raise ConfigError(
             f"{name!r} cannot be a profile's name.",
             hint="Use letters, digits, - and _; no slashes, and no dot in front.",
@@ -1200,7 +1156,7 @@ def _take_key(
     if key.endswith(".<<"):
         raise ConfigError(f"{where}: merged sections (<<) are not supported.", hint="Write the keys out.")
     if known is None:
-        problems.append(Problem(key, where, _nearest(key), why=REMOVED.get(key, "")))
+        problems.append(Problem(key, where, _nearest(key)))
     elif project and not known.project:
         problems.append(Problem(key, where, forbidden=True))
     elif item.kind != "null":
@@ -1224,8 +1180,7 @@ def _from_environment(env: Mapping[str, str], problems: list[Problem]) -> dict[s
         known = by_variable.get(name)
         if known is None:
             near = _near(name, [*by_variable, *sorted(RESERVED_VARIABLES)], 0.8)
-            why = next((why for key, why in REMOVED.items() if name == f"HERMA_{key.replace('.', '_').upper()}"), "")
-            problems.append(Problem(name, "the environment", near, why=why))
+            problems.append(Problem(name, "the environment", near))
         elif text or known.kind is str:  # in a shell, an empty variable means: not set
             found[known.key] = _value(known, text, f"the variable {name}")
     return found

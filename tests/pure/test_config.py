@@ -263,24 +263,16 @@ def test_problems_say_what_to_do(home: Path) -> None:
     assert str(config.Problem("a.b", "x", "a.c")) == "a.b in x is not a known key; did you mean a.c?"
     assert str(config.Problem("a.b", "x")) == "a.b in x is not a known key."
     assert "write it as a section" in str(config.Problem("a.b", "x", "a.b"))
-    for key, why in config.REMOVED.items():  # settings of earlier versions
-        assert key not in config.options()
-        section, _, name = key.partition(".")
-        write(home / "config.yaml", f"{section}: {{{name}: 5}}")
-        (problem,) = load(home).problems
-        assert (problem.key, problem.pressing, str(problem).endswith(f"is ignored: {why}.")) == (key, True, True)
-        (problem,) = load(home / "other", environ={f"HERMA_{key.replace('.', '_').upper()}": "5"}).problems
-        assert why in str(problem)
-
-
-def test_values_without_a_key_are_fixed() -> None:
     fixed = {
         f"{section}.{item.name}"
         for section, made in config.sections().items()
         for item in dataclasses.fields(made)
         if f"{section}.{item.name}" not in config.options()
     }
-    assert fixed < set(config.REMOVED)
+    for key in fixed:  # values in a section that nobody may set
+        section, _, name = key.partition(".")
+        write(home / "config.yaml", f"{section}: {{{name}: 5}}")
+        assert [problem.key for problem in load(home).problems] == [key]
 
 
 def test_unknown_variables_are_reported_and_reserved_ones_are_not(home: Path) -> None:

@@ -28,7 +28,7 @@ def set_(text: str, value: str | float = 500, key: str = "memory_char_limit") ->
 
 
 def unset(text: str, key: str = "memory_char_limit") -> str:
-    return config.without_value(text, PATH, "memory", key)
+    return config.with_value(text, PATH, "memory", key, None)
 
 
 @pytest.mark.parametrize(
