@@ -886,6 +886,7 @@ class ReviewSettings:
 
 # ── Settings ────────────────────────────────────────────────────────────────────────────────────────────────
 
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A key that was ignored: unknown (with the nearest known one), not allowed in this file, or wrong (`why`)."""
