@@ -29,6 +29,7 @@ from herma.providers.bundled.holographic import (
     unbind,
 )
 
+pytestmark = of_files
 FACTS = [
     "Ann Baker prefers tea over coffee.",
     "Ann Baker lives in Berlin.",
@@ -168,7 +169,10 @@ def test_sentences_of_the_user_are_extracted_if_that_is_wanted(home: Path) -> No
 
 
 def test_old_facts_weigh_less(home: Path) -> None:
-    provider = begun(home, temporal_decay_half_life=30)
+    settings = "plugins:\n  hermes-memory-store:\n    temporal_decay_half_life: 30\n    hrr_dim: 64\n"
+    (home / "config.yaml").write_text(settings)  # as Hermes Agent has them; the own file wins
+    provider = begun(home, hrr_dim=256)
+    assert (provider.values["temporal_decay_half_life"], provider.store.dim) == (30, 256)
     call(provider, "add", content="The heron nests by the old weir.")
     call(provider, "add", content="The heron nests by the new weir.")
     provider.store._db.execute("UPDATE facts SET updated_at=datetime('now', '-90 days') WHERE fact_id=1")
@@ -319,7 +323,6 @@ def test_a_file_that_is_not_a_database_is_named(home: Path) -> None:
         assert any("memory_store.db cannot be opened" in warning for warning in session.warnings)
 
 
-@of_files
 def test_facts_come_back_from_a_backup(home: Path, tmp_path: Path) -> None:
     provider = begun(home, db_path="", default_trust=0.9)
     call(provider, "add", content=FACTS[0])

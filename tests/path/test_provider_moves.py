@@ -7,12 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.homes import of_files
 from tests.path.test_providers import gate, install, names, plugin, shelf, turn
 
 from herma import Herma, HermaWarning
 from herma.errors import ConfigError
 from herma.providers.manager import attributed, fused, last_recall
 
+pytestmark = of_files
 RECALLS = """
 from herma import MemoryProvider
 class Recalls(MemoryProvider):
