@@ -18,7 +18,8 @@ from herma.text import Late
 
 READ, LONGEST = 2_000, 300
 """Characters of a message, and of a sentence, that are read."""
-_MOST_CLAIMS = 20
+_MOST = 20
+"""Claims of a message, and replaced values without a thing, that are compared."""
 
 
 class Spoken(NamedTuple):
@@ -48,26 +49,32 @@ class Claim(NamedTuple):
 
 def outdated(spoken: Sequence[Spoken]) -> dict[int, int]:
     """Return message → the latest one that contradicts it."""
-    by_speaker: dict[str, list[tuple[Spoken, Claim]]] = defaultdict(list)
-    for one in sorted(spoken, key=lambda one: (one.at, one.id)):
+    by_thing: dict[tuple[str, str], list[tuple[int, Claim]]] = defaultdict(list)
+    order = sorted(spoken, key=lambda one: (one.at, one.id))
+    place = {one.id: at for at, one in enumerate(order)}
+    for one in order:
         named = _SPEAKER.match(one.text)
         for claim in claims(one.text[named.end() :] if named else one.text, one.role):
             if claim.new or one.role == "user":  # an assistant repeats what it was told
-                by_speaker[f"{one.who}/{named[1] if named else ''}"].append((one, claim))
+                by_thing[f"{one.who}/{named[1] if named else ''}", claim.thing].append((one.id, claim))
     found: dict[int, int] = {}
-    for made in by_speaker.values():
-        for at, (one, claim) in enumerate(made):
-            later = _latest_word(claim, [(other.id, said) for other, said in made[at + 1 :] if other.id != one.id])
-            if later is not None:
-                found[one.id] = max(later, found.get(one.id, later))
+    for (speaker, thing), made in by_thing.items():
+        nameless = by_thing.get((speaker, ""), [])[-_MOST:] if thing else []
+        later = sorted([*made, *nameless], key=lambda one: place[one[0]], reverse=True)
+        for message, claim in made:
+            newest = _latest_word(message, claim, later)
+            if newest is not None:
+                found[message] = max(newest, found.get(message, newest), key=place.__getitem__)
     return found
 
 
-def _latest_word(claim: Claim, later: Sequence[tuple[int, Claim]]) -> int | None:
+def _latest_word(message: int, claim: Claim, newest_first: Sequence[tuple[int, Claim]]) -> int | None:
     """Return the message with the latest claim about the same thing, if it contradicts this one."""
-    for message, other in reversed(later):
+    for later, other in newest_first:
+        if later == message:
+            return None
         if contradicts(other, claim):
-            return message
+            return later
         if other.thing == claim.thing and other.kind == claim.kind and _same(other.value, claim.value):
             return None
     return None
@@ -134,21 +141,22 @@ _PASSING = re.compile(r" (?:just|recently|finally|already|currently)(?= )")
 
 
 def claims(text: str, role: str = "user") -> list[Claim]:
-    """Return what a folded text claims."""
-    found: list[Claim] = []
-    text = text[:READ].replace("’", "'")
-    for sentence in _SENTENCE.split(_QUOTED.sub(" ", text)):
+    """Return what a folded text claims, each thing once, as it is said last."""
+    found: dict[tuple[str, str, frozenset[str]], Claim] = {}
+    for sentence in _SENTENCE.split(_QUOTED.sub(" ", text[:READ].replace("’", "'"))):
         said = sentence.strip(" -*•\t\n")
-        if not 4 < len(said) <= LONGEST or _DOUBTFUL.search(said):
+        if not 4 < len(said) <= LONGEST:
             continue
-        said = said.rstrip(".!。！ ")
+        plain = said.rstrip(".!。！ ")
         if not said.isascii() and _HAN.search(said):
-            found += _chinese(said)
+            made = [*_chinese(plain)]
         else:
-            found += [claim for part in _PART.split(said) for claim in _english(part, role)]
-        if len(found) > _MOST_CLAIMS:
+            made = [claim for part in _PART.split(plain) for claim in _english(part, role)]
+        if made and not _DOUBTFUL.search(said):
+            found |= {(one.thing, one.kind, one.former): one for one in made}
+        if len(found) > _MOST:
             break
-    return found
+    return list(found.values())
 
 
 # ── English ──
@@ -184,6 +192,7 @@ _SUBJECTS = (("my ", "our ", "the ", "i ", "we ", "i'", "we'"), ("your ", "our "
 """Beginnings of a sentence of a user, and of an assistant, who speaks of the user's things as "your"."""
 _CUT = Late(r",|\(| (?:because|since|so|after|when|while|until|which|who|as of|due to|last|this|instead|again)\b")
 _ARTICLE = Late(r"^(?:(?:on|at|in|under|with|to|by|via|a|an|the|my|our|your|port) )+")
+_DONE = Late(r"[a-z-]{2,}(?:ing|ed)\b")
 _AT = Late(r"^(?:on|at|in|under|with|by|via) ")
 _WHEN = Late(
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april|may|june|july|august|(?:sept|nov"
@@ -209,12 +218,13 @@ def _claim(groups: Mapping[str, str | None], thing: str, *, new: bool, changed: 
     named = groups.get("thing") or ""
     value, kind = _value(groups.get("value") or "")
     former = _value(groups.get("old") or "")[0]
-    if named.split()[-1:] and named.split()[-1] in _NOTHING:
+    last = named.split()[-1:]
+    if last and last[0] in _NOTHING:
         return
     key = thing or key_of(named)
     if (value and key) or former:
         new = new or changed or bool(former) or groups.get("new") == "new "
-        single = bool(thing) or is_known(named) or named.split()[-1:] in _SINGLE
+        single = bool(thing) or is_known(named) or last in _SINGLE
         yield Claim(key, value, kind or ("any" if changed or former else ""), former, new, single)
 
 
@@ -225,9 +235,7 @@ def _value(said: str) -> tuple[frozenset[str], str]:
     words = bare.split()
     if not words or len(words) > 7 or words[0] in HOW or plain.startswith("to ") or " for " in bare:
         return frozenset(), ""
-    if bare == plain and len(words[0]) > 4 and words[0].endswith(("ing", "ed")):
-        return frozenset(), ""
-    if words[0].endswith("ly") and len(words) > 1:
+    if (words[0].endswith("ly") and len(words) > 1) or (bare == plain and _DONE.match(bare)):
         return frozenset(), ""
     kind = "when" if _WHEN.search(bare) else "number" if bare[0].isdigit() else "at" if _AT.match(plain) else ""
     return frozenset(words), kind
@@ -263,16 +271,9 @@ def _chinese(sentence: str) -> Iterator[Claim]:
             groups = found.groupdict()
             named = _ZH_LEAD.sub("", groups.get("thing") or "", count=1)
             if thing or (len(named) > 1 and not named.startswith(_ZH_NOT_THINGS)):
-                new = bool(groups.get("now"))
+                key, new = thing or key_of(named), bool(groups.get("now"))
                 single = bool(thing) or is_known(named) or named.startswith("最喜")
-                yield Claim(
-                    thing or key_of(named),
-                    _run(found["value"]),
-                    "any" if new else "",
-                    _run(groups.get("old")),
-                    new,
-                    single,
-                )
+                yield Claim(key, _run(found["value"]), "any" if new else "", _run(groups.get("old")), new, single)
             return
 
 
