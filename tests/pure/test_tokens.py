@@ -183,9 +183,9 @@ def test_what_messages_weigh() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b64encode(random.Random(1).randbytes(3_000_000)).decode(),
-        "The quick brown fox, again.\n" * 150_000,
-        "天气很好" * 900_000,
+        b64encode(random.Random(1).randbytes(900_000)).decode(),
+        "The quick brown fox, again.\n" * 45_000,
+        "天气很好" * 300_000,
     ],
     ids=["base64", "prose", "chinese"],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 
 import click
 
@@ -113,14 +112,17 @@ def install(
     from herma.models.install import RECIPES, install_other, install_pinned
 
     folder, recipe = models_folder(), RECIPES.get(name)
-    with _steps(context) as report:
-        if recipe is not None:
-            done = install_pinned(recipe, folder, given=given, again=reinstall, report=report)
-        else:
-            if given:
-                raise UsageError(f"--from is for {', '.join(RECIPES)}.", hint=f"herma models install {given[0]}")
-            prefixes = (query_prefix, passage_prefix)
-            done = install_other(name, folder, prefixes=prefixes, again=reinstall, report=report)
+
+    def report(step: str) -> None:
+        write(f"{step} …", sys.stderr)
+
+    if recipe is not None:
+        done = install_pinned(recipe, folder, given=given, again=reinstall, report=report)
+    elif given:
+        raise UsageError(f"--from is for {', '.join(RECIPES)}.", hint=f"herma models install {given[0]}")
+    else:
+        prefixes = (query_prefix, passage_prefix)
+        done = install_other(name, folder, prefixes=prefixes, again=reinstall, report=report)
     how = f"Installed {done.name} ({size(done.size)})" if done.new else f"{done.name} is already installed"
     context.line(f"{how} in {done.folder}.")
     used, why = _used(context)
@@ -153,29 +155,6 @@ def _embed_all(context: CommandContext) -> int | None:
             else:
                 context.line("Everything that is stored is embedded.")
         return state.left
-
-
-@contextmanager
-def _steps(context: CommandContext) -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show each step of an installation with its own progress bar."""
-    current = ""
-    bars: list[Callable[..., None]] = []
-    with ExitStack() as stack:
-
-        def report(step: str, done: int, total: int | None) -> None:
-            nonlocal current
-            if step != current:
-                stack.close()
-                bars.clear()
-                current = step
-                if total:
-                    bars.append(stack.enter_context(context.progress(f"{step} (kB)")))
-                else:
-                    write(f"{step} …", sys.stderr)
-            if bars and total:
-                bars[0](done // 1000, total // 1000)
-
-        yield report
 
 
 @models.command()

