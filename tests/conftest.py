@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.postgres import Server, binaries
 
 from herma import Herma
@@ -19,7 +19,9 @@ from herma.testing.contracts import watch_prefixes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-settings.register_profile("herma", deadline=None)  # no test fails because a machine is busy
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no test fails on a busy machine
+settings.register_profile("herma", UNTIMED, max_examples=50, derandomize=True)  # the same examples in every run
+settings.register_profile("search", UNTIMED, max_examples=1000)  # pytest --hypothesis-profile=search: new examples
 settings.load_profile("herma")
 
 TERMINAL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "_HERMA_COMPLETE")
