@@ -180,6 +180,10 @@ def test_a_turn_recalls_what_helps_and_nothing_else(h: Herma) -> None:
     assert TEA not in sent
     assert say(h, "thanks, that works great!") == "thanks, that works great!"
     assert PORT not in say(h, "write a poem about the sea")
+    nearly = "The staging database of the accounting group was bought by the warehouse."
+    move(h, nearly)
+    assert nearly in say(h, "which group has the staging database?")
+    assert nearly not in say(h, "which port does the staging database listen on?"), "another one fits far better"
     move(h, "Shop: the cart service is written in Go.", Scope(project="shop"))
     asked = "which language is the cart service written in?"
     assert ["Go." in say(h, asked, **options) for options in ({"project": "shop"}, {"project": "other"}, {})] == [
