@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -340,14 +341,14 @@ def test_none_is_none_and_other_shapes_are_told(home: Path, text: str, problems:
 
 
 leaves = st.one_of(st.text("ab:{}[]-#'\" \n", max_size=6), st.integers(), st.booleans(), st.none())
-trees = st.recursive(
-    leaves,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*KEYS, "x"]), inner, max_size=4),
-    max_leaves=12,
-)
 
 
-@given(st.dictionaries(st.text("ab-_ .", min_size=1, max_size=5), trees, max_size=3))
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    keys = st.sampled_from([*KEYS, "x"])
+    return inner | st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4)
+
+
+@given(st.dictionaries(st.text("ab-_ .", min_size=1, max_size=5), nested(nested(leaves)), max_size=3))
 def test_whatever_stands_there_is_a_server_or_a_problem(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, object]
 ) -> None:

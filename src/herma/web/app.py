@@ -544,7 +544,7 @@ def run(
 ) -> None:
     """Serve until Ctrl-C or SIGTERM, then let answers under way be finished.
 
-    `ready` is called when both would be heard, `stop` when one was; `tell` gets what goes wrong meanwhile. A connection
+    `ready` is called when both are handled, `stop` when one arrives; `tell` receives errors meanwhile. A connection
     is closed when its request does not come whole, or its answer is not taken, within `request_seconds`.
     """
     import uvicorn
