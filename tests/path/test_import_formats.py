@@ -91,10 +91,10 @@ SAMPLES = {
     ),
     "gemini": Sample(
         "gemini",
-        copied("gemini", "session-2024-02-03T10-00-ab.jsonl"),
+        copied("gemini", "tmp/shop/chats/session-2024-02-03T10-00-ab.jsonl"),
         ["user Say hi", "assistant wave (Greet.)", "tool waved ← wave", "assistant Hi!", "user Bad idea (rewound)",
          "user Good idea"],
-        {"model": "big", "input": 7, "unknown": "odd"},
+        {"model": "big", "folder": "/srv/x", "input": 7, "unknown": "odd"},
     ),
     "gemini before 0.40": Sample(
         "gemini",
@@ -110,12 +110,14 @@ SAMPLES = {
         "cursor",
         copied("cursor_agent", "projects/x/agent-transcripts/cu1/cu1.jsonl"),
         ["user Run ls", "assistant Running. Shell"],
+        {"title": "Run it", "model": "big"},
     ),
     "cursor editor": Sample(
         "cursor",
-        copied("cursor_editor", "state.vscdb"),
+        copied("cursor_editor", "globalStorage/state.vscdb"),
         ["user Fix it", "assistant Done edit (Hm)", "tool edited ← edit"],
-        {"title": "A chat", "broken": "message that the chat names, but the database does not have"},
+        {"title": "A chat", "folder": "/srv/my shop",
+         "broken": "message that the chat names, but the database does not have"},
     ),
     "opencode": Sample(
         "opencode",
@@ -180,7 +182,7 @@ SAMPLES = {
         "openclaw",
         copied("openclaw_database", "openclaw-agent.sqlite"),
         ["user Hello", "assistant Hi"],
-        {"model": "big", "broken": "not JSON"},
+        {"title": "Chat", "model": "big", "broken": "not JSON"},
     ),
     "hermes 0.19": Sample(
         "hermes",
