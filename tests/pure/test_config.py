@@ -401,7 +401,7 @@ def test_what_editors_and_people_write_is_read(home: Path, text: str | bytes, va
         ("a: 1\n---\nb: 2\n", "line 2, is not valid YAML"),
         ("a: *nobody\n", "line 1, is not valid YAML"),
         ("a: 1\nb: \x01\n", "line 2, is not valid YAML"),
-        ("[" * 400, "nested too deeply"),
+        ("[" * 1000, "nested too deeply"),
         ("- a\n- b\n", "holds a list"),
         ("just words\n", "holds a single value"),
         ("a: 1\nb: 2\na: 3\n", "line 3: the key 'a' is already on line 1"),
