@@ -3,8 +3,7 @@
 sync          the text index follows the change feed; rebuild, verify
 file          index.db: files, tables, checks
 postings      shards and weighted posting lists; find
-postgres      the text index on a server
-pgvector      the vectors on a server
+postgres      both indexes on a server
 vectors       embed what is new; answer what is near
 vector_store  index.db.vectors: keep, verify, drop
 nearest       nearest neighbours over 8-bit vectors (numpy)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from herma.errors import StoreBusy, StoreError, checked
 from herma.index import IndexAnswer, IndexMissing, IndexQuery, IndexUnusable, VectorState
 from herma.index.file import IndexFiles, IndexRow, IndexState, IndexTables
+from herma.index.postgres import ServerIndex, ServerTables
 from herma.index.postings import PreparedQuery, PreparedTerm
 from herma.index.vectors import IndexWorker, Progress, Stop, Vectors, never, silent
 from herma.text import Late
@@ -24,7 +25,6 @@ from herma.transcript.rows import ChangeFeed, FeedChange, Position, Searchable
 
 if TYPE_CHECKING:
     from herma.app import Herma
-    from herma.index.postgres import ServerIndex, ServerTables
     from herma.store.postgres import PostgresDatabase
 
 
@@ -453,8 +453,6 @@ def _files_of(app: Herma) -> IndexFiles | ServerIndex:
     """Return where the index is kept: in the home, or on the server that has the rows."""
     if not app.settings.store.url:
         return IndexFiles(app.home)
-    from herma.index.postgres import ServerIndex
-
     return ServerIndex(cast("PostgresDatabase", app.db))
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from herma.errors import HermaError, SpendRefused, StoreBusy, StoreError
 from herma.index import MESSAGE, Embeddable, Embeddables, IndexUnusable, Nearest, VectorState
-from herma.index.pgvector import ServerVectors
+from herma.index.postgres import ServerNeighbours, ServerVectors
 from herma.index.vector_store import (
     EmbedderTrouble,
     EmbeddingStep,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from herma.app import Herma
     from herma.index import Vector
     from herma.index.nearest import Neighbours
-    from herma.index.pgvector import ServerNeighbours
     from herma.models.embedder import Embedder
     from herma.models.embedder import Vectors as EmbedderVectors
     from herma.store.postgres import PostgresDatabase
