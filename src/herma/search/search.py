@@ -180,7 +180,7 @@ _WHOLE = 1_000_000
 """Characters of a hit that are read to mark its matches."""
 
 
-@checked("text")
+@checked("text", "project", "source")
 class Searcher:
     """Search the transcripts of one home."""
 
