@@ -285,6 +285,3 @@ def test_a_crash_between_reserving_and_settling_counts_the_reservation(home: Pat
         one = meter(rows, tokens=1000)
         assert one.report().spent_today["review"] == Spent(1, 700, 0.0, 1, 1)
         assert isinstance(one.reserve("review", "m", Usage(input=301)), Refused)
-
-
-# ── history ──

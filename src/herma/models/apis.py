@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from herma.errors import ModelRefused
-from herma.models.client import ModelRequest, RemoteModel, Retry, Unfinished, answered, count_of
+from herma.models.client import ModelRequest, RemoteModel, Retry, Unfinished, answered, count_of, library_options
 from herma.models.endpoints import OUTPUT_TOKENS, Endpoint
 from herma.types import Finish, Reply, ToolCall, Usage
 
@@ -335,13 +335,7 @@ class AnthropicAdapter:
     def send(self, where: Endpoint, client: Any, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         import anthropic
 
-        library = anthropic.Anthropic(
-            api_key=where.key or "none",  # given, so that the library does not look for another one
-            base_url=where.url,
-            max_retries=0,
-            timeout=client.timeout,
-            http_client=client,
-        )
+        library = anthropic.Anthropic(**library_options(where, client))
         body = dict(request)
         if "temperature" in body:  # Anthropic's library has no parameter for it; other servers accept one
             body["extra_body"] = {"temperature": body.pop("temperature")}
@@ -619,13 +613,7 @@ class OpenAIAdapter:
     def send(self, where: Endpoint, client: Any, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         import openai
 
-        library = openai.OpenAI(
-            api_key=where.key or "none",  # the library requires one; servers without keys ignore it
-            base_url=where.url,
-            max_retries=0,
-            timeout=client.timeout,
-            http_client=client,
-        )
+        library = openai.OpenAI(**library_options(where, client))
         yield from answered(library.chat.completions.create, request)
 
 

@@ -427,6 +427,12 @@ class Adapter(Protocol):
     def collector(self) -> Collector: ...
 
 
+def library_options(where: Endpoint, client: Any) -> dict[str, Any]:
+    """Return the arguments of both libraries' clients. A key is always given, so that they do not look for another."""
+    options = {"api_key": where.key or "none", "base_url": where.url, "http_client": client, "timeout": client.timeout}
+    return {**options, "max_retries": 0}
+
+
 def answered(create: Any, request: Mapping[str, Any]) -> Iterator[Event]:
     """Call a library's function, and yield its answer as plain values: the events of a stream, or one whole."""
     if not request.get("stream"):

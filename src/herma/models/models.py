@@ -155,8 +155,11 @@ class Models:
         self._app.ensure_open()
         now = self._app.clock()
         noted = TroubleLog(self._app.home, "spending").since(now - days * DAY)
-        stopped = [Stopped(one.at, one.name, one.why) for one in noted]
-        return history(SpendRows(self._app.db), stopped, now, days=days, calls=calls)
+        stopped = together([Stopped(one.at, one.name, one.why) for one in noted])
+        rows, last = SpendRows(self._app.db), date.fromisoformat(local_day(now))
+        wanted = [(last - timedelta(days=back)).isoformat() for back in range(days - 1, -1, -1)]
+        found = rows.by_day(wanted[0], wanted[-1]) if wanted else {}
+        return SpendHistory(tuple((day, found.get(day, Spent())) for day in wanted), tuple(rows.newest(calls)), stopped)
 
     @lazy_property
     def prices(self) -> PriceTable:
@@ -440,7 +443,7 @@ class MeteredModel:
     def __init__(self, model: ChatModel, meter: SpendingMeter, purpose: str, pauses: Pauses | None = None) -> None:
         self._model = model
         self._meter = meter
-        self._pauses = pauses
+        self.pauses = pauses
         self.purpose = purpose
 
     @property
@@ -456,7 +459,7 @@ class MeteredModel:
         **options: Any,
     ) -> Reply:
         """Answer; see `ChatModel`. The answer always has a limit, because a hard cap must know the most it can cost."""
-        paused = self._pauses.of(self.purpose, self.name) if self._pauses else None
+        paused = self.pauses.of(self.purpose, self.name) if self.pauses else None
         if paused is not None:
             raise SpendRefused(paused.notice, hint=paused.hint)
         count = self._meter.count
@@ -473,13 +476,6 @@ class MeteredModel:
             raise
         self._meter.settle(held, self.name, reply.usage if reply.measured else worst, estimated=not reply.measured)
         return reply
-
-    def judge(self, why: str) -> Pause | None:
-        return self._pauses.judge(self.purpose, self.name, why) if self._pauses else None
-
-    def lift(self) -> None:
-        if self._pauses:
-            self._pauses.lift(self.purpose, self.name)
 
 
 class MeteredEmbedder:
@@ -542,14 +538,6 @@ class SpendHistory(NamedTuple):
     days: tuple[tuple[str, Spent], ...]
     calls: tuple[SpentCall, ...]
     stopped: tuple[Stopped, ...]
-
-
-def history(rows: SpendRows, noted: Sequence[Stopped], now: float, *, days: int, calls: int) -> SpendHistory:
-    last = date.fromisoformat(local_day(now))
-    wanted = [(last - timedelta(days=back)).isoformat() for back in range(days - 1, -1, -1)]
-    found = rows.by_day(wanted[0], wanted[-1]) if wanted else {}
-    each = tuple((day, found.get(day, Spent())) for day in wanted)
-    return SpendHistory(each, tuple(rows.newest(calls)), together(noted))
 
 
 def together(noted: Sequence[Stopped]) -> tuple[Stopped, ...]:
@@ -676,19 +664,20 @@ class Pauses:
 
 def lift_pause(model: ChatModel) -> None:
     """End the pause of a model: a person asked for this work."""
-    if isinstance(model, MeteredModel):
-        model.lift()
+    if isinstance(model, MeteredModel) and model.pauses:
+        model.pauses.lift(model.purpose, model.name)
 
 
 def record_usable(model: ChatModel) -> None:
     """Record that background work could use the answer of a model."""
-    if isinstance(model, MeteredModel):
-        model.judge("")
+    record_unusable(model, "")
 
 
 def record_unusable(model: ChatModel, why: str) -> str:
     """Record that it could not, and why. Return a notice if the work is paused now."""
-    paused = model.judge(why) if isinstance(model, MeteredModel) else None
+    if not isinstance(model, MeteredModel) or not model.pauses:
+        return ""
+    paused = model.pauses.judge(model.purpose, model.name, why)
     return f"{paused.notice} {paused.hint}" if paused is not None else ""
 
 
