@@ -203,7 +203,8 @@ class EpisodeRows:
     def __init__(self, database: Database) -> None:
         self._db = database
         found = database.queries("episodes.rows")
-        self._sql = {name: sql.replace("{visible}", _statement(found["visible"])) for name, sql in found.items()}
+        visible = " ".join(line for line in found["visible"].splitlines() if not line.startswith("--"))
+        self._sql = {name: sql.replace("{visible}", visible) for name, sql in found.items()}
 
     # ── episodes ──
 
@@ -340,7 +341,8 @@ class EpisodeRows:
 
     def _state(self, name: str, **bindings: Any) -> SessionState | None:
         rows = self._db.rows(f"{self._sql['state_columns']} {self._sql[name]}", bindings)
-        return _session_state(rows[0]) if rows else None
+        known = _fields(_STATE, rows[0]) if rows else None
+        return SessionState(**{**known, "finished": bool(known["finished"])}) if known else None
 
 
 def _conditions(which: EpisodeFilter) -> tuple[str, dict[str, Any]]:
@@ -352,11 +354,6 @@ def _conditions(which: EpisodeFilter) -> tuple[str, dict[str, Any]]:
         if wanted is not None:
             conditions.append(f"e.{column} IS {'NOT ' if wanted else ''}NULL")
     return " AND ".join(conditions) or "1", asked
-
-
-def _statement(sql: str) -> str:
-    """Return SQL without its comment, to be put into other statements."""
-    return " ".join(line for line in sql.splitlines() if not line.startswith("--"))
 
 
 def _columns(value: Episode | SessionState) -> dict[str, Any]:
@@ -381,11 +378,6 @@ def _fields(names: str, row: Sequence[Any]) -> dict[str, Any]:
 def episode_of(row: Sequence[Any]) -> Episode:
     found = _fields(_EPISODE, row)
     return Episode(**{**found, "tools": parsed(found["tools"])})
-
-
-def _session_state(row: Sequence[Any]) -> SessionState:
-    found = _fields(_STATE, row)
-    return SessionState(**{**found, "finished": bool(found["finished"])})
 
 
 _LARGEST_CALLS = 256 * 1024

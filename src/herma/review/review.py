@@ -34,7 +34,6 @@ from herma.review.gate import (
 from herma.review.proposal import (
     Proposed,
     ReviewProposal,
-    SkillProposed,
     ask_for_proposal,
     end_task,
     prefix_of,
@@ -746,8 +745,9 @@ class ReviewModes:
             better = self._app.episodes.improve(conversation, lambda known: replace(known, **words))  # type: ignore[arg-type]
             if better is not None:
                 record.note(ReviewAction("episode", "applied", better.task, "episode"))
-        if proposal.skill is not None:
-            self._write_skill(proposal.skill, run)
+        if (new := proposal.skill) is not None:
+            text = compose(Skill(new.name, new.description, new.body))
+            run.skills.apply(CreateSkill(new.name, text), author=run.author_of([new.body]))
 
     def _by_file(self, changes: Sequence[Proposed], scope: Scope) -> dict[tuple[Target, Scope], list[Proposed]]:
         """Group changes by file: a project's notes, unless only the home's notes have the entry meant."""
@@ -784,10 +784,6 @@ class ReviewModes:
         for ops in ([op for op in allowed if op not in theirs], theirs):
             if ops:
                 memory.write(target, ops, scope, run.author, reason[:500] or "at the end of a session")
-
-    def _write_skill(self, proposed: SkillProposed, run: ReviewRun) -> None:
-        text = compose(Skill(proposed.name, proposed.description, proposed.body))
-        run.skills.apply(CreateSkill(proposed.name, text), author=run.author_of([proposed.body]))
 
 
 def _note_view(viewed: Callable[[str, str], None], answer: str, arguments: str) -> None:

@@ -188,7 +188,8 @@ class Curator:
         for count, move in enumerate(report.moves, 1):
             moves.append(self._do(move, report, cancel))
             progress(count, len(report.moves))
-        self._seed(seen, now)
+        for name in seen.plan.seeds:
+            self._app.skills.rows.put(replace(seen.usage.get(name) or SkillUsage(name), created=now))
         done = [move for move in moves if move.result == "done"]
         memory = remembered(seen.memory, seen.plan, done, seen.usage, now)
         memory = replace(memory, seen=memory.seen or now, last_run=now, runs=memory.runs + 1)
@@ -254,11 +255,6 @@ class Curator:
         if self._app.clock() - newest < self._settings.archive_days * _DAY:
             return "it was used in the meantime"
         return None
-
-    def _seed(self, seen: _Look, now: float) -> None:
-        for name in seen.plan.seeds:
-            known = seen.usage.get(name) or SkillUsage(name)
-            self._app.skills.rows.put(replace(known, created=now))
 
     def _settle_interrupted(self) -> None:
         """Mark a run that was killed, with what it did."""
@@ -479,7 +475,8 @@ def plan(
     """
     all_of_them = sorted(standings, key=lambda each: (each.skill.name, each.skill.path, each.skill.root))
     names = Counter(each.skill.name for each in all_of_them)
-    ours = [each for each in all_of_them if _is_free(each) and names[each.skill.name] == 1]
+    free = [each for each in all_of_them if not each.skill.external and not (each.usage and each.usage.pinned)]
+    ours = [each for each in free if names[each.skill.name] == 1]
     aged = {each.skill.name: _age(each, now) for each in ours}
     aging = {name for name, age in aged.items() if age is not None and age >= rules.stale_days}
     aging &= {each.skill.name for each in ours if _looked_after(each, rules)}
@@ -520,10 +517,6 @@ def remembered(
         if move.after != "archived" and move.skill in noticed:
             noticed[move.skill] = now  # an earlier notice does not count in a new state
     return replace(memory, noticed=noticed, flagged=flagged)
-
-
-def _is_free(each: SkillStanding) -> bool:
-    return not each.skill.external and not (each.usage and each.usage.pinned)
 
 
 def _looked_after(each: SkillStanding, rules: CuratorSettings) -> bool:
@@ -592,10 +585,10 @@ def _leaving(
         name, age = each.skill.name, aged[each.skill.name]
         if age is None or age < rules.archive_days:
             continue
-        since = memory.noticed.get(name)
+        since, state = memory.noticed.get(name), each.usage.state if each.usage else "active"
         if not _looked_after(each, rules):
             kept[name] = "it was not made by an agent"
-        elif since is None or now - since < rules.notice_days * _DAY or _says_active(each):
+        elif since is None or now - since < rules.notice_days * _DAY or state in ("active", "archived"):
             kept[name] = "reports must have named it for a while first"
         else:
             due[name] = age
@@ -612,11 +605,6 @@ def _leaving(
     oldest_first = sorted(due.keys() - needed_by.keys(), key=lambda name: (-due[name], name))
     kept |= dict.fromkeys(oldest_first[room:], f"at most {rules.most_archived} are archived at a time")
     return {name: f"unused for {_days(due[name])}" for name in oldest_first[:room]}, kept
-
-
-def _says_active(each: SkillStanding) -> bool:
-    """Return whether a report would have to call it stale first."""
-    return each.usage is None or each.usage.state in ("active", "archived")
 
 
 def _strayed(archived: Collection[str], names: Mapping[str, int], usage: Mapping[str, SkillUsage]) -> list[CuratorMove]:

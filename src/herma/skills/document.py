@@ -249,14 +249,12 @@ def _texts(value: Any, separator: str = "\n") -> tuple[str, ...]:
         value = re.split(f"[{separator}]", value)
     if not isinstance(value, list):
         return ()
-    items = (" ".join(_item(item).split()) for item in value)
+    pairs = (  # YAML reads `- Never: do this` as a mapping
+        "; ".join(f"{key}: {_text(inner)}" for key, inner in item.items()) if isinstance(item, dict) else _text(item)
+        for item in value
+    )
+    items = (" ".join(text.split()) for text in pairs)
     return tuple(dict.fromkeys(item for item in items if item))
-
-
-def _item(item: Any) -> str:
-    if isinstance(item, dict):  # YAML reads `- Never: do this` as a mapping
-        return "; ".join(f"{key}: {_text(inner)}" for key, inner in item.items())
-    return _text(item)
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -187,7 +187,8 @@ def _read_document(document: Path, path: str, root: str, size: int) -> Skill | U
     try:
         path.encode()
     except UnicodeEncodeError:
-        return UnreadableSkill(_printable(path), "the name of its folder is not text", root)
+        printable = path.encode("utf-8", "backslashreplace").decode()
+        return UnreadableSkill(printable, "the name of its folder is not text", root)
     if size > MOST_BYTES:
         return UnreadableSkill(path, f"it has {size:,} bytes; the limit is {MOST_BYTES:,}", root)
     try:
@@ -315,10 +316,6 @@ def _description(folder: Path) -> str:
             return line.removeprefix("description:").strip().strip("\"'")[:300]
     first = next((line for line in text.split("\n") if line.strip() and line.strip() != "---"), "")
     return first.lstrip("# ").strip()[:300]
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "backslashreplace").decode()
 
 
 # ── writing ──

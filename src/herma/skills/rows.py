@@ -649,7 +649,8 @@ class SkillInbox(_Rows):
 
     def put(self, pending: SkillPending) -> SkillPending:
         """Store an operation. Return an identical one instead that is waiting already, or that a person rejected."""
-        operation = _encode(pending.operation)
+        fields = {"action": _ACTIONS[type(pending.operation)], **asdict(pending.operation)}
+        operation = json.dumps(fields, ensure_ascii=False, sort_keys=True)
         fingerprint = sha256(f"{self._profile['profile']}\n{operation}".encode()).hexdigest()
         bindings = {
             **self._profile,
@@ -739,20 +740,10 @@ def _kept(data: bytes | None) -> str | Blob | None:
     return Blob(data) if "\x00" in text or text.startswith(Blob.MARK) else text
 
 
-def _encode(operation: SkillOp) -> str:
-    fields = {"action": _ACTIONS[type(operation)], **asdict(operation)}
-    return json.dumps(fields, ensure_ascii=False, sort_keys=True)
-
-
-def _decode(text: str) -> SkillOp:
-    fields = parsed(text)
-    return _KINDS[fields.pop("action")](**fields)
-
-
 def _pending(row: Sequence[Any]) -> SkillPending:
     id_, at, expires, who, origin, session, message, reason, operation, decision = row
-    author = Author(Who(who), Origin(origin), session, message)
-    return SkillPending(id_, at, expires, author, _decode(operation), reason, decision)
+    author, fields = Author(Who(who), Origin(origin), session, message), parsed(operation)
+    return SkillPending(id_, at, expires, author, _KINDS[fields.pop("action")](**fields), reason, decision)
 
 
 def _usage(row: Sequence[Any]) -> SkillUsage:
