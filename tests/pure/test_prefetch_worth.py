@@ -96,6 +96,7 @@ def test_any_message_can_be_asked_and_is_no_query(text: str) -> None:
     assert question_of("see https://example.org/a?b now") == "see now"
     assert question_of("before\n```python\nx = 1\n```\nafter") == "before after"
     assert question_of("```\nnever closed") == ""
+    assert question_of("begin " + "on and on " * 400 + "end").startswith("begin")
     asked = question_of(text)
     assert len(asked) <= 1_600
     query = parse(asked, 0.0)

@@ -140,6 +140,8 @@ def test_stems_are_those_of_the_index() -> None:
 def test_an_excerpt_is_the_sentence_that_matters() -> None:
     text = "Good morning. " * 40 + "We store passwords with argon2 now. " + "See you later. " * 40
     assert "We store passwords with argon2 now." in excerpt(text, units(parse("argon2 passwords", 0.0)))
+    endless = excerpt("and so on " * 100 + "argon2 " + "and on " * 100, units(parse("argon2", 0.0)))
+    assert (endless[0], "argon2" in endless, endless[-1]) == ("…", True, "…")
 
 
 @given(st.text(max_size=2_000), st.text(max_size=30))
