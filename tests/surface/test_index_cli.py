@@ -134,7 +134,8 @@ def test_everything_is_embedded_once_and_another_model_begins_anew(full: Path) -
         assert finds(full)
 
 
-def test_a_dead_endpoint_is_said_and_costs_no_search(full: Path) -> None:
+def test_a_dead_endpoint_is_said_and_costs_no_search(full: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("herma.models.embedder._FIRST_PAUSE", 3_600.0)  # it is not tried again
     with ScriptedModel() as model:
         settle(full, model.url)
     failed = index(full, "embed")
