@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple, TypedDict, get_args
 
@@ -486,21 +487,15 @@ def _why(one: Entry, kind: str) -> str:
     )
 
 
-def _numbers_agree(one: str, other: str) -> bool:
-    """Return whether the longer text has every number of the shorter: "film 9" and "film 19" are two facts."""
-    shorter, longer = sorted((one, other), key=len)
-    return set(re.findall(r"\d+", shorter)) <= set(re.findall(r"\d+", longer))
-
-
 def _merges(entries: Sequence[str]) -> list[Suggestion]:
     """Return pairs that say nearly the same, most alike first, no entry in two pairs. Merging keeps the longer one."""
     from rapidfuzz import fuzz
 
+    numbers = {entry: set(re.findall(r"\d+", entry)) for entry in entries}  # "film 9" and "film 19" are two facts
     pairs = [
-        (fuzz.token_set_ratio(a, b), a, b)
-        for i, a in enumerate(entries)
-        for b in entries[i + 1 :]
-        if min(len(a), len(b)) > 15 and _numbers_agree(a, b)
+        (fuzz.token_set_ratio(longer, shorter), longer, shorter)
+        for longer, shorter in combinations(sorted(entries, key=len, reverse=True), 2)
+        if len(shorter) > 15 and numbers[shorter] <= numbers[longer]
     ]
     merges: list[Suggestion] = []
     taken: set[str] = set()
@@ -509,7 +504,7 @@ def _merges(entries: Sequence[str]) -> list[Suggestion]:
             break
         if a not in taken and b not in taken:
             taken |= {a, b}
-            frees = min(len(a), len(b)) + len(DELIMITER)
+            frees = len(b) + len(DELIMITER)  # the longer stays
             merges.append(Suggestion("merge", (a, b), frees, f"{score:.0f} % alike"))
     return merges
 

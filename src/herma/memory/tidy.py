@@ -275,10 +275,15 @@ def plan(
     texts = tuple(one.text for one in entries)
     free = [one for one in entries if is_free(one) and one.text not in alone]
     today = datetime.datetime.fromtimestamp(now).date()  # noqa: DTZ006  the user's own day
-    found = chain(wordings, _duplicates(free), _merges(free), _superseded(free, subject), _expired(free, today, checks))
+    why = "another entry says the same, word for word"
+    repeated = (_kept_one("duplicate", one.text, kept.text, why) for one, kept in duplicates(free))
+    over = ((one.text, expired(one.text, today, checks)) for one in free)
+    ended = (_leave("expired", text, reason, "expired") for text, reason in over if reason)
+    room = "room is needed, and this has the lowest priority"
+    moves = (_leave("move", one.text, room, "room") for one in least_valuable(free))
     taken: list[TidyProposal] = []
     spoken_for: set[str] = set()
-    for one in chain(found, map(_move, least_valuable(free))):
+    for one in chain(wordings, repeated, _merges(free), _superseded(free, subject), ended, moves):
         if used(texts) <= (limit if size is None else size) and (size is not None or one.kind == "move"):
             break
         if not spoken_for.isdisjoint(one.entries):
@@ -294,11 +299,6 @@ def plan(
 def is_free(entry: Entry) -> bool:
     """Return whether tidying may propose anything for an entry: it is not pinned, trusted or blocked."""
     return PINNED not in entry.tags and not entry.findings and not entry.vouched
-
-
-def _duplicates(free: Sequence[Entry]) -> Iterator[TidyProposal]:
-    for one, kept in duplicates(free):
-        yield _kept_one("duplicate", one.text, kept.text, "another entry says the same, word for word")
 
 
 def _merges(free: Sequence[Entry]) -> Iterator[TidyProposal]:
@@ -351,16 +351,6 @@ def _contradicts(one: str, other: str) -> bool:
     """Return whether neither value is the other in more detail."""
     first, second = set(folded(one).split()), set(folded(other).split())
     return not first <= second and not second <= first
-
-
-def _expired(free: Sequence[Entry], today: datetime.date, checks: LocalChecks | None) -> Iterator[TidyProposal]:
-    for entry in free:
-        if why := expired(entry.text, today, checks):
-            yield _leave("expired", entry.text, why, "expired")
-
-
-def _move(entry: Entry) -> TidyProposal:
-    return _leave("move", entry.text, "room is needed, and this has the lowest priority", "room")
 
 
 def _leave(kind: ProposalKind, text: str, why: str, kept: Kept) -> TidyProposal:
@@ -583,7 +573,10 @@ def expired(text: str, today: datetime.date, checks: LocalChecks | None = None) 
     for found in _VERSION.finditer(text):
         tool = "node" if found["tool"].lower().startswith("node") else found["tool"].lower()
         declared = checks.version(tool)
-        if declared is not None and not _agrees(found["version"], declared[0]):
+        if declared is None:
+            continue
+        numbers = zip(found["version"].split("."), declared[0].split("."), strict=False)  # 3.12 agrees with 3.12.4
+        if any(one != other for one, other in numbers):
             return f"{declared[1]} says {tool} {declared[0]}"
     return ""
 
@@ -605,11 +598,6 @@ def _days(clause: str) -> Iterator[datetime.date]:
                 yield datetime.date(int(fields["y"]), int(month), int(fields["d"]))
             except ValueError:
                 continue
-
-
-def _agrees(said: str, declared: str) -> bool:
-    """Compare as far as both go: 3.12 agrees with 3.12.4."""
-    return all(one == other for one, other in zip(said.split("."), declared.split("."), strict=False))
 
 
 # ── what this machine shows: nothing is run, no connection is made, what is not certain is not said ──────────────────
@@ -641,7 +629,9 @@ class LocalChecks:
         try:
             os.lstat(place)
         except (FileNotFoundError, NotADirectoryError):
-            return False if self._is_known_ground(_there(place.parent)) else None
+            folder = _there(place.parent)  # of the project, or deep enough to be the one that is meant
+            known = len(folder.parts) > 2 or (self._folder is not None and folder.is_relative_to(self._folder))
+            return False if known else None
         except (OSError, ValueError):
             return None
         return True
@@ -670,12 +660,6 @@ class LocalChecks:
             return None
         first = self._folder / parts[0]
         return self._folder / path if first.is_dir() else None
-
-    def _is_known_ground(self, ancestor: Path) -> bool:
-        """Return whether an existing folder belongs to the project, or lies deep enough to be the one meant."""
-        if self._folder is not None and ancestor.is_relative_to(self._folder):
-            return True
-        return len(ancestor.parts) > 2
 
 
 def _is_elsewhere(place: Path) -> bool:

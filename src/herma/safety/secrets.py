@@ -150,7 +150,8 @@ def _is_random(value: str, *, quoted: bool) -> bool:
     value = value.rstrip(".:!?")
     if len(value) < 8 or _is_placeholder(value):
         return False
-    kinds = sum(any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit, _is_symbol))
+    kinds = sum(any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit))
+    kinds += any(not char.isalnum() and char not in "_-./:" for char in value)
     if not any(char.isdigit() for char in value) and not (quoted and kinds >= 3):
         return False
     if value.isdigit() or "://" in value or value.startswith(("/", "./", "~/", "os.", "process.", "--")):
@@ -159,10 +160,6 @@ def _is_random(value: str, *, quoted: bool) -> bool:
     if len(value) < 16:
         return kinds >= 3 and bits >= 2.7
     return kinds >= 2 and bits >= 3.2
-
-
-def _is_symbol(char: str) -> bool:
-    return not char.isalnum() and char not in "_-./:"
 
 
 def _entropy(value: str) -> float:
