@@ -7,21 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from tests.homes import talk
+from tests.homes import Ran, herma, talk
 
 from herma import Add, Herma
-from herma.cli.main import cli
 from herma.errors import SpendRefused
 from herma.testing import Answer, FixedClock, ScriptedModel
 from herma.types import Usage
 
-Type = Callable[..., Result]
+Type = Callable[..., Ran]
 
 
 @pytest.fixture
 def typed(home: Path) -> Type:
-    return lambda *words: CliRunner().invoke(cli, ["--home", str(home), "cost", *words])
+    return lambda *words: herma(home, "cost", *words)
 
 
 @pytest.fixture
@@ -45,19 +43,19 @@ def spent(home: Path) -> tuple[str, str]:
 
 def test_for_people(typed: Type, spent: tuple[str, str]) -> None:
     done = typed()
-    assert done.exit_code == 0, done.stderr
-    assert all(session in done.stdout for session in spent)
-    assert "idle for 5 min, longer than the cache lives (5 min)" in done.stdout
-    assert "turns were rewound" in done.stdout
-    assert "message 7" in done.stdout
-    assert "Total: 6 calls" in done.stdout
-    assert "more new tokens sent" in done.stdout
-    assert "config set prices.input" in done.stdout
-    assert "\x1b" not in done.stdout
+    assert done.code == 0, done.err
+    assert all(session in done.out for session in spent)
+    assert "idle for 5 min, longer than the cache lives (5 min)" in done.out
+    assert "turns were rewound" in done.out
+    assert "message 7" in done.out
+    assert "Total: 6 calls" in done.out
+    assert "more new tokens sent" in done.out
+    assert "config set prices.input" in done.out
+    assert "\x1b" not in done.out
 
 
 def test_for_programs(typed: Type, spent: tuple[str, str]) -> None:
-    value = json.loads(typed("--json", "--calls").stdout)
+    value = typed("--json", "--calls").json
     assert value["ok"] is True
     assert [one["session"] for one in value["sessions"]] == list(reversed(spent))
     for key in ("calls", "reusable", "new", "output"):
@@ -73,25 +71,25 @@ def test_for_programs(typed: Type, spent: tuple[str, str]) -> None:
 def test_money(typed: Type, spent: tuple[str, str], home: Path) -> None:
     (home / "config.yaml").write_text("prices: {input: 3, output: 15}\n")
     done = typed()
-    assert "Money: 0.5" in done.stdout
-    assert "prices.input" not in done.stdout
-    value = json.loads(typed("--json").stdout)
+    assert "Money: 0.5" in done.out
+    assert "prices.input" not in done.out
+    value = typed("--json").json
     assert value["total"]["usd"] == pytest.approx(sum(one["usd"] for one in value["sessions"]))
     assert value["total"]["afresh_every_turn"]["usd"] > value["total"]["usd"] - 0.5
     assert value["total"]["saved"]["usd"] > 0
-    assert "USD" in typed("--calls").stdout
+    assert "USD" in typed("--calls").out
 
 
 def test_one_conversation_and_a_time(typed: Type, spent: tuple[str, str]) -> None:
     first, second = spent
     for wanted in (first, "Garden", first[:17]):
-        value = json.loads(typed("--session", wanted, "--json").stdout)
+        value = typed("--session", wanted, "--json").json
         assert [one["session"] for one in value["sessions"]] == [first]
-    assert json.loads(typed("--since", "2023-11-15", "--json").stdout)["sessions"][0]["session"] == second
-    assert "No calls yet" in typed("--since", "1d").stdout
+    assert typed("--since", "2023-11-15", "--json").json["sessions"][0]["session"] == second
+    assert "No calls yet" in typed("--since", "1d").out
     listed = typed("--session", "Garden", "--calls", "--limit", "2")
-    assert "The newest 2 of 5" in listed.stdout
-    assert "from message 7 on" in listed.stdout
+    assert "The newest 2 of 5" in listed.out
+    assert "from message 7 on" in listed.out
 
 
 @pytest.mark.parametrize(
@@ -99,36 +97,36 @@ def test_one_conversation_and_a_time(typed: Type, spent: tuple[str, str]) -> Non
 )
 def test_bad_input(typed: Type, spent: tuple[str, str], words: list[str]) -> None:
     done = typed(*words)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("herma: ")
-    assert "Traceback" not in done.stderr
-    assert json.loads(typed(*words, "--json").stdout)["ok"] is False
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("herma: ")
+    assert "Traceback" not in done.err
+    assert typed(*words, "--json").json["ok"] is False
 
 
 def test_background_work_has_a_part_of_its_own(typed: Type, home: Path) -> None:
     done = typed()
-    assert (done.exit_code, "No calls yet" in done.stdout, "Background" in done.stdout) == (0, True, False)
-    empty = json.loads(typed("--json").stdout)["background"]
+    assert (done.code, "No calls yet" in done.out, "Background" in done.out) == (0, True, False)
+    empty = typed("--json").json["background"]
     assert (empty["model_set"], empty["daily_usd"], empty["daily_tokens"]) == (False, 0.0, 0)
     with ScriptedModel([Answer("x", usage=Usage(100, 20)), Answer("y", usage=Usage(10, 2))]) as server:
         (home / "config.yaml").write_text(
             f"model:\n  url: {server.url}\n  name: m\nprices:\n  by_model: m=1/10\n", "utf-8"
         )
-        assert "Background work today: 0 calls, 0 of 1,000,000 tokens, 0.0000 of 0.50 USD." in typed().stdout
+        assert "Background work today: 0 calls, 0 of 1,000,000 tokens, 0.0000 of 0.50 USD." in typed().out
         with Herma.open(home) as h:
             for purpose in ("review", "tidy"):
                 model = h.model("auxiliary", purpose=purpose)
                 assert model is not None
                 model.reply([{"role": "user", "content": "hi"}])
         done = typed()
-        assert done.exit_code == 0, done.stderr
-        assert "Background work today: 2 calls, 132 of 1,000,000 tokens, 0.0003 of 0.50 USD." in done.stdout
-        assert "review" in done.stdout
-        found = json.loads(typed("--json").stdout)["background"]
+        assert done.code == 0, done.err
+        assert "Background work today: 2 calls, 132 of 1,000,000 tokens, 0.0003 of 0.50 USD." in done.out
+        assert "review" in done.out
+        found = typed("--json").json["background"]
         assert found["by_purpose_today"]["review"]["tokens"] == 120
         assert found["spent_since"]["calls"] == 2
-        assert "background" not in json.loads(typed("--json", "--session", "none such").stdout or "{}")
+        assert "background" not in json.loads(typed("--json", "--session", "none such").out or "{}")
         assert [(one["purpose"], one["tokens"], one["ended"]) for one in found["newest_calls"]] == [
             ("tidy", 12, True),
             ("review", 120, True),
@@ -137,7 +135,7 @@ def test_background_work_has_a_part_of_its_own(typed: Type, home: Path) -> None:
         assert found["days"][-1] == {"day": found["today"], **found["spent_today"]}
         assert found["stopped"] == []
     (home / "config.yaml").write_text("spend:\n  daily_usd: 0\n", "utf-8")
-    assert "no model is configured" in typed().stdout
+    assert "no model is configured" in typed().out
 
 
 def test_what_the_cap_stopped_is_said_to_whoever_looks_later(typed: Type, home: Path) -> None:
@@ -154,8 +152,8 @@ def test_what_the_cap_stopped_is_said_to_whoever_looks_later(typed: Type, home: 
                         model.reply([{"role": "user", "content": "hi"}])
         assert server.requests == []
         done = typed()
-        assert done.stdout.count("The daily cap on background work does not allow tidy") == 1
-        (stopped,) = json.loads(typed("--json").stdout)["background"]["stopped"]
+        assert done.out.count("The daily cap on background work does not allow tidy") == 1
+        (stopped,) = typed("--json").json["background"]["stopped"]
     assert (stopped["purpose"], stopped["times"]) == ("tidy", 2)
     assert "spend.daily_tokens" in stopped["notice"]
     assert (home / "logs" / "spending.jsonl").stat().st_mode & 0o077 == 0

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from tests.homes import Ran
+from tests.homes import Ran, herma
 from tests.tiny_bert import write_folder
 
 from herma import Herma
-from herma.cli.main import cli
 from herma.testing import Answer, Asked, ScriptedModel
 
 
@@ -23,9 +21,8 @@ class Shell:
     folder: Path
 
     def __call__(self, *words: str, **env: str) -> Ran:
-        environ: dict[str, str | None] = {"HERMA_MODELS": str(self.folder), **env}
-        result = CliRunner().invoke(cli, ["--home", str(self.home), "models", *words], env=environ)
-        return Ran(result.exit_code, result.stdout, result.stderr)
+        environ = {"HERMA_MODELS": str(self.folder), **env}
+        return herma(self.home, "models", *words, env=environ)
 
     def installed(self) -> Path:
         """As if e5-small had been installed: another model in its place."""
@@ -110,13 +107,13 @@ def test_there_is_nothing_to_try(models: Shell) -> None:
 
 # ── the language model ──
 
-Type = Callable[..., Result]
+Type = Callable[..., Ran]
 KEY = "sk-" + "y" * 40
 
 
 @pytest.fixture
 def typed(home: Path) -> Type:
-    return lambda *words: CliRunner().invoke(cli, ["--home", str(home), "models", "check", *words])
+    return lambda *words: herma(home, "models", "check", *words)
 
 
 def configure(home: Path, url: str, more: str = "") -> None:
@@ -133,17 +130,17 @@ def able(asked: Asked) -> Answer:
 
 def test_no_model(typed: Type) -> None:
     done = typed()
-    assert done.exit_code == 1
-    assert "No model is set" in done.stdout
-    assert "herma config set model.url" in done.stdout
-    assert json.loads(typed("--json").stdout)["model"] is None
+    assert done.code == 1
+    assert "No model is set" in done.out
+    assert "herma config set model.url" in done.out
+    assert typed("--json").json["model"] is None
 
 
 def test_a_model_that_answers(typed: Type, home: Path) -> None:
     with ScriptedModel(able, api_key=KEY) as server:
         configure(home, server.url)
         done = typed()
-        assert done.exit_code == 0, done.stderr
+        assert done.code == 0, done.err
         for said in (
             "The main model is m at 127.0.0.1",
             "It answers",
@@ -152,13 +149,13 @@ def test_a_model_that_answers(typed: Type, home: Path) -> None:
             "It returns JSON when asked to",
             "not known",
         ):
-            assert said in done.stdout
+            assert said in done.out
         configure(home, server.url, "prices:\n  by_model: m=1/2\n")
-        found = json.loads(typed("--json", "--role", "auxiliary").stdout)
+        found = typed("--json", "--role", "auxiliary").json
     assert (found["ok"], found["reachable"], found["streams"], found["calls_tools"]) == (True, True, True, True)
     assert found["keeps_to_a_form"] is True
     assert (found["price_known"], found["key_set"], found["key_variable"]) == (True, True, "MY_KEY")
-    assert KEY not in done.stdout + done.stderr + json.dumps(found)
+    assert KEY not in done.out + done.err + json.dumps(found)
 
 
 def test_a_model_that_can_less(typed: Type, home: Path) -> None:
@@ -171,56 +168,55 @@ def test_a_model_that_can_less(typed: Type, home: Path) -> None:
         "did not call a tool when asked to",
         "does not report token usage",
     ):
-        assert said in done.stdout
+        assert said in done.out
     with ScriptedModel(["one", Answer.failing(400, "no tools here"), Answer.failing(400, "no schema")]) as server:
         configure(home, server.url)
         done = typed()
-    assert "It does not call tools: 127.0.0.1" in done.stdout
-    assert "It does not return JSON: 127.0.0.1" in done.stdout
+    assert "It does not call tools: 127.0.0.1" in done.out
+    assert "It does not return JSON: 127.0.0.1" in done.out
 
 
 def test_a_model_that_does_not_answer(typed: Type, home: Path) -> None:
     with ScriptedModel(api_key="another") as server:
         configure(home, server.url)
         done = typed()
-        found = json.loads(typed("--json").stdout)
-    assert done.exit_code == 3
-    assert "rejected the key" in done.stdout
+        found = typed("--json").json
+    assert done.code == 3
+    assert "rejected the key" in done.out
     assert (found["ok"], found["reachable"], bool(found["hint"])) == (False, False, True)
-    assert KEY not in done.stdout + done.stderr + json.dumps(found)
+    assert KEY not in done.out + done.err + json.dumps(found)
 
 
 def test_debug_shows_no_key(home: Path) -> None:
     with ScriptedModel([Answer.failing(400, f"bad key {KEY}")] * 3) as server:
         configure(home, server.url)
         for words in (["--debug"], ["--debug", "--json"]):
-            done = CliRunner().invoke(cli, ["--home", str(home), "models", "check", *words])
-            assert KEY not in done.stdout + done.stderr
+            done = herma(home, "models", "check", *words)
+            assert KEY not in done.out + done.err
 
 
 def test_a_wrong_address_is_a_clear_error(typed: Type, home: Path) -> None:
     configure(home, "localhost:8080")
     done = typed()
-    assert done.exit_code == 2
-    assert "neither an address nor" in done.stderr
+    assert done.code == 2
+    assert "neither an address nor" in done.err
 
 
 def test_work_that_rests_is_shown_and_goes_on_when_a_person_says_so(home: Path) -> None:
-    typed_: Type = lambda *words: CliRunner().invoke(cli, ["--home", str(home), *words])  # noqa: E731
     configure(home, "http://127.0.0.1:9/v1")
-    assert "Nothing is paused." in typed_("models", "check", "--resume").stdout
+    assert "Nothing is paused." in herma(home, "models", "check", "--resume").out
     with Herma.open(home) as h:
         for _ in range(3):
             h.models.pauses.judge("tidy", "m", "there is no list of merges in its answer")
     for words in (["cost"], ["doctor"]):
-        done = typed_(*words)
-        assert "tidy is paused until" in done.stdout.replace("\n", " "), done.stdout
-        assert "herma models check --resume tidy" in " ".join(done.stdout.split())
-    (rests,) = json.loads(typed_("cost", "--json").stdout)["background"]["resting"]
+        done = herma(home, *words)
+        assert "tidy is paused until" in done.out.replace("\n", " "), done.out
+        assert "herma models check --resume tidy" in " ".join(done.out.split())
+    (rests,) = herma(home, "cost", "--json").json["background"]["resting"]
     assert (rests["purpose"], rests["model"]) == ("tidy", "m")
-    assert "review is not paused" in typed_("models", "check", "--resume", "review").stdout
-    wrong = typed_("models", "check", "--resume", "everything")
-    assert wrong.exit_code == 2
-    assert "not a purpose of background work" in wrong.stderr
-    assert json.loads(typed_("models", "check", "--resume", "--json").stdout)["resumed"][0]["purpose"] == "tidy"
-    assert "rests" not in typed_("cost").stdout
+    assert "review is not paused" in herma(home, "models", "check", "--resume", "review").out
+    wrong = herma(home, "models", "check", "--resume", "everything")
+    assert wrong.code == 2
+    assert "not a purpose of background work" in wrong.err
+    assert herma(home, "models", "check", "--resume", "--json").json["resumed"][0]["purpose"] == "tidy"
+    assert "rests" not in herma(home, "cost").out
