@@ -268,7 +268,7 @@ def read_to_the_end(connection: socket.socket) -> bytes:
     return got
 
 
-def test_half_sent_requests_are_cut_off(home: Path) -> None:
+def test_half_sent_requests_and_unread_answers_are_cut_off(home: Path) -> None:
     whole = b"GET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + b"t" * 40 + b"\r\n\r\n"
     form = b"POST /enter HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nContent-Length: 90\r\n\r\ntoken="
     with impatient(home, 0.5) as served, ExitStack() as stack:
@@ -282,20 +282,15 @@ def test_half_sent_requests_are_cut_off(home: Path) -> None:
             for _ in range(600):  # a byte now and then begins no new time
                 slow.sendall(b"x")
                 sleep(0.1)
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.settimeout(60)
+            deaf.connect(("127.0.0.1", served.port))
+            with pytest.raises(ConnectionError):  # noqa: PT012
+                for _ in range(100_000):  # and never reads an answer
+                    deaf.sendall(whole * 20)
         assert served.ask("/").status == 200
-    assert served.errors == []
-
-
-def test_an_answer_that_nobody_reads_is_given_up(home: Path) -> None:
-    whole = b"GET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + b"t" * 40 + b"\r\n\r\n"
-    with impatient(home, 1.0) as served, socket.socket() as deaf:
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.settimeout(60)
-        deaf.connect(("127.0.0.1", served.port))
-        with pytest.raises(ConnectionError):  # noqa: PT012
-            for _ in range(100_000):  # and never reads
-                deaf.sendall(whole * 20)
-        assert served.ask("/").status == 200
+    assert "Traceback" not in "\n".join(served.errors)
 
 
 def test_many_half_sent_requests_lock_nobody_out(home: Path) -> None:
