@@ -336,12 +336,12 @@ REVIEWS: dict[str, Any] = {
 }
 
 
-@both_engines
+@on_server
 def test_workers_on_other_hosts_share_the_reviews_that_a_program_left(
     store: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = [f"The user {what}." for what in ("drinks green tea", "plays the cello", "lives in Lisbon", "sings")]
-    hosts = [tmp_path / "second", tmp_path / "third"] if store == "postgresql" else [home, home]
+    hosts = [tmp_path / "second", tmp_path / "third"]
     answered: list[str] = []
     late = threading.Event()
     late.set()

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.homes import matrix
 
 from herma import Add, Applied, Author, Herma, MemoryOp, Origin, Remove, Replace, Staged, Who
 from herma.errors import UsageError
@@ -22,16 +23,15 @@ from .crashing import together
 
 BIG = {"memory.memory_char_limit": 1_000_000, "memory.user_char_limit": 1_000_000}
 PROCESSES = 8
-OPERATIONS = 500
 
 
-def own_entries(me: int, home: str, seed: int) -> tuple[dict[Target, set[str]], list[int]]:
+def own_entries(me: int, home: str, operations: int) -> tuple[dict[Target, set[str]], list[int]]:
     """Mixed operations, each on entries of this process only. → the entries that must be there, its changes."""
-    chance = random.Random(seed * 100 + me)
+    chance = random.Random(100 + me)
     mine: dict[Target, set[str]] = {"memory": set(), "user": set()}
     changes: list[int] = []
     with Herma.open(home, flags=BIG) as h:
-        for number in range(OPERATIONS):
+        for number in range(operations):
             target: Target = chance.choice(("memory", "user"))
             ops, wanted = draw(chance, me, number, mine[target])
             outcome = h.memory.apply(target, ops)
@@ -59,11 +59,13 @@ def draw(chance: random.Random, me: int, number: int, mine: set[str]) -> tuple[l
 
 
 @pytest.mark.slow
-def test_eight_processes_with_five_hundred_operations_each(home: Path) -> None:
+@pytest.mark.parametrize("operations", matrix([100, 500], lambda operations: operations == 100))
+def test_eight_processes_with_many_operations_each(home: Path, operations: int) -> None:
+    given = [(me, str(home), operations) for me in range(PROCESSES)]
     with multiprocessing.get_context("forkserver").Pool(PROCESSES) as pool:
-        results = pool.starmap_async(own_entries, [(me, str(home), 1) for me in range(PROCESSES)]).get(timeout=250)
+        results = pool.starmap_async(own_entries, given).get(timeout=250)
     acknowledged = Counter(change for _, changes in results for change in changes)
-    assert acknowledged.total() == len(acknowledged) == PROCESSES * OPERATIONS
+    assert acknowledged.total() == len(acknowledged) == PROCESSES * operations
     with Herma.open(home, flags=BIG) as h:
         for target in TARGETS:
             expected = Counter(entry for mine, _ in results for entry in mine[target])

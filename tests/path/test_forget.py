@@ -140,7 +140,7 @@ def test_what_cannot_be_forgotten_changes_nothing(home: Path, known: str, words:
 def test_a_run_that_was_killed_is_finished_by_the_next(home: Path, known: str) -> None:
     with opened(home) as h:
         session = h.transcripts.start("cli")
-        h.transcripts.append(session, [Message("user", f"{number}: {NAME} " + "y" * 2_000) for number in range(1_500)])
+        h.transcripts.append(session, [Message("user", f"{number}: {NAME} " + "y" * 2_000) for number in range(500)])
     command = [*PROGRAM, "forget", "--match", NAME, "--yes", "--home", str(home)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while not (home / ".forget.json").exists() and process.poll() is None:
