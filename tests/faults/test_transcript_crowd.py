@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TypeAlias
 
 import apsw
 import pytest
@@ -25,6 +26,7 @@ from herma.store.sqlite import SqliteDatabase
 
 from .crashing import together
 
+Work: TypeAlias = Callable[[DatabaseConnection], object]
 THREADS = 8
 WRITES = 60
 
@@ -60,43 +62,58 @@ def test_every_thread_gets_its_own_result_and_everything_is_there(database: Sqli
     assert {f"{me}.{number}" for me in range(THREADS) for number in range(WRITES)} <= keys(database)
 
 
-def test_works_that_wait_share_a_transaction_and_one_bad_work_harms_nobody(database: SqliteDatabase) -> None:
-    """The leader is held inside its work until the others have queued up behind it."""
-    database.write(put("begun"))
-    entered, queued = threading.Event(), threading.Event()
+def behind(
+    database: SqliteDatabase, lead: Work, *followers: Work, then: Callable[[], object] = lambda: None
+) -> list[BaseException]:
+    """Hold a leader inside its work until the followers have queued up behind it, in order. → what went wrong."""
+    entered, go = threading.Event(), threading.Event()
 
-    def leader(connection: DatabaseConnection) -> None:
+    def leader(connection: DatabaseConnection) -> object:
         entered.set()
-        assert queued.wait(20)
-        follower(connection, "leader")
+        assert go.wait(20)
+        return lead(connection)
 
-    def follower(connection: DatabaseConnection, name: str) -> None:
-        put(name)(connection)
-        if name.startswith("bad"):
-            raise ValueError(name)
-
-    def submit(name: str) -> Callable[[], None]:
-        return lambda: database.write(lambda connection: follower(connection, name))
-
-    names = [f"good {n}" for n in range(6)] + [f"bad {n}" for n in range(3)]
-    begun: list[int] = []
-
-    def release() -> None:
-        while len(database._commits._queue) < len(names):
+    def queued(count: int) -> None:
+        while len(database._commits._queue) < count:
             time.sleep(0.001)
-        begun.append(commits(database))
-        queued.set()
 
-    def follow(name: str) -> Callable[[], None]:
+    def follow(place: int, work: Work) -> Callable[[], None]:
         def run() -> None:
             assert entered.wait(20)
-            submit(name)()
+            queued(place)
+            database.write(work)
 
         return run
 
-    wrong = together(lambda: database.write(leader), release, *map(follow, names))
+    def release() -> None:
+        queued(len(followers))
+        then()
+        go.set()
+
+    waiting = [follow(place, work) for place, work in enumerate(followers)]
+    return together(lambda: database.write(leader), release, *waiting)
+
+
+def failing(name: str, error: BaseException, runs: list[str], times: int = 1) -> Work:
+    """A work that fails so often, and then does what it should."""
+
+    def work(connection: DatabaseConnection) -> None:
+        runs.append(name)
+        put(name)(connection)
+        if runs.count(name) <= times:
+            raise error
+
+    return work
+
+
+def test_works_that_wait_share_a_transaction_and_one_bad_work_harms_nobody(database: SqliteDatabase) -> None:
+    database.write(put("begun"))
+    begun: list[int] = []
+    good = [f"good {n}" for n in range(6)]
+    bad = [failing(f"bad {n}", ValueError(f"bad {n}"), [], times=9) for n in range(3)]
+    wrong = behind(database, put("leader"), *map(put, good), *bad, then=lambda: begun.append(commits(database)))
     assert sorted(map(str, wrong)) == ["bad 0", "bad 1", "bad 2"]
-    assert {"leader", *names[:6]} <= keys(database)
+    assert {"leader", *good} <= keys(database)
     assert not [key for key in keys(database) if key.startswith("bad")]
     assert commits(database) == begun[0] + 1
 
@@ -107,32 +124,10 @@ def commits(database: SqliteDatabase) -> int:
 
 
 def test_an_interrupted_leader_leaves_the_others_work_to_be_done_once(database: SqliteDatabase) -> None:
-    entered, go = threading.Event(), threading.Event()
-
-    def interrupted(connection: DatabaseConnection) -> None:
-        put("interrupted")(connection)
-        entered.set()
-        assert go.wait(20)
-        raise KeyboardInterrupt
-
-    def lead() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            database.write(interrupted)
-
-    def follow(name: str) -> Callable[[], None]:
-        def run() -> None:
-            assert entered.wait(20)
-            database.write(put(name))
-
-        return run
-
-    def release() -> None:
-        while len(database._commits._queue) < 4:
-            time.sleep(0.001)
-        go.set()
-
-    assert together(lead, release, *[follow(f"f{n}") for n in range(4)]) == []
-    assert {f"f{n}" for n in range(4)} <= keys(database)
+    names = [f"f{n}" for n in range(4)]
+    wrong = behind(database, failing("interrupted", KeyboardInterrupt(), []), *map(put, names))
+    assert [type(error) for error in wrong] == [KeyboardInterrupt]
+    assert set(names) <= keys(database)
     assert "interrupted" not in keys(database)
 
 
@@ -175,43 +170,15 @@ def test_an_interrupt_before_waiting_or_leading_leaves_nobody_waiting(
 
 
 def test_what_failed_before_an_interrupt_and_succeeds_after_it_has_succeeded(database: SqliteDatabase) -> None:
-    entered, go, runs = threading.Event(), threading.Event(), {"fails once": 0, "interrupts once": 0}
-
-    def first(connection: DatabaseConnection) -> None:
-        entered.set()
-        assert go.wait(20)
-
-    def once(name: str, error: BaseException) -> Callable[[DatabaseConnection], None]:
-        def work(connection: DatabaseConnection) -> None:
-            runs[name] += 1
-            if runs[name] == 1:
-                raise error
-            put(name)(connection)
-
-        return work
-
-    def lead() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            database.write(first)
-
-    def follow(place: int, name: str, error: BaseException) -> Callable[[], None]:
-        def run() -> None:
-            assert entered.wait(20)
-            while len(database._commits._queue) < place:
-                time.sleep(0.001)
-            database.write(once(name, error))
-
-        return run
-
-    def release() -> None:
-        while len(database._commits._queue) < 2:
-            time.sleep(0.001)
-        go.set()
-
-    followers = [follow(0, "fails once", StoreError("first run")), follow(1, "interrupts once", KeyboardInterrupt())]
-    assert together(lead, release, *followers) == []
-    assert runs == {"fails once": 2, "interrupts once": 2}
-    assert set(runs) <= keys(database)
+    runs: list[str] = []
+    followers = [
+        failing("fails once", StoreError("first run"), runs),
+        failing("interrupts once", KeyboardInterrupt(), runs),
+    ]
+    wrong = behind(database, put("leader"), *followers)
+    assert [type(error) for error in wrong] == [KeyboardInterrupt], "it goes to the one who leads"
+    assert sorted(runs) == sorted(["fails once", "interrupts once"] * 2)
+    assert {"fails once", "interrupts once"} <= keys(database)
 
 
 def test_a_write_inside_a_write_is_refused_at_once(database: SqliteDatabase) -> None:
