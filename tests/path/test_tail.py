@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.homes import of_files, talk
 
 from herma import Add, Applied, Herma, Remove, Replace, Scope
 from herma.errors import UsageError
-from herma.memory.archive import ArchiveRecall
+from herma.memory.archive import ArchiveRecall, archive_terms, helps, says_something, weigh
 from herma.testing import FixedClock, HashEmbedder
 from herma.types import Target
 
@@ -284,3 +286,49 @@ def test_a_fact_in_the_long_tail_still_answers(h: Herma, clock: FixedClock) -> N
     newer = h.facts.answer("what is my time zone?")
     assert newer is not None
     assert newer.value == "Europe/Oslo"
+
+
+# ── what helps with a question, and nothing else ──
+
+NIGHTLY = "The staging database listens on port 5433 and is reset every night."
+
+
+def recalls(question: str, entry: str = NIGHTLY, cosine: float | None = None) -> bool:
+    asked, said = archive_terms(question), archive_terms(entry)
+    return helps(weigh(asked, said, cosine), asked, dict.fromkeys(said, 1), 1)
+
+
+@of_files
+def test_what_is_asked_for_is_recalled_and_small_talk_recalls_nothing() -> None:
+    chinese = "测试数据库的端口是 5433。"
+    for question in ("which port does the staging database have?", "staging database", "port 5433"):
+        assert recalls(question)
+    assert recalls("Please connect to the database on staging and count the orders")
+    assert recalls("测试数据库的端口是多少？", chinese)
+    for question in (
+        *("hi", "thanks, that works great!", "hello, how are you today?", "ok, let's go on", "", "👍", "你好"),
+        "write a poem about the sea at night",
+        "rename the function and add a docstring to it, then run the linter over the whole module",
+    ):
+        assert not recalls(question)
+        assert not recalls(question, chinese)
+
+
+@of_files
+def test_meaning_decides_where_words_do_not() -> None:
+    assert recalls("where do our trial records live?", cosine=0.88)
+    assert not recalls("where do our trial records live?", cosine=0.76)
+    asked, said = archive_terms("where do our trial records live?"), archive_terms(NIGHTLY)
+    assert helps(weigh(asked, said, 0.78, margin=0.04), asked, {}, 1), "it stands out"
+    assert not helps(weigh(asked, said, 0.78, margin=0.01), asked, {}, 1)
+    assert not recalls("thanks!", cosine=0.95), "there is nothing in it to look for"
+
+
+@of_files
+@given(st.text(max_size=200), st.text(max_size=200), st.none() | st.floats(-1, 1))
+def test_a_score_is_between_nothing_and_all(question: str, entry: str, cosine: float | None) -> None:
+    asked = archive_terms(question)
+    found = weigh(asked, archive_terms(entry), cosine)
+    assert 0.0 <= found.score <= 1.0
+    if not says_something(asked):
+        assert not helps(found, asked, {}, 0)

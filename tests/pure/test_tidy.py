@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.compression.summary import landmarks
+from herma.memory import tidy
 from herma.memory.entries import apply, least_valuable, used
 from herma.memory.tidy import LocalChecks, TidyProposal, content_of, merged, passed, plan, unfaithful
 from herma.types import Applied, Entry, Finding, Origin, Remove, Replace, Who
@@ -292,3 +294,60 @@ def test_what_a_person_wants_kept_is_never_proposed(
     fixed = {one.text for one in file if one.vouched or "pinned" in one.tags or one.findings} | alone
     assert fixed <= set(after)
     assert not fixed & {text for step in proposals for text in step.entries}
+
+
+# ── what is looked up on this machine: only what is certain, and nothing is done for it ──
+
+
+def test_what_is_certain_about_a_path(tmp_path: Path, user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.py").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    (user_folder / "notes").mkdir()
+    anywhere, project = LocalChecks(), LocalChecks(str(tmp_path))
+    monkeypatch.chdir(tmp_path.parent)
+    for checks, path, there in (
+        (anywhere, str(tmp_path / "src"), True),
+        (anywhere, str(tmp_path / "gone.txt"), False),
+        (anywhere, str(tmp_path / "gone" / "deep" / "x.txt"), False),
+        (anywhere, str(tmp_path / "link"), True),
+        (anywhere, "~/notes", True),
+        (project, "src/app.py", True),
+        (project, "src/gone.py", False),
+        (project, "read/write/execute", None),  # no folder of the project is called so
+        (project, "src/../../etc/passwd", None),
+        (LocalChecks(tmp_path.name), "src/gone.py", None),  # a name is no folder
+        (anywhere, "/nowhere-of-this-kind/a/b.txt", None),  # another machine's, most likely
+        *((anywhere, path, None) for path in ("//server/share/file.txt", "\\\\server\\share\\file.txt")),
+        *((anywhere, path, None) for path in ("C:\\Users\\ada\\file.txt", "src/app.py", "x\0y/z", "a" * 2000 + "/b")),
+    ):
+        assert checks.exists(path) is there, path
+
+
+def test_network_mounts_are_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mounted(_: str, path: object) -> str:
+        return "nfs4" if str(path).startswith(str(tmp_path / "share")) else "ext4"
+
+    def touched(path: object) -> None:
+        raise AssertionError(f"{path} was touched")
+
+    monkeypatch.setattr(tidy, "file_system", mounted)
+    monkeypatch.setattr("herma.memory.tidy.os.lstat", touched)
+    assert LocalChecks().exists(str(tmp_path / "share" / "x.txt")) is None
+
+
+def test_versions_that_a_project_names(tmp_path: Path) -> None:
+    checks = LocalChecks(str(tmp_path))
+    assert checks.version("python") is None
+    for name, text, tool, version in (
+        (".python-version", b"3.12.4\n", "python", "3.12.4"),
+        ("go.mod", b"module x\n\ngo 1.22\n", "go", "1.22"),
+        (".node-version", b"v20.11.1", "node", "20.11.1"),
+    ):
+        (tmp_path / name).write_bytes(text)
+        assert checks.version(tool) == (version, name)
+    (tmp_path / ".nvmrc").write_bytes(b"\xff\xfe lts/*")
+    assert checks.version("node") == ("20.11.1", ".node-version")
+    assert LocalChecks().version("go") is None
+    (tmp_path / ".ruby-version").mkdir()
+    assert checks.version("ruby") is None
