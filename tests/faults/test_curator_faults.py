@@ -12,7 +12,6 @@ from tests.homes import matrix
 from tests.homes import skill_text as document
 
 from herma import Author, Herma, Origin, Who
-from herma.errors import StoreError
 from herma.skills.files import CuratorFiles, SkillFileWriter
 from herma.skills.rows import CuratorMemory, SkillUsageRows
 from herma.testing import FixedClock
@@ -151,14 +150,3 @@ def test_notes_that_make_no_sense_are_begun_anew(home: Path, text: bytes) -> Non
         assert h.curator.reports() == []
         assert h.curator.run().moves == ()  # nothing goes without notice
         assert h.curator.status().last_run == now
-
-
-@pytest.mark.skipif(os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
-def test_a_home_that_cannot_be_written_is_left_alone(home: Path) -> None:
-    prepared(home)
-    (home / "skills").chmod(0o500)
-    try:
-        with Herma.open(home) as h, pytest.raises(StoreError):
-            h.curator.run()
-    finally:
-        (home / "skills").chmod(0o700)

@@ -55,6 +55,7 @@ def test_unused_skills_become_stale_are_named_and_go_and_come_back(h: Herma, clo
     assert second.kept == {"mine": "it was not made by an agent"}
     text = (home / f"logs/curator/{second.id}/REPORT.md").read_text()
     assert "| bake | stale | archived |" in text
+    assert f"herma skills tidy --rollback {second.id}" in text
     assert json.loads((home / f"logs/curator/{second.id}/report.json").read_text())["state"] == "done"
     assert h.curator.report() == second
     assert h.curator.report(first.id) == first

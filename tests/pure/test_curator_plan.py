@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herma.config import CuratorSettings
-from herma.skills.curator import CuratorPlan, SkillStanding, page, plan, remembered
+from herma.skills.curator import CuratorPlan, SkillStanding, plan, remembered
 from herma.skills.rows import (
     SKILL_STATES,
     CuratorMemory,
     CuratorMove,
-    CuratorReport,
     Flag,
-    MergeCandidate,
     Skill,
     SkillOrigin,
     SkillState,
@@ -273,16 +271,3 @@ def test_what_is_protected_is_never_touched_and_every_move_has_a_reason(
 
 
 # ── what could be merged, and what is said ──
-
-
-def test_the_page_says_what_was_done_and_holds_its_table() -> None:
-    move = CuratorMove("a|b", "a", "stale", "archived", "line\nbreak", "done", change=7)
-    report = CuratorReport(
-        "20260101-000000", NOW, "by hand", "done", NOW, checked=2, moves=(move,),
-        kept={"c": "it is pinned"}, merges=(MergeCandidate(("d", "e"), "same", 1.0, (3,)),), notes=("Note.",),
-        diff="-a|b: stale\n+a|b: archived",
-    )  # fmt: skip
-    row = "| a\\|b | stale | archived | line break | done (change 7) |"
-    for line in (row, "-a|b: stale", "+a|b: archived", "herma skills tidy --rollback 20260101-000000"):
-        assert line in page(report)
-    assert report.summary == "2 skills checked: 1 archived, 1 nearly identical pairs."
