@@ -86,6 +86,7 @@ BAD: list[Any] = [
 ]
 
 
+@of_files
 @pytest.mark.parametrize("arguments", BAD)
 def test_bad_arguments_are_answered_and_change_nothing(model: Model, arguments: Any) -> None:
     model.add("kept")
@@ -126,6 +127,7 @@ def test_a_batch_is_all_or_nothing_and_poison_is_blocked(model: Model) -> None:
     assert model.entries() == ["one"]
 
 
+@of_files
 def test_after_three_failures_the_model_is_told_to_stop(model: Model) -> None:
     def fail(times: int, **arguments: Any) -> list[bool]:
         return ["done" in model(**(arguments or {"action": "remove", "old_text": "nothing"})) for _ in range(times)]
@@ -143,6 +145,7 @@ def test_after_three_failures_the_model_is_told_to_stop(model: Model) -> None:
         assert "done" not in answer, "a call outside of a session is a turn of its own"
 
 
+@of_files
 def test_only_what_asks_for_tidying_counts(model: Model) -> None:
     model.add("red fox", "red dog")
     for _ in range(5):
@@ -187,6 +190,7 @@ def test_an_enormous_file_does_not_flood_the_conversation(model: Model, home: Pa
     assert len(json.dumps(model(action="remove", old_text="entry"))) < 40_000
 
 
+@of_files
 def test_the_schema_is_plain_and_stable(model: Model) -> None:
     schema = model.h.tools.schemas()[0]
     assert schema == model.session.tools[0]
@@ -199,6 +203,7 @@ def test_the_schema_is_plain_and_stable(model: Model) -> None:
     assert model.h.tools.schemas() == model.session.tools
 
 
+@of_files
 @pytest.mark.parametrize(("off", "on"), [("user_profile_enabled", "memory"), ("memory_enabled", "user")])
 def test_a_target_that_is_switched_off_is_not_offered(home: Path, off: str, on: str) -> None:
     with Herma.open(home, flags={f"memory.{off}": False}) as h, h.session() as session:

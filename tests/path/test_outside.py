@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.homes import call, talk, tool_turn
+from tests.homes import call, of_files, talk, tool_turn
 
 from herma import Add, Attachment, Blocked, Herma, Message, Origin, Session
 from herma.agent.chat import latest_session
@@ -26,6 +26,7 @@ def save(session: Session, text: str) -> dict[str, Any]:
     return answer
 
 
+@of_files
 @pytest.mark.parametrize(
     ("tool", "then", "staged"),
     [
@@ -119,6 +120,7 @@ def test_attachments_stand_alone_or_with_parts(h: Herma) -> None:
         assert "\n".join(part["text"] for part in message.content)[span.start : span.end] == POISON
 
 
+@of_files
 @pytest.mark.parametrize(
     "wrong", ["text", [POISON], [Attachment(POISON, "user said")], [Attachment(POISON, "the moon")]]
 )
@@ -144,6 +146,7 @@ def test_a_marked_page_in_a_message_is_not_the_users(h: Herma, when: str) -> Non
         assert save(session, ENTRY)["staged"]
 
 
+@of_files
 @pytest.mark.parametrize(
     "quoted", ["> {}", "```\n{}\n```", '"{}"', "<document>\n{}\n</document>", "<file name='a'>{}</file>"]
 )
@@ -186,6 +189,7 @@ def test_much_text_later_nothing_is_forgotten_nor_after_a_summary(h: Herma, home
         assert save(h.session(resume=session.id), f"{ENTRY} Each time.")["staged"]
 
 
+@of_files
 @pytest.mark.parametrize("run", ["9" * 400_000, "a." * 200_000, "/" * 400_000])
 def test_an_endless_word_is_compared_in_one_pass(run: str) -> None:
     """With a second pass from each letter, it would take hours."""
