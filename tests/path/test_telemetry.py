@@ -18,13 +18,14 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.homes import herma
+from tests.homes import herma, of_files
 
 from herma import Add, Herma
-from herma.errors import HermaWarning, ModelError, UsageError
+from herma.errors import HermaWarning, ModelError
 from herma.models import telemetry
 from herma.testing import Answer, ScriptedModel
 
+pytestmark = of_files
 SECRET = "The vault code is orchid-seven."
 
 
@@ -73,18 +74,16 @@ def test_operations_are_reported_by_the_conventions(home: Path, reported: Report
         model.reply([{"role": "user", "content": SECRET}])
         with pytest.raises(ModelError):
             model.reply([{"role": "user", "content": SECRET}])
-        with pytest.raises(UsageError):
-            h.search("x", limit="many")  # type: ignore[arg-type]
     spans = reported.spans
     assert [name for name, _ in spans] == [
         "create_memory", "create_memory", "delete_memory", "search_memory", "search_memory",
-        "search_memory", "execute_tool session_search", "chat m", "chat m", "search_memory",
+        "search_memory", "execute_tool session_search", "chat m", "chat m",
     ]  # fmt: skip
     written = {"gen_ai.operation.name": "create_memory", "gen_ai.memory.store.id": "memory"}
     assert spans[1][1] == {**written, "gen_ai.memory.record.count": 2, "herma.outcome": "Applied"}
     assert spans[3][1]["gen_ai.memory.record.count"] == 0
     assert spans[4][1]["gen_ai.conversation.id"]
-    asked, failed = spans[-3][1], spans[-2][1]
+    asked, failed = spans[-2][1], spans[-1][1]
     assert (asked["gen_ai.request.model"], asked["server.port"]) == ("m", int(server.url.split(":")[2].split("/")[0]))
     assert asked["gen_ai.usage.input_tokens"] > 0
     assert failed["error.type"] == "ModelRefused"

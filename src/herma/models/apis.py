@@ -264,11 +264,11 @@ class AnthropicCollector:
     def whole(self) -> Reply:
         if not self._finish or not self._stopped:
             raise Unfinished("is incomplete")
-        blocks = [self._blocks[index] | {"at": index} for index in sorted(self._blocks)]
+        blocks = sorted(self._blocks.items())
         text = self._text()
         calls = tuple(
-            ToolCall(str(block.get("id") or ""), str(block.get("name") or ""), self._input(block))
-            for block in blocks
+            ToolCall(str(block.get("id") or ""), str(block.get("name") or ""), self._input(index, block))
+            for index, block in blocks
             if block.get("type") == "tool_use"
         )
         message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
@@ -277,28 +277,24 @@ class AnthropicCollector:
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for call in calls
             ]
-        thoughts = [block for block in blocks if block.get("type") in ("thinking", "redacted_thinking")]
+        thoughts = [block for _, block in blocks if block.get("type") in ("thinking", "redacted_thinking")]
         if thoughts:
             message["reasoning"] = "\n\n".join(str(block["thinking"]) for block in thoughts if block.get("thinking"))
-            message["thinking_blocks"] = [_without_place(block) for block in thoughts]
+            message["thinking_blocks"] = thoughts
         finish, usage = _ANTHROPIC_FINISHES.get(self._finish, "other"), anthropic_usage(self._usage)
         return Reply(message, text, calls, finish, usage, self._model, measured=bool(self._usage))
 
     def _text(self) -> str:
         return "".join(_said(self._blocks[index]) for index in sorted(self._blocks))
 
-    def _input(self, block: Mapping[str, Any]) -> str:
+    def _input(self, index: int, block: Mapping[str, Any]) -> str:
         """Return the arguments as they were written; a whole message has them as an object only."""
-        written = "".join(self._written.get(block["at"], ()))
+        written = "".join(self._written.get(index, ()))
         return written or json.dumps(block.get("input") or {}, ensure_ascii=False)
 
 
 def _said(block: Mapping[str, Any]) -> str:
     return str(block.get("text") or "") if block.get("type") == "text" else ""
-
-
-def _without_place(block: Block) -> Block:
-    return {name: value for name, value in block.items() if name != "at"}
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

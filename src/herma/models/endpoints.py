@@ -107,7 +107,7 @@ def locate(url: str, name: str, kind: str = "") -> tuple[str, Kind, str]:
             f"model.kind cannot be {kind!r}.", hint="Use openai, anthropic, or empty: inferred from the URL."
         )
     known = preset or next(
-        (one for one in PRESETS.values() if one.key_variable and _same_place(address, one.url)), None
+        (one for one in PRESETS.values() if one.key_variable and urlsplit(address)[:2] == urlsplit(one.url)[:2]), None
     )
     spoken: Kind = "anthropic" if (kind or _guess(address, name, known)) == "anthropic" else "openai"
     if spoken == "anthropic" and address.endswith("/v1"):
@@ -144,10 +144,6 @@ def _cleaned(address: str) -> str:
     for ending in ("/chat/completions", "/messages"):  # an address as it is often copied
         path = path.removesuffix(ending)
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
-
-
-def _same_place(one: str, other: str) -> bool:
-    return urlsplit(one).hostname == urlsplit(other).hostname and urlsplit(one).scheme == urlsplit(other).scheme
 
 
 def _belongs_to(address: str, domain: str) -> bool:

@@ -237,12 +237,10 @@ class BundledProvider(MemoryProvider):
     def missing(self) -> str:
         """Say which required setting has no value, or nothing."""
         for setting in self.settings:
-            if setting.get("required") and not self.values[setting["key"]] and self._applies(setting):
+            applies = all(self.values.get(key) == value for key, value in setting.get("when", {}).items())
+            if setting.get("required") and applies and not self.values[setting["key"]]:
                 return f"{setting.get('env_var') or setting['key']} is not set"
         return ""
-
-    def _applies(self, setting: Json) -> bool:
-        return all(self.values.get(key) == value for key, value in setting.get("when", {}).items())
 
     def get_status_config(self, config: Mapping[str, Any]) -> Json:  # noqa: ARG002  as Hermes calls it
         """Return the settings that `herma providers status` prints."""

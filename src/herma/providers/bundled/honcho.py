@@ -270,21 +270,15 @@ class Honcho(BundledProvider):
             return ""
         with self._lock:
             cold = not self._base_turn and not self._said_turn
-        if cold:
-            self._prepare_first(query)
+        if cold and self.values["firstTurnBaseWait"]:
+            self._make_base(self._quick)
+        if cold and self.values["firstTurnDialecticWait"]:
+            self._make_dialectic(query, timeout=self.values["firstTurnDialecticWait"])
         with self._lock:
             stale = self._turn - self._said_turn > 2 * self._cadence()
             dialectic = "" if stale else self._said
             parts = [("What is known:", self._base), ("About this message:", dialectic)]
         return "\n\n".join(f"{head}\n{shown}" for head, shown in parts if shown)
-
-    def _prepare_first(self, query: str) -> None:
-        """Get both texts while the first turn waits."""
-        base, dialectic = self.values["firstTurnBaseWait"], self.values["firstTurnDialecticWait"]
-        if base:
-            self._make_base(self._quick)
-        if dialectic:
-            self._make_dialectic(query, timeout=dialectic)
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:  # noqa: ARG002
         if self.mode == "tools" or is_trivial(query):
