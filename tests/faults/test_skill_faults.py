@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.faults.crashing import forked, together
+from tests.faults.crashing import NEEDS_FORK, forked, together
 from tests.homes import skill_text as document
 
 from herma import Herma
@@ -18,7 +18,13 @@ from herma.skills import files as skill_writing
 from herma.skills.rows import SkillHistory, SkillRefused, SkillWritten
 
 needs_links = pytest.mark.skipif(not hasattr(os, "symlink") or os.name == "nt", reason="needs symbolic links")
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def forks(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that starts processes by fork."""
+    for mark in NEEDS_FORK:
+        test = mark(test)
+    return test
 
 
 def kind(outcome: object) -> str:
@@ -135,88 +141,61 @@ def test_a_folder_renamed_by_hand_is_a_move_and_undo_does_not_bring_a_second_one
 # ── killed half-way ──
 
 
-def killed(work: Callable[[], None]) -> int:
-    """Run `work` in a child. → how that ended."""
-    return os.waitstatus_to_exitcode(os.waitpid(forked(work), 0)[1])
+def killed(
+    home: Path, monkeypatch: pytest.MonkeyPatch, work: str, owner: object, name: str, *, after: bool = False
+) -> None:
+    """Work on the skill in a child that ends before, or after, a function did its work."""
+    real = getattr(owner, name)
 
-
-class Killed:
-    """Replaces a function by one that ends the process before, or after, it did its work."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, *, after: bool) -> None:
-        real = getattr(owner, name)
-
-        def run(*args: object, **fields: object) -> object:
-            if not after:
-                os._exit(1)
+    def ends(*args: object, **fields: object) -> None:
+        if after:
             real(*args, **fields)
-            os._exit(1)
+        os._exit(1)
 
-        monkeypatch.setattr(owner, name, run)
+    def child() -> None:
+        with Herma.open(home) as h:
+            monkeypatch.setattr(owner, name, ends)
+            if work == "create":
+                h.skills.create("bake", document("bake"), category="kitchen")
+            elif work == "archive":
+                h.skills.archive("bake")
+            else:
+                h.skills.patch("bake", "1. Do it.", "1. Heat.")
+
+    assert os.waitstatus_to_exitcode(os.waitpid(forked(child), 0)[1]) == 1
 
 
-@needs_fork
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("owner", "name", "after", "happened"),
+    ("work", "owner", "name", "after", "actions"),
     [
-        (SkillHistory, "intend", True, False),
-        (skill_writing, "install", False, False),
-        (skill_writing, "install", True, True),
-        (SkillHistory, "settle", False, True),
+        ("patch", SkillHistory, "intend", True, ["create"]),
+        ("patch", skill_writing, "install", False, ["create"]),
+        ("patch", skill_writing, "install", True, ["patch", "create"]),
+        ("patch", SkillHistory, "settle", False, ["patch", "create"]),
+        ("archive", Path, "rename", False, ["create"]),
+        ("archive", Path, "rename", True, ["archive", "create"]),
     ],
 )
-def test_a_killed_write_happened_whole_or_not_at_all(
-    home: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, after: bool, happened: bool
+@forks
+def test_a_killed_change_happened_whole_or_not_at_all(
+    home: Path, monkeypatch: pytest.MonkeyPatch, work: str, owner: object, name: str, after: bool, actions: list[str]
 ) -> None:
     with Herma.open(home) as h:
         assert h.skills.create("bake", document("bake")).ok
-
-    def work() -> None:
-        with Herma.open(home) as h:
-            Killed(monkeypatch, owner, name, after=after)
-            h.skills.patch("bake", "1. Do it.", "1. Heat.")
-
-    assert killed(work) == 1
+    killed(home, monkeypatch, work, owner, name, after=after)
     with Herma.open(home) as h:
-        text = (home / "skills/bake/SKILL.md").read_text()
-        assert text == document("bake", body="1. Heat.\n2. Check it." if happened else "1. Do it.\n2. Check it.")
-        actions = [change.action for change in h.skills.changes("bake")]
-        assert actions == (["patch", "create"] if happened else ["create"])
-        assert sorted(path.name for path in (home / "skills/bake").iterdir()) == ["SKILL.md"]
+        assert [change.action for change in h.skills.changes("bake")] == actions
+        if "archive" in actions:
+            assert h.skills.restore("bake").ok
+        body = "1. Heat.\n2. Check it." if "patch" in actions else "1. Do it.\n2. Check it."
+        assert (home / "skills/bake/SKILL.md").read_text() == document("bake", body=body)
+        assert [path.name for path in (home / "skills/bake").iterdir()] == ["SKILL.md"]
         assert h.skills.patch("bake", "1. ", "2. ").ok
 
 
-@needs_fork
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("after", [False, True])
-def test_a_killed_move_to_the_archive_is_settled(home: Path, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
-    with Herma.open(home) as h:
-        assert h.skills.create("bake", document("bake")).ok
-
-    def work() -> None:
-        with Herma.open(home) as h:
-            Killed(monkeypatch, Path, "rename", after=after)
-            h.skills.archive("bake")
-
-    assert killed(work) == 1
-    with Herma.open(home) as h:
-        actions = [change.action for change in h.skills.changes("bake")]
-        assert actions == (["archive", "create"] if after else ["create"])
-        if after:
-            assert h.skills.restore("bake").ok
-        assert h.skills.get("bake").name == "bake"
-
-
-@needs_fork
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@forks
 def test_a_killed_creation_leaves_no_half_skill(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def work() -> None:
-        with Herma.open(home) as h:
-            Killed(monkeypatch, skill_writing, "install", after=False)
-            h.skills.create("bake", document("bake"), category="kitchen")
-
-    assert killed(work) == 1
+    killed(home, monkeypatch, "create", skill_writing, "install")
     with Herma.open(home) as h:
         assert h.skills.list() == []
         assert h.skills.create("bake", document("bake"), category="kitchen").ok
@@ -226,8 +205,7 @@ def test_a_killed_creation_leaves_no_half_skill(home: Path, monkeypatch: pytest.
 # ── several at once ──
 
 
-@needs_fork
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@forks
 def test_processes_that_write_at_once_lose_nothing(home: Path) -> None:
     with Herma.open(home) as h:
         assert h.skills.create("bake", document("bake")).ok
