@@ -193,44 +193,29 @@ class ProviderSession(Feature):
 
     origin = Origin.PROVIDER
 
-    def __init__(
-        self,
-        name: str,
-        load: Callable[[], MemoryProvider],
-        view: SessionView,
-        guard: Guard,
-        worker: Worker,
-        *,
-        home: str,
-        profile: str = "",
-        deadline: float = 8.0,
-        recall_only: bool = False,
-        ask_model: Callable[[str, str], str] | None = None,
-        left: Callable[[ProviderSession], None] = lambda _: None,
-    ) -> None:
-        """With `recall_only`, and in sessions of subagents and timers, the provider recalls and is never written to."""
-        self.name = name
+    def __init__(self, providers: Providers, found: FoundProvider, view: SessionView, guard: Guard) -> None:
+        """A recall source, and any provider in sessions of subagents and timers, recalls and is never written to."""
+        self.name = found.name
         self.guard = guard
         self.session_id = view.id
-        self.deadline = self.contribution_deadline = deadline
-        self.read_only = recall_only or view.environment.context != "primary"
+        self.deadline = self.contribution_deadline = providers.deadline
+        self._recall_only = found.name != providers.active
+        self.read_only = self._recall_only or view.environment.context != "primary"
         self.schemas: list[Json] = []
         self.abandoned: list[str] = []
         self.dropped = 0
         self.place = place_of(view)
         self.parked = False
-        self._recall_only = recall_only
-        self._load = load
-        self._home = Path(home)
-        self._told = {**environment_of(view, home=home, profile=profile), "ask_model": ask_model}
-        self._left = left
+        self._found, self._providers, self._home = found, providers, providers.home
+        around = environment_of(view, home=str(providers.home), profile=providers.profile)
+        self._told = {**around, "ask_model": providers.ask_model}
         self._begun = threading.Event()
         self._gone = False
         self._switching: threading.Event | None = None
         self._provider: MemoryProvider | None = None
         self._running: BackgroundCall[object] | None = None
         self._turn = ("", 0)
-        self._lane = worker.lane(f"{name}, handing over", most=WAITING, lost=self._lost)
+        self._lane = providers.worker.lane(f"{found.name}, handing over", most=WAITING, lost=self._lost)
 
     def begin(self, reserved: Sequence[str]) -> tuple[str, ...]:
         """Load and initialise it, and return warnings for people. One that is too slow takes part once it is ready."""
@@ -263,7 +248,7 @@ class ProviderSession(Feature):
 
     def _start(self) -> object:
         try:
-            provider = self._load()
+            provider = load(self._found, self._home)
             if not provider.is_available():
                 why = getattr(provider, "unavailable_reason", str)()
                 raise ProviderError(f"It is not available{f': {why}' if why else ''}")
@@ -458,7 +443,7 @@ class ProviderSession(Feature):
         if provider is not None:
             self.guard.ask("shutdown", provider.shutdown, None, within=within)
         if within is not None:
-            self._left(self)
+            self._providers.forget(self)
 
     def _tell(self, what: str, news: Callable[[MemoryProvider], object]) -> None:
         def work(_: threading.Event) -> None:
@@ -658,16 +643,16 @@ class Providers:
         worker: Worker | None = None,
         ask_model: Callable[[str, str], str] | None = None,
     ) -> None:
-        self._home = home
-        self._ask_model = ask_model
+        self.home = home
+        self.ask_model = ask_model
         self._name, *self._refused = words(settings.memory.provider) or ("",)
         self._sources = tuple(name for name in words(settings.providers.recall_from) if name != self._name)
-        self._profile = settings.profile
-        self._deadline = settings.providers.timeout
+        self.profile = settings.profile
+        self.deadline = settings.providers.timeout
         self._shown = record_trouble
         self._guards = {name: Guard(name, shown=record_trouble) for name in (self._name, *self._sources)}
         self._ensure_open = ensure_open
-        self._worker = worker or Worker()
+        self.worker = worker or Worker()
         self._mutex = threading.Lock()
         self._seats: list[ProviderSession] = []
         self._dropped = 0
@@ -686,7 +671,7 @@ class Providers:
     def list(self) -> list[FoundProvider]:
         """Return every provider that can be used."""
         self._ensure_open()
-        return discover(self._home)
+        return discover(self.home)
 
     def status(self, *, ask: bool = True, name: str = "") -> ProviderStatus:
         """Return the state of a configured provider. `ask` loads it and asks whether it is available."""
@@ -702,14 +687,14 @@ class Providers:
             sessions=sum(not seat.parked for seat in seats),
             waiting=sum(seat.waiting for seat in seats),
             dropped=self._dropped + sum(seat.dropped for seat in seats),
-            last=last_recall(self._home, name),
+            last=last_recall(self.home, name),
         )
         return self._asked(status) if ask else status
 
     def make(self, name: str) -> MemoryProvider:
         """Load a provider by its name, without a session: to set it up, test it or compare it."""
         self._ensure_open()
-        return load(find(self._home, name), self._home)
+        return load(find(self.home, name), self.home)
 
     def outside(self) -> Sequence[str]:
         """Return the files of the active provider that are not in the home, and so not in a backup."""
@@ -717,9 +702,9 @@ class Providers:
         nothing: Sequence[str] = ()
         if not self._name:
             return nothing
-        home = self._home.resolve()
+        home = self.home.resolve()
         ask = self._guard(self._name).ask
-        paths = ask("backup_paths", lambda: self.make(self._name).backup_paths(), nothing, within=self._deadline)
+        paths = ask("backup_paths", lambda: self.make(self._name).backup_paths(), nothing, within=self.deadline)
         return [path for path in paths if not Path(path).resolve().is_relative_to(home)]
 
     def attach(self, view: SessionView, reserved: Sequence[str], *, takes_part: bool = True) -> Sequence[Feature]:
@@ -753,26 +738,14 @@ class Providers:
             return seat, ()
         guard = self._guard(name)
         try:
-            found = find(self._home, name)
+            found = find(self.home, name)
         except UsageError as exc:
             guard.count("discovery", f"{exc} {exc.hint}")
             return None, (f"{exc} {exc.hint} Sessions go on without it.",)
         if guard.left_out("initialize"):
             last = guard.health.last
             return None, (f"{name} failed so often that it is left out for a while ({last.why if last else ''}).",)
-        seat = ProviderSession(
-            name,
-            lambda: load(found, self._home),
-            view,
-            Guard(name, shown=self._shown),
-            self._worker,
-            home=str(self._home),
-            profile=self._profile,
-            deadline=self._deadline,
-            recall_only=name != self._name,
-            ask_model=self._ask_model,
-            left=self._leave,
-        )
+        seat = ProviderSession(self, found, view, Guard(name, shown=self._shown))
         with self._mutex:
             if not self._drains_at_exit:
                 self._drains_at_exit = True
@@ -783,7 +756,7 @@ class Providers:
         warnings = seat.begin(reserved)
         guard.note("initialize", failed=not seat.begun)
         if seat.failed:
-            self._leave(seat)
+            self.forget(seat)
             return None, warnings
         return seat, warnings
 
@@ -826,24 +799,25 @@ class Providers:
 
     def _asked(self, status: ProviderStatus) -> ProviderStatus:
         try:
-            found = find(self._home, status.name)
+            found = find(self.home, status.name)
         except UsageError as exc:
             return replace(status, why=f"{exc} {exc.hint}", available=False)
         guard = Guard(status.name)
 
         def question() -> tuple[bool, str, dict[str, str]]:
-            provider = load(found, self._home)
+            provider = load(found, self.home)
             fine = bool(provider.is_available())
             why = "" if fine else str(getattr(provider, "unavailable_reason", str)() or "")
             told: Any = provider.get_status_config({}) if hasattr(provider, "get_status_config") else None
             return fine, why, {str(key): str(value) for key, value in dict(told or {}).items()}
 
         unanswered: tuple[bool, str, dict[str, str]] = (False, "", {})
-        available, why, details = guard.ask("is_available", question, unanswered, within=self._deadline)
+        available, why, details = guard.ask("is_available", question, unanswered, within=self.deadline)
         last = guard.health.last
         return replace(status, found=found, available=available, why=last.why if last else why, details=details)
 
-    def _leave(self, seat: ProviderSession) -> None:
+    def forget(self, seat: ProviderSession) -> None:
+        """Forget a provider that was shut down; its failures are remembered."""
         with self._mutex:
             if seat in self._seats:
                 self._seats.remove(seat)
