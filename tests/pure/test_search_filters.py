@@ -44,11 +44,11 @@ def test_what_is_of_another_profile_is_left_out() -> None:
 
 def test_filters_are_given_up_one_by_one() -> None:
     query = parse("apple role:tool source:web", 0.0)
-    filters = Filters(roles=query.roles, sources=query.sources)
+    filters = Filters(query)
     attempts = list(
         wider(query, filters, [Dropped("role", 3), Dropped("source", 1)], lambda parts, beginnings, limit: ())
     )
-    assert [(bool(attempt.filters.roles), bool(attempt.filters.sources)) for attempt in attempts] == [
+    assert [(bool(at.filters.query.roles), bool(at.filters.query.sources)) for at in attempts] == [
         (False, True),
         (True, False),
         (False, False),

@@ -65,7 +65,7 @@ def test_how_far_meaning_is_trusted(text: str, trust: float) -> None:
 def test_operators_and_filters_are_not_embedded_and_filters_ask_for_more() -> None:
     vectors = Scripted()
     query = parse('what about the "old boiler" role:user -staging since:2026-01', 0.0)
-    Asker(vectors, deadline=5.0).begin(query, Filters(roles=("user",))).result()
+    Asker(vectors, deadline=5.0).begin(query, Filters(query)).result()
     assert vectors.asked == [("what about the old boiler", FILTERED)]
     assert FILTERED > NEAREST
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from herma.index import IndexQuery, Near, TextIndex
 from herma.search.match import SEAM, Spelled, Unit, fold, holds, legible, units
-from herma.search.query import Dropped, Query, Term
+from herma.search.query import LISTS, Dropped, Query, Term
 from herma.search.rank import (
     APART,
     HEARD,
@@ -55,15 +55,9 @@ CHOSEN = ("date", "role", "source", "project", "session")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The filters of the query, and the asking session. `live` are the sessions whose messages the model sees."""
+    """Hold what the query chose, and who asks. `live` are the sessions whose messages the model sees anyway."""
 
-    roles: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    projects: tuple[str, ...] = ()
-    sessions: tuple[str, ...] = ()
-    excluded: tuple[tuple[str, str], ...] = ()
-    """Rules with a value that must not hold."""
-    dates: tuple[Span, ...] = ()
+    query: Query = field(default_factory=lambda: Query(""))
     scope: Scope | None = None
     current: str | None = None
     live: frozenset[str] = frozenset()
@@ -72,8 +66,9 @@ class Filters:
     @property
     def narrow(self) -> bool:
         """Return whether much of what matches may be left out."""
-        chosen = self.roles or self.sources or self.projects or self.sessions or self.dates or self.excluded
-        return bool(chosen or self.scope or self.current)
+        chosen = self.query
+        lists = chosen.roles or chosen.sources or chosen.projects or chosen.sessions
+        return bool(lists or chosen.hard_dates or chosen.excluded or self.scope or self.current)
 
     def against(self, head: Head, session: SessionInfo | Standing | None) -> str:
         """Return the first rule that keeps a message out, or ""."""
@@ -92,40 +87,36 @@ class Filters:
             return "rewound"
         if session.archived and not self.include_archived:
             return "archived"
-        if session.source in HIDDEN_SOURCES and not _is_one(session.source, self.sources):
+        if session.source in HIDDEN_SOURCES and not _is_one(session.source, self.query.sources):
             return "hidden source"
         left_the_context = head.hidden == "compacted" or head.session_id not in self.live
         return "current conversation" if session.conversation == self.current and not left_the_context else ""
 
     def _unwanted(self, head: Head, session: SessionInfo | Standing) -> str:
-        if self.sessions and session.id not in self.sessions and session.conversation not in self.sessions:
+        chosen = self.query
+        if chosen.sessions and session.id not in chosen.sessions and session.conversation not in chosen.sessions:
             return "session"
-        if self.sources and not _is_one(session.source, self.sources):
+        if chosen.sources and not _is_one(session.source, chosen.sources):
             return "source"
-        if self.projects and not any(same_project(project, session.scope.project) for project in self.projects):
+        if chosen.projects and not any(same_project(project, session.scope.project) for project in chosen.projects):
             return "project"
-        if self.roles and head.role not in self.roles:
+        if chosen.roles and head.role not in chosen.roles:
             return "role"
-        if not all(span.covers(head.timestamp) for span in self.dates):
+        if not all(span.covers(head.timestamp) for span in chosen.hard_dates):
             return "date"
-        return next((rule for rule, value in self.excluded if _has(rule, value, head, session)), "")
+        return next((rule for rule, value in chosen.excluded if _has(rule, value, head, session)), "")
 
     def without(self, *rules: str) -> Filters:
         """Return the same filters with some rules of the query given up."""
-        return replace(
-            self,
-            dates=() if "date" in rules else self.dates,
-            roles=() if "role" in rules else self.roles,
-            sources=() if "source" in rules else self.sources,
-            projects=() if "project" in rules else self.projects,
-            sessions=() if "session" in rules else self.sessions,
-            excluded=tuple(one for one in self.excluded if one[0] not in rules),
-        )
+        given_up: dict[str, Any] = {LISTS[rule]: () for rule in rules if rule in LISTS}
+        dates = self.query.soft_dates if "date" in rules else self.query.dates
+        excluded = tuple(one for one in self.query.excluded if one[0] not in rules)
+        return replace(self, query=replace(self.query, dates=dates, excluded=excluded, **given_up))
 
     def admitted(self) -> Admitted:
         """Return which messages may pass, as far as that is known without reading them."""
         elsewhere = self.without("date", "role", "session")
-        spans = [span for span in self.dates if not span.outside]
+        spans = [span for span in self.query.hard_dates if not span.outside]
 
         def wanted(source: str, scope: Scope, archived: bool) -> bool:
             head = Head(0, "", "", 0.0, "compacted")
@@ -133,10 +124,10 @@ class Filters:
 
         return Admitted(
             wanted,
-            self.sessions,
+            self.query.sessions,
             max((span.since for span in spans if span.since is not None), default=float("-inf")),
             min((span.before for span in spans if span.before is not None), default=float("inf")),
-            self.roles,
+            self.query.roles,
         )
 
 

@@ -274,7 +274,7 @@ ROLES = {
     **dict.fromkeys(("agent", "ai", "bot", "model"), "assistant"),
 }
 _ROLE_NAMES = "user, assistant, tool, system"
-_LISTS = {"role": "roles", "source": "sources", "project": "projects", "session": "sessions"}
+LISTS = {"role": "roles", "source": "sources", "project": "projects", "session": "sessions"}
 _DATES = {"since": "since", "after": "since", "before": "before", "until": "before", "on": "on", "date": "on"}
 
 
@@ -284,7 +284,7 @@ class _Reading:
 
     groups: Groups[Term] = field(default_factory=Groups)
     none_of: list[Term] = field(default_factory=list)
-    lists: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in _LISTS})
+    lists: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in LISTS})
     excluded: list[tuple[str, str]] = field(default_factory=list)
     dates: list[Span] = field(default_factory=list)
     plain: list[str] = field(default_factory=list)
@@ -433,7 +433,7 @@ def _put(reading: _Reading, term: Term, minus: bool) -> None:
 def _operator(reading: _Reading, name: str, value: str, now: float, *, minus: bool) -> bool:
     """Take `name:value` as a filter. → False if it is not one, and the text counts as words."""
     name, against = name.casefold(), minus or reading.negate or reading.groups.negated
-    if name in _LISTS:
+    if name in LISTS:
         values = [item for item in (strip(part) for part in value.split(",")) if item]
         if name == "role":
             values = [ROLES[item.casefold()] for item in values if item.casefold() in ROLES]
@@ -497,7 +497,7 @@ def _finish(text: str, reading: _Reading, now: float) -> Query:
         ignored=tuple(dict.fromkeys(ignored)),
         notes=tuple(dict.fromkeys(reading.notes)),
         plain=" ".join([plain, *dict.fromkeys(term.text for group in read for term in group if term.kind == "phrase")]),
-        **{_LISTS[name]: tuple(dict.fromkeys(values)) for name, values in reading.lists.items()},
+        **{LISTS[name]: tuple(dict.fromkeys(values)) for name, values in reading.lists.items()},
     )
 
 

@@ -285,18 +285,7 @@ class Searcher:
         if known:
             conversation = known.conversation
             live = live_sessions(known.id, self._app.transcripts.conversation(known.id))
-        return Filters(
-            roles=query.roles,
-            sources=query.sources,
-            projects=query.projects,
-            sessions=query.sessions,
-            excluded=query.excluded,
-            dates=query.hard_dates,
-            scope=scope,
-            current=conversation,
-            live=live,
-            include_archived=include_archived,
-        )
+        return Filters(query, scope, conversation, live, include_archived)
 
     def _try_wider(self, empty: _Pass, lag: int, sessions: int) -> _Pass:
         """Try wider queries. `empty` has no hits, or only hits by meaning, which stay if similar words find nothing."""
