@@ -8,26 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from herma.importers.base import (
-    FormatReader,
-    ImportedMessage,
-    ImportedSession,
-    ImportedUsage,
-    Item,
-    Links,
-    Machine,
-    ReadLog,
-    first_of,
-    first_record,
-    mapping,
-    messages_of,
-    moment,
-    parts_of,
-    records_of,
-    string,
-    text_of,
-    usage_of,
-)
+from herma.importers import base
 from herma.importers.exports.messages import message_in
 from herma.types import Content
 
@@ -46,12 +27,12 @@ _NOT_TYPED = (
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 
 
-class ClaudeCode(FormatReader):
+class ClaudeCode(base.FormatReader):
     name = "claude-code"
     title = "Claude Code"
     expires_after = 30
 
-    def places(self, machine: Machine) -> Iterable[Path]:
+    def places(self, machine: base.Machine) -> Iterable[Path]:
         yield machine.folder("CLAUDE_CONFIG_DIR", ".claude") / "projects"
         yield machine.application("Claude", "local-agent-mode-sessions")
 
@@ -63,33 +44,33 @@ class ClaudeCode(FormatReader):
         return any(
             "sessionId" in one
             and ("parentUuid" in one or "leafUuid" in one)
-            and "parts" not in mapping(one.get("message"))
-            for one in records_of(head)
+            and "parts" not in base.mapping(one.get("message"))
+            for one in base.records_of(head)
         )
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
         told: dict[str, tuple[str, str, str]] = {}  # what was said of each session
-        parents = Links()  # of records that are not messages: the message that they follow
+        parents = base.Links()  # of records that are not messages: the message that they follow
         newest = ("", "")  # the last message, and its session
         name, counted = file.stem, ""
         for record in log.json_lines(file):
-            kind, uuid = string(record.get("type")), string(record.get("uuid"))
+            kind, uuid = base.string(record.get("type")), base.string(record.get("uuid"))
             session = _session(name, record)
-            if title := string(record.get(_TITLES.get(kind, ""))):
+            if title := base.string(record.get(_TITLES.get(kind, ""))):
                 session = session or (newest[1] if newest[0] == record.get("leafUuid") else "")
                 if session:
-                    yield ImportedSession(session, title=title, generated=kind != "custom-title")
+                    yield base.ImportedSession(session, title=title, generated=kind != "custom-title")
                 else:
                     log.skip("title of another session")
             elif kind not in ("user", "assistant"):
                 log.skip(kind) if kind in _SKIPPED else log.meet_unknown(kind)
-                parent = string(record.get("parentUuid") or record.get("logicalParentUuid"))
+                parent = base.string(record.get("parentUuid") or record.get("logicalParentUuid"))
                 parents[uuid] = parents.get(parent, parent)
-            elif not uuid or not mapping(record.get("message")):
+            elif not uuid or not base.mapping(record.get("message")):
                 log.meet_broken("message without a uuid or a body")
             elif record.get("isCompactSummary"):
                 log.skip("compaction summary")
-                parents[uuid] = parents.get(parent := string(record.get("parentUuid")), parent)
+                parents[uuid] = parents.get(parent := base.string(record.get("parentUuid")), parent)
             else:
                 session = session or name
                 facts = _facts(record, told.get(session, ("", "", "")))
@@ -101,10 +82,10 @@ class ClaudeCode(FormatReader):
                     yield from _answer(record, session, parents, log)
                 else:
                     yield from _prompt(record, session, parents)
-                if usage := mapping(record["message"].get("usage")):  # it stands on each line of one answer
-                    call = string(record["message"].get("id")) or string(record.get("requestId")) or uuid
+                if usage := base.mapping(record["message"].get("usage")):  # it stands on each line of one answer
+                    call = base.string(record["message"].get("id")) or base.string(record.get("requestId")) or uuid
                     if call != counted:
-                        yield ImportedUsage(session, f"usage {call}", usage_of(usage))
+                        yield base.ImportedUsage(session, f"usage {call}", base.usage_of(usage))
                     counted = call
 
 
@@ -112,60 +93,62 @@ def _session(name: str, record: dict[str, Any]) -> str:
     """Return the id of a session; of a sub-agent, also one whose records stand between those of its session."""
     if name.startswith("agent-"):
         return name.removeprefix("agent-")
-    session = string(record.get("agentId")) or string(record.get("sessionId"))
+    session = base.string(record.get("agentId")) or base.string(record.get("sessionId"))
     aside = record.get("isSidechain") is True and not record.get("agentId")
     return f"{session or name}-sidechain" if aside else session
 
 
 def _facts(record: dict[str, Any], before: tuple[str, str, str]) -> tuple[str, str, str]:
     """Return folder, branch and model as they are now: a record that does not say leaves them as they were."""
-    model = string(mapping(record.get("message")).get("model"))
-    said = string(record.get("cwd")), string(record.get("gitBranch")), "" if model == "<synthetic>" else model
+    model = base.string(base.mapping(record.get("message")).get("model"))
+    said = base.string(record.get("cwd")), base.string(record.get("gitBranch")), "" if model == "<synthetic>" else model
     folder, branch, model = (new or old for new, old in zip(said, before, strict=True))
     return folder, branch, model
 
 
-def _described(file: Path, session: str, facts: tuple[str, str, str], record: dict[str, Any]) -> ImportedSession:
+def _described(file: Path, session: str, facts: tuple[str, str, str], record: dict[str, Any]) -> base.ImportedSession:
     folder, branch, model = facts
-    about = ImportedSession(session, folder=folder, branch=branch, model=model)
-    about.started = moment(record.get("timestamp"))
-    parent = file.parents[1].name if file.parent.name == "subagents" else string(record.get("sessionId"))
+    about = base.ImportedSession(session, folder=folder, branch=branch, model=model)
+    about.started = base.moment(record.get("timestamp"))
+    parent = file.parents[1].name if file.parent.name == "subagents" else base.string(record.get("sessionId"))
     if parent and parent != session:
         about.parent, about.reason = parent, "delegation"
     return about
 
 
-def _answer(record: dict[str, Any], session: str, parents: Links, log: ReadLog) -> Iterator[Item]:
+def _answer(record: dict[str, Any], session: str, parents: base.Links, log: base.ReadLog) -> Iterator[base.Item]:
     message, uuid = record["message"], record["uuid"]
-    parts = parts_of(message.get("content"), log)
+    parts = base.parts_of(message.get("content"), log)
     if any(parts):
-        finish = string(message.get("stop_reason"))
-        yield from messages_of(session, uuid, "assistant", parts, moment(record.get("timestamp")), finish=finish)
+        finish = base.string(message.get("stop_reason"))
+        yield from base.messages_of(
+            session, uuid, "assistant", parts, base.moment(record.get("timestamp")), finish=finish
+        )
     else:
         log.skip("thinking without text")
-        parents[uuid] = parents.get(parent := string(record.get("parentUuid")), parent)
+        parents[uuid] = parents.get(parent := base.string(record.get("parentUuid")), parent)
 
 
-def _prompt(record: dict[str, Any], session: str, parents: Links) -> Iterator[Item]:
+def _prompt(record: dict[str, Any], session: str, parents: base.Links) -> Iterator[base.Item]:
     """Yield what a person typed, or the results of tools; images stay with the text."""
-    message, uuid, at = record["message"], record["uuid"], moment(record.get("timestamp"))
+    message, uuid, at = record["message"], record["uuid"], base.moment(record.get("timestamp"))
     given = message.get("content")
-    given = given if isinstance(given, list) else [{"type": "text", "text": text_of(given)}] if given else []
-    results = [part for part in given if mapping(part).get("type") == "tool_result"]
-    rest = [part if isinstance(part, dict) else {"type": "text", "text": text_of(part)} for part in given
+    given = given if isinstance(given, list) else [{"type": "text", "text": base.text_of(given)}] if given else []
+    results = [part for part in given if base.mapping(part).get("type") == "tool_result"]
+    rest = [part if isinstance(part, dict) else {"type": "text", "text": base.text_of(part)} for part in given
             if part not in results]  # fmt: skip
     structured = record.get("toolUseResult")
     for number, result in enumerate(results):
-        content = text_of(result.get("content")) or text_of(structured if len(results) == 1 else None)
-        call = string(result.get("tool_use_id")) or None
-        yield ImportedMessage(session, (f"{uuid} {number}",), "tool", content, at, tool_call_id=call)
+        content = base.text_of(result.get("content")) or base.text_of(structured if len(results) == 1 else None)
+        call = base.string(result.get("tool_use_id")) or None
+        yield base.ImportedMessage(session, (f"{uuid} {number}",), "tool", content, at, tool_call_id=call)
     if rest:
-        text = text_of(rest)
+        text = base.text_of(rest)
         said: Content = text if all(part.get("type") == "text" for part in rest) else rest
         role = "system" if record.get("isMeta") or text.lstrip().startswith(_NOT_TYPED) else "user"
-        parent = string(record.get("parentUuid"))
+        parent = base.string(record.get("parentUuid"))
         after = parents.get(parent, parent) if role == "user" and not results else ""
-        yield ImportedMessage(session, (uuid,), role, said, at, after=after)
+        yield base.ImportedMessage(session, (uuid,), role, said, at, after=after)
 
 
 # ── Droid ──
@@ -173,35 +156,35 @@ def _prompt(record: dict[str, Any], session: str, parents: Links) -> Iterator[It
 _DROID_SKIPPED = {"todo_state", "compaction_state", "error", "system", "result"}
 
 
-class Droid(FormatReader):
+class Droid(base.FormatReader):
     name = "droid"
     title = "Droid"
 
-    def places(self, machine: Machine) -> Iterable[Path]:
+    def places(self, machine: base.Machine) -> Iterable[Path]:
         return machine.home / ".factory" / "sessions", machine.home / ".factory" / "projects"
 
     def recognises(self, file: Path, head: bytes) -> bool:
         del file
-        found = records_of(head)
+        found = base.records_of(head)
         streamed = any(one.get("type") in ("tool_call", "completion") and "session_id" in one for one in found)
         return streamed or any(one.get("type") == "session_start" for one in found)
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
-        first = first_record(file)
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
+        first = base.first_record(file)
         begun = first if first.get("type") == "session_start" else {}
-        session = string(begun.get("id")) or string(first.get("session_id")) or file.stem
+        session = base.string(begun.get("id")) or base.string(first.get("session_id")) or file.stem
         for record in log.json_lines(file):
-            kind, at = string(record.get("type")), moment(record.get("timestamp"))
-            key = string(record.get("id")) or f"line {log.line}"
+            kind, at = base.string(record.get("type")), base.moment(record.get("timestamp"))
+            key = base.string(record.get("id")) or f"line {log.line}"
             if kind == "session_start":
-                title = string(first_of(record, "sessionTitle", "title"))
-                yield ImportedSession(session, title=title, folder=string(record.get("cwd")))
+                title = base.string(base.first_of(record, "sessionTitle", "title"))
+                yield base.ImportedSession(session, title=title, folder=base.string(record.get("cwd")))
             elif kind == "message":
-                yield from message_in(session, key, mapping(record.get("message")) or record, log, at)
+                yield from message_in(session, key, base.mapping(record.get("message")) or record, log, at)
             elif kind in ("tool_call", "tool_result"):
                 yield from message_in(session, f"line {log.line}", record, log, at)
             elif kind == "completion":
-                yield ImportedMessage(session, (key,), "assistant", text_of(record.get("finalText")), at)
+                yield base.ImportedMessage(session, (key,), "assistant", base.text_of(record.get("finalText")), at)
             elif kind in _DROID_SKIPPED:
                 log.skip(kind)
             else:

@@ -9,37 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from herma.importers.base import (
-    Branches,
-    FormatReader,
-    ImportedMessage,
-    ImportedSession,
-    ImportedUsage,
-    Item,
-    Machine,
-    Parts,
-    ReadLog,
-    digest,
-    first_of,
-    items,
-    json_beside,
-    mapping,
-    messages_of,
-    moment,
-    parsed,
-    parts_of,
-    record_before,
-    records_of,
-    string,
-    text_of,
-    tool_call,
-    usage_of,
-)
+from herma.importers import base
 
 _REQUEST = re.compile(r"<USER_REQUEST>\s*(.*?)\s*</USER_REQUEST>", re.DOTALL)
 
 
-class Gemini(FormatReader):
+class Gemini(base.FormatReader):
     name = "gemini"
     title = "Gemini CLI"
     expires_after = 30
@@ -47,7 +22,7 @@ class Gemini(FormatReader):
     edits = True
     patterns = ("**/session-*.jsonl", "**/session-*.json", "*/chats/*/*.jsonl", "*.jsonl", "*.json")
 
-    def places(self, machine: Machine) -> Iterable[Path]:
+    def places(self, machine: base.Machine) -> Iterable[Path]:
         yield machine.home / ".gemini" / "tmp"
 
     def files(self, place: Path) -> Iterator[Path]:
@@ -56,39 +31,39 @@ class Gemini(FormatReader):
     def recognises(self, file: Path, head: bytes) -> bool:
         if file.suffix == ".json":
             return b'"sessionId"' in head and b'"messages"' in head and b'"startTime"' in head
-        return any("projectHash" in one or one.get("type") == "gemini" for one in records_of(head))
+        return any("projectHash" in one or one.get("type") == "gemini" for one in base.records_of(head))
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
         """Note where the newest text of each message stands, then read them in the order in which they were begun."""
         log.gathers = True
         about: dict[str, Any] = {}
         kept: dict[str, _Place] = {}
-        whole = None if file.suffix == ".jsonl" else mapping(log.json_file(file))
+        whole = None if file.suffix == ".jsonl" else base.mapping(log.json_file(file))
         for record in log.json_lines(file) if whole is None else [whole]:
-            change = mapping(record.get("$set"))
-            if target := string(record.get("$rewindTo")):
+            change = base.mapping(record.get("$set"))
+            if target := base.string(record.get("$rewindTo")):
                 _take_back(kept, target)
             elif "id" in record and "type" in record:
-                kept[string(record["id"]) or f"line {log.line}"] = _Place(log.begins, -1, log.line)
+                kept[base.string(record["id"]) or f"line {log.line}"] = _Place(log.begins, -1, log.line)
             elif change or "messages" in record or "sessionId" in record:
                 about |= {name: value for name, value in (change or record).items() if name != "messages"}
-                for number, one in enumerate(items((change or record).get("messages"))):
-                    key = string(mapping(one).get("id")) or f"message {number}"
+                for number, one in enumerate(base.items((change or record).get("messages"))):
+                    key = base.string(base.mapping(one).get("id")) or f"message {number}"
                     kept[key] = _Place(log.begins, number, log.line or number + 1)
             else:
                 log.meet_unknown("record " + ",".join(sorted(record))[:40])
-        session = string(about.get("sessionId")) or file.stem
+        session = base.string(about.get("sessionId")) or file.stem
         yield _described(file, session, about)
         yield from self._messages(session, kept, _records(file, kept, whole), log)
 
     def _messages(
-        self, session: str, kept: dict[str, _Place], records: Iterator[dict[str, Any]], log: ReadLog
-    ) -> Iterator[Item]:
+        self, session: str, kept: dict[str, _Place], records: Iterator[dict[str, Any]], log: base.ReadLog
+    ) -> Iterator[base.Item]:
         last, gone_back = "", False
         for (key, place), record in zip(kept.items(), records, strict=True):
             log.line = place.line
             for item in _message(session, key, record, place.rewound, log):
-                if isinstance(item, ImportedMessage) and not place.rewound:
+                if isinstance(item, base.ImportedMessage) and not place.rewound:
                     if gone_back and item.role == "user":
                         item.after, item.rewinds, gone_back = last, True, False
                     last = item.keys[0]
@@ -112,9 +87,9 @@ def _records(file: Path, kept: dict[str, _Place], whole: dict[str, Any] | None) 
         for place in kept.values():
             if place.at != read:
                 stream.seek(read := place.at)
-                record = parsed(stream.readline())
-            listed = items((mapping(record.get("$set")) or record).get("messages"))
-            yield record if place.number < 0 else mapping(listed[place.number])
+                record = base.parsed(stream.readline())
+            listed = base.items((base.mapping(record.get("$set")) or record).get("messages"))
+            yield record if place.number < 0 else base.mapping(listed[place.number])
 
 
 def _take_back(kept: dict[str, _Place], target: str) -> None:
@@ -125,13 +100,15 @@ def _take_back(kept: dict[str, _Place], target: str) -> None:
         kept[key] = place._replace(rewound=place.rewound or found)
 
 
-def _described(file: Path, session: str, about: dict[str, Any]) -> ImportedSession:
-    told = ImportedSession(session, title=string(about.get("summary")), started=moment(about.get("startTime")))
+def _described(file: Path, session: str, about: dict[str, Any]) -> base.ImportedSession:
+    told = base.ImportedSession(
+        session, title=base.string(about.get("summary")), started=base.moment(about.get("startTime"))
+    )
     if about.get("kind") == "subagent":
         told.parent, told.reason = file.parent.name, "delegation"
     chats = next((folder for folder in file.parents if folder.name == "chats"), None)
     if chats:
-        projects = mapping(json_beside(chats.parents[2] / "projects.json").get("projects"))
+        projects = base.mapping(base.json_beside(chats.parents[2] / "projects.json").get("projects"))
         named = (path for path, slug in projects.items() if slug == chats.parent.name)
         told.folder = next(named, "") or _line(chats.parent / ".project_root")
     return told
@@ -141,77 +118,77 @@ def _line(file: Path) -> str:
     return file.read_text("utf-8", "replace").strip()[:4096] if file.is_file() else ""
 
 
-def _message(session: str, key: str, record: dict[str, Any], rewound: bool, log: ReadLog) -> Iterator[Item]:
-    kind, at = string(record.get("type")), moment(record.get("timestamp"))
-    parts = parts_of(record.get("content"), log)
+def _message(session: str, key: str, record: dict[str, Any], rewound: bool, log: base.ReadLog) -> Iterator[base.Item]:
+    kind, at = base.string(record.get("type")), base.moment(record.get("timestamp"))
+    parts = base.parts_of(record.get("content"), log)
     if kind in ("info", "warning", "error"):
         log.skip(f"record {kind}")
     elif kind == "user":
-        yield from messages_of(session, key, "user", parts, at, rewound=rewound)
+        yield from base.messages_of(session, key, "user", parts, at, rewound=rewound)
     elif kind in ("gemini", "model", "assistant"):
-        thoughts = [text_of(first_of(mapping(one), "description", "text", "subject")) for one in
-                    items(record.get("thoughts"))]  # fmt: skip
-        given = [mapping(call) for call in items(record.get("toolCalls"))]
-        calls = tuple(tool_call(call.get("id"), call.get("name"), call.get("args")) for call in given)
-        results = [result for call in given for result in parts_of(call.get("result") or [], log).results]
-        yield ImportedSession(session, model=string(record.get("model")))
-        whole = Parts(parts.text, "\n".join(filter(None, thoughts)), (*parts.calls, *calls))
-        yield from messages_of(session, key, "assistant", whole, at, rewound=rewound)
+        thoughts = [base.text_of(base.first_of(base.mapping(one), "description", "text", "subject")) for one in
+                    base.items(record.get("thoughts"))]  # fmt: skip
+        given = [base.mapping(call) for call in base.items(record.get("toolCalls"))]
+        calls = tuple(base.tool_call(call.get("id"), call.get("name"), call.get("args")) for call in given)
+        results = [result for call in given for result in base.parts_of(call.get("result") or [], log).results]
+        yield base.ImportedSession(session, model=base.string(record.get("model")))
+        whole = base.Parts(parts.text, "\n".join(filter(None, thoughts)), (*parts.calls, *calls))
+        yield from base.messages_of(session, key, "assistant", whole, at, rewound=rewound)
         for number, result in enumerate(results):
-            yield ImportedMessage(
+            yield base.ImportedMessage(
                 session, (f"{key} {number}",), "tool", result.text, at, tool_call_id=result.call or None,
                 tool_name=result.name or None, rewound=rewound,
             )  # fmt: skip
-        if tokens := mapping(record.get("tokens")):
-            yield ImportedUsage(session, f"usage {key}", usage_of(tokens))
+        if tokens := base.mapping(record.get("tokens")):
+            yield base.ImportedUsage(session, f"usage {key}", base.usage_of(tokens))
     else:
         log.meet_unknown(kind)
 
 
-class Antigravity(FormatReader):
+class Antigravity(base.FormatReader):
     """Steps of a session, one a line. Tool calls and their results have no ids: the results follow the calls."""
 
     name = "antigravity"
     title = "Antigravity"
     patterns = ("**/*.jsonl",)
 
-    def places(self, machine: Machine) -> Iterable[Path]:
+    def places(self, machine: base.Machine) -> Iterable[Path]:
         return machine.home / ".gemini" / "antigravity" / "brain", machine.home / ".gemini" / "antigravity-cli"
 
     def recognises(self, file: Path, head: bytes) -> bool:
         del file
-        return any("step_index" in one for one in records_of(head))
+        return any("step_index" in one for one in base.records_of(head))
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
         for record in log.json_lines(file):
-            kind, source = string(record.get("type")), string(record.get("source"))
-            text, at = text_of(record.get("content")), moment(record.get("created_at"))
-            key = f"{log.line} {record.get('step_index')} {digest(kind, text)}"
+            kind, source = base.string(record.get("type")), base.string(record.get("source"))
+            text, at = base.text_of(record.get("content")), base.moment(record.get("created_at"))
+            key = f"{log.line} {record.get('step_index')} {base.digest(kind, text)}"
             if kind == "USER_INPUT":
                 asked = _REQUEST.search(text)
-                yield ImportedMessage(file.stem, (key,), "user", asked[1] if asked else text, at)
+                yield base.ImportedMessage(file.stem, (key,), "user", asked[1] if asked else text, at)
             elif kind == "PLANNER_RESPONSE":
-                given = [mapping(call) for call in items(record.get("tool_calls"))]
+                given = [base.mapping(call) for call in base.items(record.get("tool_calls"))]
                 calls = tuple(
-                    tool_call(f"{key} {n}", call.get("name"), call.get("args")) for n, call in enumerate(given)
+                    base.tool_call(f"{key} {n}", call.get("name"), call.get("args")) for n, call in enumerate(given)
                 )
-                parts = Parts(text, string(record.get("thinking")), calls)
-                yield from messages_of(file.stem, key, "assistant", parts, at)
+                parts = base.Parts(text, base.string(record.get("thinking")), calls)
+                yield from base.messages_of(file.stem, key, "assistant", parts, at)
             elif source == "SYSTEM" or not text:
                 log.skip(kind or "step")
             elif kind:
-                yield ImportedMessage(file.stem, (key,), "tool", text, at, tool_name=kind.lower())
+                yield base.ImportedMessage(file.stem, (key,), "tool", text, at, tool_name=kind.lower())
             else:
                 log.meet_unknown(kind)
 
 
-class Qwen(FormatReader):
+class Qwen(base.FormatReader):
     """One record a line, each with its parent; equal ids are pieces of one message."""
 
     name = "qwen"
     title = "Qwen Code"
 
-    def places(self, machine: Machine) -> Iterable[Path]:
+    def places(self, machine: base.Machine) -> Iterable[Path]:
         home = machine.folder("QWEN_HOME", ".qwen")
         yield home / "projects"
         yield home / "tmp"
@@ -220,57 +197,61 @@ class Qwen(FormatReader):
 
     def recognises(self, file: Path, head: bytes) -> bool:
         del file
-        return any("parentUuid" in one and "parts" in mapping(one.get("message")) for one in records_of(head))
+        return any("parentUuid" in one and "parts" in base.mapping(one.get("message")) for one in base.records_of(head))
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
-        branches = Branches(log, string(record_before(file, log.start).get("uuid")))
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
+        branches = base.Branches(log, base.string(base.record_before(file, log.start).get("uuid")))
         told = ("", "", "")
         for record in log.json_lines(file):
-            at, session = moment(record.get("timestamp")), string(record.get("sessionId")) or file.stem
-            uuid = string(record.get("uuid"))
-            facts = (string(record.get("cwd")), string(record.get("gitBranch")), string(record.get("model")))
+            at, session = base.moment(record.get("timestamp")), base.string(record.get("sessionId")) or file.stem
+            uuid = base.string(record.get("uuid"))
+            facts = (
+                base.string(record.get("cwd")),
+                base.string(record.get("gitBranch")),
+                base.string(record.get("model")),
+            )
             facts = tuple(new or old for new, old in zip(facts, told, strict=True))  # type: ignore[assignment]
             if facts != told:
                 told = facts
                 folder, branch, model = facts
-                yield ImportedSession(session, folder=folder, branch=branch, model=model, started=at)
-            before = branches.follow(uuid, string(record.get("parentUuid")))
+                yield base.ImportedSession(session, folder=folder, branch=branch, model=model, started=at)
+            before = branches.follow(uuid, base.string(record.get("parentUuid")))
             if record.get("type") == "system":
                 log.open_end = log.open_end or record.get("subtype") == "rewind"
                 yield from _remark(session, record, log)
                 continue
-            key = f"{uuid} {digest(record.get('message'))}"
+            key = f"{uuid} {base.digest(record.get('message'))}"
             for item in _qwen_message(session, key, record, at, log):
-                if isinstance(item, ImportedMessage):
+                if isinstance(item, base.ImportedMessage):
                     branches.say(uuid, before, item)
                     if item.role == "user":
                         item.rewinds, log.open_end = log.open_end, False
                 yield item
 
 
-def _remark(session: str, record: dict[str, Any], log: ReadLog) -> Iterator[ImportedSession]:
-    payload, subtype = mapping(record.get("systemPayload")), string(record.get("subtype"))
+def _remark(session: str, record: dict[str, Any], log: base.ReadLog) -> Iterator[base.ImportedSession]:
+    payload, subtype = base.mapping(record.get("systemPayload")), base.string(record.get("subtype"))
     if subtype == "custom_title":
-        yield ImportedSession(session, title=string(payload.get("customTitle")))
+        yield base.ImportedSession(session, title=base.string(payload.get("customTitle")))
     elif subtype == "parent_session":
-        yield ImportedSession(session, parent=string(payload.get("parentSessionId")), reason="branch")
+        yield base.ImportedSession(session, parent=base.string(payload.get("parentSessionId")), reason="branch")
     else:
         log.skip(f"system {subtype}")
 
 
-def _qwen_message(session: str, key: str, record: dict[str, Any], at: float, log: ReadLog) -> Iterator[Item]:
-    kind, payload = string(record.get("type")), mapping(record.get("systemPayload"))
+def _qwen_message(session: str, key: str, record: dict[str, Any], at: float, log: base.ReadLog) -> Iterator[base.Item]:
+    kind, payload = base.string(record.get("type")), base.mapping(record.get("systemPayload"))
     if kind not in ("user", "assistant", "tool_result"):
         log.meet_unknown(kind)
         return
-    parts = parts_of(mapping(record.get("message")).get("parts"), log)
-    if kind == "user" and payload.get("hookContext") and string(payload.get("displayText")):
-        parts = parts._replace(text=string(payload["displayText"]))
+    parts = base.parts_of(base.mapping(record.get("message")).get("parts"), log)
+    if kind == "user" and payload.get("hookContext") and base.string(payload.get("displayText")):
+        parts = parts._replace(text=base.string(payload["displayText"]))
     if kind == "tool_result" and not parts.results:
         log.skip("empty tool result")
         return
     injected = kind == "user" and record.get("subtype") in ("notification", "cron")
     role = "system" if injected else {"tool_result": "tool"}.get(kind, kind)
-    yield from messages_of(session, key, role, parts, at)
-    if usage := mapping(record.get("usageMetadata")):
-        yield ImportedUsage(session, f"usage {key}", usage_of(usage))
+    yield from base.messages_of(session, key, role, parts, at)
+    if usage := base.mapping(record.get("usageMetadata")):
+        yield base.ImportedUsage(session, f"usage {key}", base.usage_of(usage))

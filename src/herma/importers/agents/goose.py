@@ -6,24 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from herma.importers.base import (
-    FormatReader,
-    ImportedSession,
-    ImportedUsage,
-    Item,
-    Machine,
-    ReadLog,
-    first_of,
-    items,
-    mapping,
-    messages_of,
-    moment,
-    parsed,
-    parts_of,
-    result_text,
-    string,
-    usage_of,
-)
+from herma.importers import base
 
 _SKIPPED = {
     "image", "redactedThinking", "systemNotification", "toolConfirmationRequest", "frontendToolRequest",
@@ -31,13 +14,13 @@ _SKIPPED = {
 }  # fmt: skip
 
 
-class Goose(FormatReader):
+class Goose(base.FormatReader):
     name = "goose"
     title = "Goose"
     edits = True
     patterns = ("sessions.db",)
 
-    def places(self, machine: Machine) -> Iterable[Path]:
+    def places(self, machine: base.Machine) -> Iterable[Path]:
         if machine.platform == "win32":
             return (machine.application("Block", "goose", "data", "sessions"),)
         return (machine.data("goose", "sessions"),)
@@ -45,7 +28,7 @@ class Goose(FormatReader):
     def recognises(self, file: Path, head: bytes) -> bool:
         return file.name == "sessions.db" and head.startswith(b"SQLite format 3")
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
         with log.database(file) as database:
             for row in log.rows(database, "SELECT * FROM sessions ORDER BY created_at, id"):
                 about = dict(row)
@@ -57,45 +40,45 @@ class Goose(FormatReader):
                 said = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
                 for message in map(dict, log.rows(database, said, about.get("id"))):
                     log.line += 1
-                    key = string(message.get("message_id")) or f"row {message.get('id')}"
+                    key = base.string(message.get("message_id")) or f"row {message.get('id')}"
                     yield from _message(session, key, message, log)
 
 
-def _described(session: str, about: dict[str, Any], log: ReadLog) -> Iterator[Item]:
-    yield ImportedSession(
+def _described(session: str, about: dict[str, Any], log: base.ReadLog) -> Iterator[base.Item]:
+    yield base.ImportedSession(
         session,
-        title=string(first_of(about, "name", "description")),
-        model=string(parsed(about.get("model_config_json") or "{}", log).get("model_name")),
-        provider=string(about.get("provider_name")),
-        folder=string(about.get("working_dir")),
-        started=moment(about.get("created_at")),
+        title=base.string(base.first_of(about, "name", "description")),
+        model=base.string(base.parsed(about.get("model_config_json") or "{}", log).get("model_name")),
+        provider=base.string(about.get("provider_name")),
+        folder=base.string(about.get("working_dir")),
+        started=base.moment(about.get("created_at")),
     )
     used = {"input": about.get("accumulated_input_tokens"), "output": about.get("accumulated_output_tokens")}
     if any(used.values()):
-        yield ImportedUsage(session, "usage", usage_of(used), total=True)
+        yield base.ImportedUsage(session, "usage", base.usage_of(used), total=True)
 
 
-def _message(session: str, key: str, message: dict[str, Any], log: ReadLog) -> Iterator[Item]:
-    role, at = string(message.get("role")), moment(message.get("created_timestamp"))
+def _message(session: str, key: str, message: dict[str, Any], log: base.ReadLog) -> Iterator[base.Item]:
+    role, at = base.string(message.get("role")), base.moment(message.get("created_timestamp"))
     if role not in ("user", "assistant", "system"):
         log.meet_unknown(f"role {role}")
         return
-    content = parsed(f'{{"parts": {message.get("content_json")}}}', log).get("parts")
+    content = base.parsed(f'{{"parts": {message.get("content_json")}}}', log).get("parts")
     usual: list[Any] = []
-    for part in map(mapping, items(content)):
-        kind = string(part.get("type"))
+    for part in map(base.mapping, base.items(content)):
+        kind = base.string(part.get("type"))
         if kind == "toolRequest":
-            call = mapping(mapping(part.get("toolCall")).get("value"))
+            call = base.mapping(base.mapping(part.get("toolCall")).get("value"))
             usual.append({"type": "tool_use", "id": part.get("id"), **call})
         elif kind == "toolResponse":
-            given = mapping(part.get("toolResult"))
-            result = result_text(first_of(given, "value", "error"))
+            given = base.mapping(part.get("toolResult"))
+            result = base.result_text(base.first_of(given, "value", "error"))
             usual.append({"type": "tool_result", "id": part.get("id"), "content": result})
         elif kind in _SKIPPED:
             log.skip(f"part {kind}")
         else:
             usual.append(part)
-    if any(parts := parts_of(usual, log)):
-        yield from messages_of(session, key, role, parts, at)
+    if any(parts := base.parts_of(usual, log)):
+        yield from base.messages_of(session, key, role, parts, at)
     else:
         log.skip("message without text")

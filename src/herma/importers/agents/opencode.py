@@ -6,39 +6,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from herma.importers.base import (
-    FormatReader,
-    ImportedMessage,
-    ImportedSession,
-    ImportedUsage,
-    Item,
-    Machine,
-    ReadLog,
-    first_of,
-    json_beside,
-    mapping,
-    messages_of,
-    moment,
-    parsed,
-    parts_of,
-    result_text,
-    string,
-    tool_call,
-    usage_of,
-    whole,
-)
+from herma.importers import base
 
 _SKIPPED = {"step-start", "step-finish", "snapshot", "patch", "retry", "compaction", "file", "agent", "subtask"}
 
 
-class OpenCode(FormatReader):
+class OpenCode(base.FormatReader):
     name = "opencode"
     title = "OpenCode"
     grows = False
     edits = True
     patterns = ("opencode*.db", "**/session/*/*.json")
 
-    def places(self, machine: Machine) -> Iterable[Path]:
+    def places(self, machine: base.Machine) -> Iterable[Path]:
         yield machine.data("opencode")
 
     def recognises(self, file: Path, head: bytes) -> bool:
@@ -46,66 +26,68 @@ class OpenCode(FormatReader):
             return file.name.startswith("opencode")
         return file.suffix == ".json" and file.parents[1].name == "session" and b'"id"' in head
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
         yield from _database(file, log) if file.suffix == ".db" else _files(file, log)
 
 
-def _database(file: Path, log: ReadLog) -> Iterator[Item]:
+def _database(file: Path, log: base.ReadLog) -> Iterator[base.Item]:
     with log.database(file) as database:
         for row in log.rows(database, "SELECT * FROM session ORDER BY time_created, id"):
             about = dict(row)
-            session = string(about.get("id"))
+            session = base.string(about.get("id"))
             yield _described(session, about)
             parts: dict[str, list[dict[str, Any]]] = {}
             kept = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
             for part in log.rows(database, kept, session):
-                parts.setdefault(part["message_id"], []).append({**parsed(part["data"], log), "id": part["id"]})
+                parts.setdefault(part["message_id"], []).append({**base.parsed(part["data"], log), "id": part["id"]})
             said = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
             for message in log.rows(database, said, session):
                 log.line += 1
-                given = {**parsed(message["data"], log), "id": message["id"]}
+                given = {**base.parsed(message["data"], log), "id": message["id"]}
                 yield from _message(session, given, parts.pop(message["id"], []), log)
             for left in parts:
                 log.meet_broken(f"parts without their message {left}"[:80])
 
 
-def _files(file: Path, log: ReadLog) -> Iterator[Item]:
-    storage, about = file.parents[2], json_beside(file)
-    session = string(about.get("id")) or file.stem
+def _files(file: Path, log: base.ReadLog) -> Iterator[base.Item]:
+    storage, about = file.parents[2], base.json_beside(file)
+    session = base.string(about.get("id")) or file.stem
     yield _described(session, about)
     for place in sorted((storage / "message" / session).glob("*.json")):
         log.line += 1
-        message = mapping(log.json_file(place, counted=False))
+        message = base.mapping(log.json_file(place, counted=False))
         if not message:
             continue
         parts = [
-            {"id": part.stem, **mapping(log.json_file(part, counted=False))}
-            for part in sorted((storage / "part" / string(message.get("id"))).glob("*.json"))
+            {"id": part.stem, **base.mapping(log.json_file(part, counted=False))}
+            for part in sorted((storage / "part" / base.string(message.get("id"))).glob("*.json"))
         ]
         yield from _message(session, message, parts, log)
 
 
-def _described(session: str, about: dict[str, Any]) -> ImportedSession:
-    parent = string(first_of(about, "parent_id", "parentID"))
-    told = ImportedSession(
+def _described(session: str, about: dict[str, Any]) -> base.ImportedSession:
+    parent = base.string(base.first_of(about, "parent_id", "parentID"))
+    told = base.ImportedSession(
         session,
-        title=string(about.get("title")),
-        folder=string(about.get("directory")),
-        started=moment(about.get("time_created")) or moment(mapping(about.get("time")).get("created")),
+        title=base.string(about.get("title")),
+        folder=base.string(about.get("directory")),
+        started=base.moment(about.get("time_created")) or base.moment(base.mapping(about.get("time")).get("created")),
     )
     if parent:
         told.parent, told.reason = parent, "delegation"
     return told
 
 
-def _message(session: str, message: dict[str, Any], parts: list[dict[str, Any]], log: ReadLog) -> Iterator[Item]:
-    key, role = string(message.get("id")), string(message.get("role"))
-    model = mapping(message.get("model"))
-    at = moment(mapping(message.get("time")).get("created"))
-    name = string(message.get("modelID") or model.get("modelID"))
-    provider = string(message.get("providerID") or model.get("providerID"))
+def _message(
+    session: str, message: dict[str, Any], parts: list[dict[str, Any]], log: base.ReadLog
+) -> Iterator[base.Item]:
+    key, role = base.string(message.get("id")), base.string(message.get("role"))
+    model = base.mapping(message.get("model"))
+    at = base.moment(base.mapping(message.get("time")).get("created"))
+    name = base.string(message.get("modelID") or model.get("modelID"))
+    provider = base.string(message.get("providerID") or model.get("providerID"))
     if role == "assistant":
-        yield ImportedSession(session, model=name, provider=provider)
+        yield base.ImportedSession(session, model=name, provider=provider)
     if role not in ("user", "assistant"):
         log.meet_unknown(f"role {role}")
         return
@@ -114,30 +96,33 @@ def _message(session: str, message: dict[str, Any], parts: list[dict[str, Any]],
         return
     said: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
-    results: list[ImportedMessage] = []
+    results: list[base.ImportedMessage] = []
     for part in parts:
-        kind = string(part.get("type"))
+        kind = base.string(part.get("type"))
         if kind in _SKIPPED or part.get("synthetic") or part.get("ignored"):
             log.skip(f"part {kind}" if kind in _SKIPPED else "synthetic text")
         elif kind == "tool":
-            state = mapping(part.get("state"))
-            call = string(part.get("callID")) or string(part.get("id"))
-            calls.append(tool_call(call, part.get("tool"), state.get("input")))
-            output, when = first_of(state, "output", "error"), moment(mapping(state.get("time")).get("end")) or at
+            state = base.mapping(part.get("state"))
+            call = base.string(part.get("callID")) or base.string(part.get("id"))
+            calls.append(base.tool_call(call, part.get("tool"), state.get("input")))
+            output, when = (
+                base.first_of(state, "output", "error"),
+                base.moment(base.mapping(state.get("time")).get("end")) or at,
+            )
             if output is not None:
-                one = ImportedMessage(session, (f"{key} {call}",), "tool", result_text(output), when)
+                one = base.ImportedMessage(session, (f"{key} {call}",), "tool", base.result_text(output), when)
                 one.tool_call_id = call
                 results.append(one)
         else:
             said.append(part)
-    content = parts_of(said, log)._replace(calls=tuple(calls))
+    content = base.parts_of(said, log)._replace(calls=tuple(calls))
     if any(content):
-        yield from messages_of(session, key, role, content, at, finish=string(message.get("finish")))
+        yield from base.messages_of(session, key, role, content, at, finish=base.string(message.get("finish")))
     else:
         log.skip("message without text")
     yield from results
-    tokens = mapping(message.get("tokens"))
+    tokens = base.mapping(message.get("tokens"))
     if tokens and key:
-        cache = mapping(tokens.get("cache"))
-        counted = {**tokens, "cacheRead": whole(cache.get("read")), "cacheWrite": whole(cache.get("write"))}
-        yield ImportedUsage(session, f"usage {key}", usage_of(counted))
+        cache = base.mapping(tokens.get("cache"))
+        counted = {**tokens, "cacheRead": base.whole(cache.get("read")), "cacheWrite": base.whole(cache.get("write"))}
+        yield base.ImportedUsage(session, f"usage {key}", base.usage_of(counted))

@@ -8,30 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from herma.importers.base import (
-    MAX_LINE,
-    FormatReader,
-    ImportedMessage,
-    ImportedSession,
-    Item,
-    Parts,
-    ReadLog,
-    ToolResult,
-    call_id_of,
-    digest,
-    first_of,
-    items,
-    json_beside,
-    mapping,
-    messages_of,
-    moment,
-    opened,
-    parts_of,
-    records_of,
-    result_text,
-    string,
-    tool_call,
-)
+from herma.importers import base
 
 _ROLES = {
     **dict.fromkeys(("user", "human"), "user"),
@@ -42,7 +19,7 @@ _ROLES = {
 _TIMES = ("timestamp", "created_at", "create_time", "time", "ts", "date")
 
 
-class Messages(FormatReader):
+class Messages(base.FormatReader):
     """One message a line, a list of them a line, or one JSON list."""
 
     name = "messages"
@@ -55,98 +32,102 @@ class Messages(FormatReader):
     def recognises(self, file: Path, head: bytes) -> bool:
         if file.suffix == ".json":
             return b'"role"' in head and b'"content"' in head
-        found = records_of(head)
+        found = base.records_of(head)
         return any(isinstance(one.get("messages"), list) or (_role(one) and ("content" in one or "text" in one))
                    for one in found)  # fmt: skip
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
         if file.suffix == ".json":
-            with opened(file) as stream:
+            with base.opened(file) as stream:
                 yield from messages_in(_described(file), log.json_array(stream), log)
         else:
             yield from messages_in(_described(file), log.json_lines(file), log)
 
 
-def messages_in(about: ImportedSession, records: Iterator[Any], log: ReadLog) -> Iterator[Item]:
+def messages_in(about: base.ImportedSession, records: Iterator[Any], log: base.ReadLog) -> Iterator[base.Item]:
     """Yield the messages of a session, and those of others that the records name."""
     yield about
     for given in records:
-        record = mapping(given)
+        record = base.mapping(given)
         listed = record.get("messages") or record.get("conversations")
         if isinstance(listed, list):
-            name = string(first_of(record, "id", "session_id", "conversation_id"))
+            name = base.string(base.first_of(record, "id", "session_id", "conversation_id"))
             chat = name or f"{about.id}-{log.line}"
-            yield ImportedSession(chat, title=string(record.get("title")), model=string(record.get("model")),
-                                  started=moment(first_of(record, *_TIMES)))  # fmt: skip
+            yield base.ImportedSession(
+                chat,
+                title=base.string(record.get("title")),
+                model=base.string(record.get("model")),
+                started=base.moment(base.first_of(record, *_TIMES)),
+            )
             for number, message in enumerate(listed, 1):
-                yield from message_in(chat, f"{number} {digest(message)}", mapping(message), log)
+                yield from message_in(chat, f"{number} {base.digest(message)}", base.mapping(message), log)
             continue
-        named = string(first_of(record, "session_id", "conversation_id", "thread_id"))
-        yield from message_in(named or about.id, f"{log.line} {digest(record)}", record, log)
+        named = base.string(base.first_of(record, "session_id", "conversation_id", "thread_id"))
+        yield from message_in(named or about.id, f"{log.line} {base.digest(record)}", record, log)
 
 
-def _described(file: Path) -> ImportedSession:
+def _described(file: Path) -> base.ImportedSession:
     """Return a session for the file, with what a `summary.json` beside it says, as Grok writes it."""
-    about = json_beside(file.with_name("summary.json"))
-    place = mapping(about.get("info"))
-    return ImportedSession(
-        string(place.get("id")) or f"{file.name.partition('.')[0]}-{digest(str(file.absolute()))}",
-        title=string(first_of(about, "generated_title", "session_summary")),
-        model=string(about.get("current_model_id")),
-        folder=string(place.get("cwd")),
-        branch=string(about.get("head_branch")),
-        started=moment(about.get("created_at")),
+    about = base.json_beside(file.with_name("summary.json"))
+    place = base.mapping(about.get("info"))
+    return base.ImportedSession(
+        base.string(place.get("id")) or f"{file.name.partition('.')[0]}-{base.digest(str(file.absolute()))}",
+        title=base.string(base.first_of(about, "generated_title", "session_summary")),
+        model=base.string(about.get("current_model_id")),
+        folder=base.string(place.get("cwd")),
+        branch=base.string(about.get("head_branch")),
+        started=base.moment(about.get("created_at")),
     )
 
 
 def _role(record: dict[str, Any]) -> str:
-    return _ROLES.get(string(first_of(record, "role", "from", "sender", "type")).lower(), "")
+    return _ROLES.get(base.string(base.first_of(record, "role", "from", "sender", "type")).lower(), "")
 
 
 def message_in(
-    session: str, key: str, record: dict[str, Any], log: ReadLog, at: float = 0.0, said_by: str = ""
-) -> Iterator[Item]:
+    session: str, key: str, record: dict[str, Any], log: base.ReadLog, at: float = 0.0, said_by: str = ""
+) -> Iterator[base.Item]:
     """Yield what a message or an item of a conversation holds, in the shapes of OpenAI and Anthropic.
 
     `at` and `said_by` are its time and role where the record does not say, or says otherwise.
     """
-    kind, at = string(record.get("type")), at or moment(first_of(record, *_TIMES))
-    if model := string(first_of(record, "model", "model_id")):
-        yield ImportedSession(session, model=model)
+    kind, at = base.string(record.get("type")), at or base.moment(base.first_of(record, *_TIMES))
+    if model := base.string(base.first_of(record, "model", "model_id")):
+        yield base.ImportedSession(session, model=model)
     role = said_by or _role(record)
-    content = first_of(record, "content", "text", "value", "result", "output", "tools", "error")
+    content = base.first_of(record, "content", "text", "value", "result", "output", "tools", "error")
     if kind.endswith("_call"):
-        yield from messages_of(session, key, "assistant", Parts(calls=(_call_of(record, key),)), at)
+        yield from base.messages_of(session, key, "assistant", base.Parts(calls=(_call_of(record, key),)), at)
     elif kind == "reasoning":
-        thought = parts_of(first_of(record, "summary", "content"), log)
+        thought = base.parts_of(base.first_of(record, "summary", "content"), log)
         if text := "\n".join(filter(None, (thought.thinking, thought.text))):
-            yield from messages_of(session, key, "assistant", Parts(thinking=text), at)
+            yield from base.messages_of(session, key, "assistant", base.Parts(thinking=text), at)
         else:
             log.skip("reasoning without text")
     elif role == "tool" or kind.endswith("_output"):
-        name, text = string(first_of(record, "name", "tool_name", "toolName")), parts_of(content, log).text
-        text = (
-            text if isinstance(content, list) and text else result_text(first_of(record, "error", "tools") or content)
-        )
-        result = ToolResult(call_id_of(record), name, text)
-        yield from messages_of(session, key, "tool", Parts(results=(result,)), at)
+        name = base.string(base.first_of(record, "name", "tool_name", "toolName"))
+        text = (base.parts_of(content, log).text if isinstance(content, list) else "") or base.result_text(content)
+        result = base.ToolResult(base.call_id_of(record), name, text)
+        yield from base.messages_of(session, key, "tool", base.Parts(results=(result,)), at)
     elif role:
-        parts = parts_of(content, log)
-        calls = [_call_of(mapping(call), "") for call in items(record.get("tool_calls"))]
-        aside = string(first_of(record, "reasoning", "reasoning_content", "thinking"))
+        parts = base.parts_of(content, log)
+        calls = [_call_of(base.mapping(call), "") for call in base.items(record.get("tool_calls"))]
+        aside = base.string(base.first_of(record, "reasoning", "reasoning_content", "thinking"))
         role = "system" if record.get("synthetic_reason") else role
-        whole = Parts(parts.text, parts.thinking or aside, (*parts.calls, *calls), parts.results)
-        yield from messages_of(session, key, role, whole, at, finish=string(record.get("finish_reason")))
+        whole = base.Parts(parts.text, parts.thinking or aside, (*parts.calls, *calls), parts.results)
+        yield from base.messages_of(session, key, role, whole, at, finish=base.string(record.get("finish_reason")))
     else:
         log.meet_unknown(kind or "record " + ",".join(sorted(record))[:40])
 
 
 def _call_of(record: dict[str, Any], key: str) -> dict[str, Any]:
     """Return the call of a tool in a record; `key` serves as its id where it has none."""
-    inner = mapping(record.get("function")) or mapping(record.get("kind")) or record
-    name = first_of(inner, "name", "toolName", "tool_type") or string(record.get("type")).removesuffix("_call")
-    given = first_of({**inner, **record}, "arguments", "input", "action", "parameters", "query")
-    return tool_call(call_id_of(record) or key, name, given)
+    inner = base.mapping(record.get("function")) or base.mapping(record.get("kind")) or record
+    name = base.first_of(inner, "name", "toolName", "tool_type") or base.string(record.get("type")).removesuffix(
+        "_call"
+    )
+    given = base.first_of({**inner, **record}, "arguments", "input", "action", "parameters", "query")
+    return base.tool_call(base.call_id_of(record) or key, name, given)
 
 
 # ── Markdown and text ──
@@ -188,7 +169,7 @@ class MarkdownTurn(NamedTuple):
     at: float
 
 
-class Markdown(FormatReader):
+class Markdown(base.FormatReader):
     name = "markdown"
     title = "Markdown log"
     grows = False
@@ -197,9 +178,9 @@ class Markdown(FormatReader):
     def recognises(self, file: Path, head: bytes) -> bool:
         return file.suffix in (".md", ".markdown", ".txt") and len(turns_of(head.decode("utf-8", "replace"))) > 1
 
-    def read(self, file: Path, log: ReadLog) -> Iterator[Item]:
+    def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
         with file.open("rb") as stream:
-            text = stream.read(MAX_LINE).decode("utf-8-sig", "replace").replace("\r\n", "\n")
+            text = stream.read(base.MAX_LINE).decode("utf-8-sig", "replace").replace("\r\n", "\n")
             if stream.read(1):
                 log.meet_broken("text after 64 MB")
         turns = turns_of(text)
@@ -208,15 +189,15 @@ class Markdown(FormatReader):
             return
         front = dict(line.split(":", 1) for line in _header(text).splitlines() if ":" in line)
         heading = re.search(r"^# +(.+)$", text[: text.find(turns[0].text) + 1], re.MULTILINE)
-        session = f"{file.stem}-{digest(str(file.absolute()))}"
+        session = f"{file.stem}-{base.digest(str(file.absolute()))}"
         title = front.get("title", "").strip().strip("\"'") or (heading[1] if heading else "")
-        yield ImportedSession(session, title=title, model=front.get("model", "").strip())
+        yield base.ImportedSession(session, title=title, model=front.get("model", "").strip())
         if turns[0].line > 1:
             log.skip("lines before the first turn")
         for number, turn in enumerate(turns):
             log.line = turn.line
-            key = f"{number} {digest(turn.role, turn.text)}"
-            yield ImportedMessage(session, (key,), turn.role, turn.text, turn.at)
+            key = f"{number} {base.digest(turn.role, turn.text)}"
+            yield base.ImportedMessage(session, (key,), turn.role, turn.text, turn.at)
 
 
 def _header(text: str) -> str:
