@@ -458,9 +458,10 @@ CODE = "Build:\n```sh\n# not a heading\n- not a bullet\n```\nafter"
         ("One two three. Four five six. Seven.", 20, ["One two three.", "Four five six.", "Seven."]),
         ("aaa bbb ccc ddd", 7, ["aaa bbb", "ccc ddd"]),
         ("abcdefgh", 3, ["abc", "def", "gh"]),
+        ("abc。defg", 3, ["abc", "。", "def", "g"]),
         ("#" + " " * 200_000 + "x #" + " " * 200_000, 2200, ["x"]),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_text_is_cut_where_it_hurts_least(text: str, limit: int, entries: list[str]) -> None:
     assert split(text, limit) == entries

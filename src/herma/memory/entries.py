@@ -596,7 +596,7 @@ def carried_over(before: Sequence[str], after: Sequence[str], known: Mapping[str
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<text>\S.*?)(?:[ \t]#*)?$")
 _BULLET = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]+(.*)$")
 _FENCE = ("```", "~~~")
-_BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"[.!?]\s+|[。！？]"), re.compile(r"\s+"))
+_BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"[.!?]\s+|[。！？](?=[\s\S])"), re.compile(r"\s+"))
 
 
 def decode(raw: bytes) -> str:
@@ -657,9 +657,11 @@ def _by_bullet(text: str) -> Iterator[str]:
 
 def _shorten(piece: str, limit: int) -> Iterator[str]:
     """Cut after the last paragraph, else line, sentence or word that fits, until every part does."""
-    while len(piece) > limit:
-        ends = ([match.end() for match in break_.finditer(piece[: limit + 1])] for break_ in _BREAKS)
+    start = 0
+    while len(piece) - start > limit:
+        window = piece[start : start + limit + 1]
+        ends = ([match.end() for match in break_.finditer(window)] for break_ in _BREAKS)
         cut = next((found[-1] for found in ends if found), limit)
-        yield piece[:cut].strip()
-        piece = piece[cut:].strip()
-    yield piece
+        yield window[:cut].strip()
+        start += cut
+    yield piece[start:].strip()
