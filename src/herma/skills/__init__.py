@@ -4,8 +4,8 @@ document     SKILL.md: front matter, body, compose, patch, template (pure)
 find         which skills fit a task; scores, offers, near-duplicates
 guard        scanner and install policy for skills from outside
 library      SkillLibrary: read, write, archive, undo, approve, install
-curator      stale, needs review, archive, snapshots, rollback
-files        folders, history, snapshots, archives on disk
+curator      stale, needs review, archive, report, rollback
+files        folders, history, archives on disk
 rows         skills, operations, outcomes, reports; history, usage, inbox in herma.db
 cli          herma skills …
 """
