@@ -20,7 +20,7 @@ from herma.doctor.checks import diagnose
 from herma.doctor.repair import Mended, mend, plan
 from herma.errors import StoreBusy, StoreError
 from herma.review.rows import ReviewRows
-from herma.store.salvage import TreeWalk, salvage
+from herma.store.salvage import CUT, TreeWalk, salvage
 from herma.store.salvage_pages import INDEX_INTERIOR, TABLE_INTERIOR, TABLE_LEAF, PageFile, Record
 
 from .damage import change, repair, roots, rows
@@ -466,3 +466,29 @@ def test_a_repair_that_is_killed_is_repeated_or_finished(hurt: Path, where: str)
     assert raw in [path.read_bytes() for path in (hurt / "backups").glob("damaged-*/herma.db")]
     assert plan(hurt) == []
     assert {path.name for path in hurt.iterdir()} <= {"herma.db", "backups", "memories", "herma.db-wal", "herma.db-shm"}
+
+
+def test_a_message_of_which_only_the_beginning_is_left_says_so(filled: Path, hurt: Path) -> None:
+    path = hurt / "herma.db"
+    pages = PageFile(path)
+    long = {
+        key: record.pages for key, record in rows_of(pages, roots(path)["messages"]).items() if len(record.pages) > 1
+    }
+    pages.close()
+    assert long
+
+    def without_ends(raw: bytearray, size: int) -> None:
+        for leaf, *rest in long.values():
+            at = raw.index(rest[0].to_bytes(4, "big"), (leaf - 1) * size, leaf * size)
+            raw[at : at + 4] = bytes(4)  # where the page with the end was named
+
+    change(hurt, without_ends)
+    made = repair(hurt)
+    assert made.salvaged
+    texts = {row[0]: str(row[4]) for row in rows(path, "messages")}
+    whole = {row[0]: str(row[4]) for row in rows(filled / "herma.db", "messages")}
+    for key in long:
+        assert texts[key].endswith(CUT)
+        assert whole[key].startswith(texts[key].removesuffix(CUT).rstrip("\ufffd"))
+    assert all(texts[key] == whole[key] for key in whole.keys() - long.keys())
+    assert diagnose(hurt).healthy

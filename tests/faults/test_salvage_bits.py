@@ -156,11 +156,18 @@ def two_pages_in_each_others_place(raw: bytearray, size: int, roots: Roots) -> N
     raw[first], raw[second] = raw[second], raw[first]
 
 
+def two_leaves_in_each_others_place(raw: bytearray, size: int, roots: Roots) -> None:
+    at = (roots["messages"] - 1) * size
+    numbers = [struct.unpack_from(">I", raw, at + cell)[0] for cell in struct.unpack_from(">2H", raw, at + 12)]
+    first, second = (slice((number - 1) * size, number * size) for number in numbers)
+    raw[first], raw[second] = raw[second], raw[first]
+
+
 @pytest.mark.parametrize(
     "harm",
     [
         *(no_first_page, only_leaves, interior_page_that_says_it_holds_rows, page_that_counts_too_few_pages_below_it),
-        two_pages_in_each_others_place,
+        *(two_pages_in_each_others_place, two_leaves_in_each_others_place),
         renamed(b"finish_reason TEXT", b"finish_re!son TEXT"),  # a column's name: its values must not be dropped
         renamed(b"tablecallscalls", b"tablecalmscalms"),  # a table's name: the file seems to have no such table
         renamed(b"tablesessionssessions", b"tablesesshonssesshons"),
