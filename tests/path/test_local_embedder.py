@@ -130,17 +130,7 @@ def test_missing_files_and_damaged_weights_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["vocab.txt", "tokenizer.json"])
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("The A-B\tab", ["t", "##h", "##e", "a", "[UNK]", "b", "a", "##b"]),
-        ("\ud800a\u200bb \x00e\u0301", ["a", "##b", "e"]),
-        ("[SEP]", ["[UNK]", "s", "##e", "##p", "[UNK]"]),  # a text cannot smuggle in a mark of the model
-        ("", []),
-        ("a" * 101, ["[UNK]"]),
-    ],
-)
-def test_texts_are_tokenised_as_the_model_was_trained(tmp_path: Path, form: str, text: str, found: list[str]) -> None:
+def test_texts_are_tokenised_as_the_model_was_trained(tmp_path: Path, form: str) -> None:
     folder = write_folder(tmp_path / "m")
     if form == "tokenizer.json":
         tokenizer = load_tokenizer(read_folder(folder))
@@ -148,10 +138,15 @@ def test_texts_are_tokenised_as_the_model_was_trained(tmp_path: Path, form: str,
         tokenizer.save(str(folder / form))
         (folder / "vocab.txt").unlink()
     model = read_folder(folder)
-    clean = text.encode("utf-8", "ignore").decode()
-    ids = load_tokenizer(model).encode(clean).ids
-    assert [ENTRIES[at] for at in ids] == ["[CLS]", *found[: LONGEST - 2], "[SEP]"]
-    assert LocalEmbedder(model).queries([text]).shape == (1, WIDTH)
+    for text, found in (
+        ("The A-B\tab", "t ##h ##e a [UNK] b a ##b"),
+        ("\ud800a\u200bb \x00e\u0301", "a ##b e"),
+        ("[SEP]", "[UNK] s ##e ##p [UNK]"),  # a text cannot smuggle in a mark of the model
+        *(("", ""), ("a" * 101, "[UNK]")),
+    ):
+        ids = load_tokenizer(model).encode(text.encode("utf-8", "ignore").decode()).ids
+        assert [ENTRIES[at] for at in ids] == ["[CLS]", *found.split()[: LONGEST - 2], "[SEP]"]
+        assert LocalEmbedder(model).queries([text]).shape == (1, WIDTH)
 
 
 # ── what is chosen ──────────────────────────────────────────────────────────────────────────────────────────────

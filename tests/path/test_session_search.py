@@ -80,13 +80,11 @@ def test_discover(h: Herma) -> None:
 
 def test_windows_and_bookends_never_show_what_was_rewound(h: Herma) -> None:
     session = said(h, "zeppelin", "yes", "SECRET", "SECRET")
-    h.transcripts.rewind(session, ids(h, session)[2])
+    turns = ids(h, session)
+    h.transcripts.rewind(session, turns[2])
     h.transcripts.append(session, [{"role": "user", "content": "after"}])
-    for arguments in (
-        {"query": "zeppelin"},
-        {"session_id": session},
-        {"session_id": session, "around_message_id": ids(h, session)[0]},
-    ):
+    around = {"session_id": session, "around_message_id": turns[0]}
+    for arguments in ({"query": "zeppelin"}, {"session_id": session}, around):
         answer = json.dumps(call(h, **arguments))
         assert "SECRET" not in answer
         assert "after" in answer
@@ -206,8 +204,11 @@ def test_the_models_own_text_is_repeated_in_brief(h: Herma) -> None:
 
 
 def test_tool_calls_are_shown_in_brief_however_many_there_are(h: Herma) -> None:
+    def wanted(id_: str, name: str, arguments: str) -> dict[str, Any]:
+        return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
     session = h.transcripts.start("cli")
-    write = {"id": "1", "type": "function", "function": {"name": "write", "arguments": json.dumps({"x": "y" * 5_000})}}
+    write = wanted("1", "write", json.dumps({"x": "y" * 5_000}))
     result = {"role": "tool", "content": "\x1b[31mdone\x1b[0m", "tool_call_id": "1", "tool_name": "write"}
     h.transcripts.append(session, [{"role": "assistant", "content": None, "tool_calls": [write]}, result])
     first, second = call(h, session_id=session)["messages"]
@@ -215,22 +216,18 @@ def test_tool_calls_are_shown_in_brief_however_many_there_are(h: Herma) -> None:
     assert len(first["tool_calls"][0]["arguments"]) < 400
     assert (second["content"].strip(), second["tool_call_id"]) == ("done", "1")
     session = h.transcripts.start("cli")
-    calls = [
-        {"id": f"c{at}", "type": "function", "function": {"name": "n" * 900, "arguments": "x" * 9_000}}
-        for at in range(300)
-    ]
+    calls = [wanted(f"c{n}", "n" * 900, "x" * 9_000) for n in range(300)]
     flood: list[dict[str, Any]] = [
         {"role": "user", "content": "run the zebra"},
-        {"role": "assistant", "content": None, "tool_calls": calls},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [wanted(f"c{n}", "n" * 900, "x" * 9_000) for n in range(300)],
+        },
         {"role": "tool", "tool_call_id": "c" * 9_000, "name": "t" * 9_000, "content": "zebra " * 9_000},
     ]
-    h.transcripts.append(session, flood)
-    at = ids(h, session)[1]
-    for arguments in (
-        {"query": "zebra"},
-        {"session_id": session},
-        {"session_id": session, "around_message_id": at},
-    ):
+    at = h.transcripts.append(session, flood)[1]
+    for arguments in ({"query": "zebra"}, {"session_id": session}, {"session_id": session, "around_message_id": at}):
         assert len(h.tools.call("session_search", arguments)) < 40_000
     (shown,) = [one for one in call(h, session_id=session)["messages"] if one["role"] == "assistant"]
     assert shown["tool_calls"]
