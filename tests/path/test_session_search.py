@@ -219,11 +219,7 @@ def test_tool_calls_are_shown_in_brief_however_many_there_are(h: Herma) -> None:
     calls = [wanted(f"c{n}", "n" * 900, "x" * 9_000) for n in range(300)]
     flood: list[dict[str, Any]] = [
         {"role": "user", "content": "run the zebra"},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [wanted(f"c{n}", "n" * 900, "x" * 9_000) for n in range(300)],
-        },
+        {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "c" * 9_000, "name": "t" * 9_000, "content": "zebra " * 9_000},
     ]
     at = h.transcripts.append(session, flood)[1]
