@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from herma import config
 from herma.compression.engine import SessionCompression
 from herma.episodes.episodes import EpisodeFeature, Episodes, Restorer, episode_texts
-from herma.errors import HermaWarning, StoreError, UsageError, checked
-from herma.facts.facts import Facts
+from herma.errors import EmbedderError, HermaWarning, StoreError, UsageError, checked
 from herma.features import Attach, Feature, FeatureDispatcher, lazy_property, prompt_with
 from herma.index.sync import Index
 from herma.memory.archive import ArchiveRecall, archive_texts
@@ -49,6 +48,7 @@ from herma.prompt.tokens import FIXED, Budget, Plan, counter_for, hold, plain_js
 from herma.review.gate import remembered
 from herma.review.review import ReviewFeature, Reviews
 from herma.search.prefetch import FactRecall, Prefetch, TranscriptRecall
+from herma.search.query import moment_of
 from herma.search.search import AssistedSearch, Searcher
 from herma.session import Session, has_memory_updates
 from herma.skills import CuratorWatcher, SkillContributor, skill_texts
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from herma.compression.summary import Expansion
     from herma.doctor.checks import Diagnosis
     from herma.episodes.rows import Restored
+    from herma.facts.facts import Facts
     from herma.memory.files import LiveMemory
     from herma.models.client import ChatModel
     from herma.models.embedder import Embedder
@@ -140,7 +141,6 @@ class Herma:
         """The given embedder, or the one that the settings name. Raise `EmbedderError` if that one cannot be used."""
         if self._given_embedder is not None:
             return self._given_embedder
-        from herma.errors import EmbedderError
         from herma.models.embedder import make_embedder
 
         choice = make_embedder(self.settings.embedding, home=self.home)
@@ -194,6 +194,7 @@ class Herma:
     @lazy_property
     def facts(self) -> Facts:
         """Exact answers from curated memory: "my time zone"."""
+        from herma.facts.facts import Facts
 
         return Facts(self)
 
@@ -416,8 +417,6 @@ class Herma:
         """
         self.ensure_open()
         if isinstance(since, str):
-            from herma.search.query import moment_of
-
             since = moment_of("since", since, self.clock())
         since = since.timestamp() if isinstance(since, datetime.datetime) else since
         return report(self, session, since)
