@@ -31,7 +31,7 @@ WITHOUT: Mapping[str, Mapping[str, object]] = {
     "standing instructions": {"STANDING": 0.0},
     "a named day or period": {"NAMED_DATE": 0.0, "NAMED_PERIOD": 0.0},
     "the later of two claims": {"outdated": lambda _spoken: {}},
-    "words that are alike": {"ALIKE": 0.0},
+    "words that are alike": {"SIMILAR": 0.0},
     "nearness of an assistant": {"HEARD": {}},
     "what is usual": {"APART": 0.0},
     "words of the user": {"SPEAKER": {}},

@@ -354,7 +354,7 @@ def _speaker(folded: str) -> str:
     return name if name and name.replace(" ", "").isalpha() and name.count(" ") < 3 else ""
 
 
-ALIKE = 1.0
+SIMILAR = 1.0
 """Weight of a similar word, times its similarity (0.55 to 1), where the word itself would count 1. From 0.6 to 1.3
 much the same."""
 
@@ -381,7 +381,7 @@ def similar_word_boost(query: Query, candidates: Sequence[Candidate]) -> dict[in
             if name not in one.weights:
                 total += worth.get(name, usual) * _similarity(units, one.folded)
         if total:
-            found[one.id] = ALIKE * total * (_SATURATION + 1) / (1 + _norm(one, average)) / best
+            found[one.id] = SIMILAR * total * (_SATURATION + 1) / (1 + _norm(one, average)) / best
     return found
 
 
