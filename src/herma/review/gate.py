@@ -127,7 +127,6 @@ _CHINESE_DIGITS = "零一二三四五六七八九"
 _TOKEN = re.compile(rf"[{_CHINESE_DIGITS}十百千]|[^\W_{_CHINESE_DIGITS}十百千]+")
 _LONGEST_WORD, _MOST_WORDS = 32, 20_000
 _NUMERONYM = re.compile(r"([a-z])(\d{1,2})([a-z])")
-_CAMEL = re.compile(r"[A-Z][a-z]+|[A-Z]+(?![a-z])")
 _VOWELS = frozenset("aeiou")
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,4})(?:[.,](\d))? ?(?:k|thousand)\b")
 _SHORTEST, _LONGEST_SKELETON = 2, 4
@@ -171,7 +170,7 @@ class Abbreviations:
 
     def names(self, name: Sequence[str]) -> bool:
         """Return whether a name of one or several words was said in short."""
-        parts = [plain(part) for word in name for part in (_CAMEL.findall(word) or [word])]
+        parts = [plain(word) for word in name]
         begins = parts[0][:1]
         return any(
             stands_for(word, parts, several=len(name) > 1)
