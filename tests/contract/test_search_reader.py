@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from tests.homes import of_files
 
 from herma import Herma
+from herma.store import sqlite
 from herma.store.sqlite import SqliteDatabase
 from herma.transcript.rows import Standing, TranscriptReader
 from herma.types import Scope
@@ -59,3 +61,20 @@ def test_what_is_read_steadily_is_of_one_moment(tmp_path: Path) -> None:
         assert len(reader.newest(10)) == len(before) + 1
         assert reader.size() == 2
         database.close()
+
+
+@of_files
+def test_what_is_open_is_known_while_another_thread_uses_it(tmp_path: Path) -> None:
+    """A reader is opened at that moment, and asks for the files that this process has open."""
+    with Herma.open(home=tmp_path) as h:
+        h.transcripts.start("cli")
+        connection = sqlite.open_reader(tmp_path / "herma.db", 1.0)
+        long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000) SELECT max(i) FROM n"
+        busy = threading.Thread(target=lambda: connection.execute(long).fetchall())
+        busy.start()
+        known = [connection.path in sqlite._open_files()]
+        while busy.is_alive():
+            known.append(connection.path in sqlite._open_files())
+        busy.join()
+        connection.close()
+        assert all(known)
