@@ -331,6 +331,11 @@ def test_what_a_fork_of_codex_repeats_stays_in_the_session_it_was_forked_from(h:
     with file.open("a") as grown:
         grown.write(json.dumps(said("assistant", "a.txt", later)) + "\n")
     assert Imports(h).run("codex", tmp_path / "sessions").messages == 1
+    for number, parent in enumerate(("*", "../../x", "[", "gone")):  # nobody's: the whole file is its own
+        meta = codex("session_meta", id=f"odd{number}", forked_from_id=parent)
+        lines(f"2026/rollout-3-odd{number}.jsonl", meta, *copies)(tmp_path / "sessions")
+    report = Imports(h).run("codex", tmp_path / "sessions")
+    assert (report.messages, report.problems) == (8, [])
 
 
 @of_files

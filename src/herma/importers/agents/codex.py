@@ -107,9 +107,11 @@ def _copied(file: Path, parent: str) -> list[str]:
 
     Where the file of the parent is gone, the copy is all there is.
     """
-    root = next((folder.parent for folder in file.parents if folder.name.endswith("sessions")), file.parent)
-    found = root.rglob(f"rollout-*{parent}*.jsonl*") if parent else iter(())
-    above = next((one for one in found if one != file), None)
+    kept = ("sessions", "archived_sessions")
+    root = next((folder for folder in file.parents if folder.name in kept), file.parent)
+    places = dict.fromkeys((root, *(root.with_name(name) for name in kept if root.name in kept)))
+    found = (one for place in places if parent for one in place.rglob("rollout-*.jsonl*"))
+    above = next((one for one in found if parent in one.name and one != file), None)
     records = base.ReadLog().json_lines(above) if above else ()
     return [base.digest(one.get("payload")) for one in records if one.get("type") == "response_item"][::-1]
 
