@@ -160,7 +160,7 @@ CHILD = """
 def test_a_killed_indexer_leaves_nothing_wrong(home: Path, tmp_path: Path, doing: str) -> None:
     feed = transcript(tmp_path / "feed", 150)
     chance = random.Random(doing)
-    for _ in range(6):
+    for _ in range(4):
         child = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(CHILD), __file__, str(home), str(feed.path), doing],
             stdout=subprocess.PIPE,
