@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herma.errors import ConfigError, HermaWarning, ModelRefused
@@ -115,6 +115,7 @@ EVENTS = st.dictionaries(
 
 
 @given(st.lists(EVENTS, max_size=3))
+@settings(max_examples=30, deadline=None)
 def test_no_event_makes_it_stumble(events: list[dict[str, Any]]) -> None:
     for kind in (OpenAICollector, AnthropicCollector):
         for name in ("message", "content_block_start", "content_block_delta", "message_start", "message_delta"):
