@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.contract.test_index_follow import SHARD, Feed
+from tests.feeds import SHARD, Feed
 from tests.homes import of_files
 
 from herma import Herma

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.contract.test_index_follow import Feed
+from tests.feeds import Feed
 from tests.homes import matrix
 
 from herma import Herma

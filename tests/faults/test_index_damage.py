@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.contract.test_index_follow import SHARD, Feed
+from tests.feeds import SHARD, Feed
 from tests.homes import matrix
 
 from herma import Herma
