@@ -49,7 +49,9 @@ CASES = {
     "mem0-self-hosted": Case("mem0", services.MEM0_SERVER, "host", "MEM0_API_KEY", "httpx2", {"mode": "self-hosted"}),
     "honcho": Case("honcho", services.HONCHO, "baseUrl", "HONCHO_API_KEY", "honcho"),
     "supermemory": Case("supermemory", services.SUPERMEMORY, "base_url", "SUPERMEMORY_API_KEY", "supermemory"),
-    "hindsight": Case("hindsight", services.HINDSIGHT, "api_url", "HINDSIGHT_API_KEY", "hindsight_client"),
+    "hindsight": Case(
+        "hindsight", services.HINDSIGHT, "api_url", "HINDSIGHT_API_KEY", "hindsight_client", {"recall_types": []}
+    ),
     "openviking": Case("openviking", services.OPENVIKING, "endpoint", "OPENVIKING_API_KEY", "httpx2"),
     "retaindb": Case("retaindb", services.RETAINDB, "base_url", "RETAINDB_API_KEY", "httpx2"),
     "byterover": Case("byterover"),
@@ -365,6 +367,8 @@ def test_set_up_and_tried_on_the_command_line(place: Place) -> None:
     done = herma(place.home, "providers", "setup", place.case.name, "--defaults", "--no-install", *words)
     assert done.code == 0, done.err
     assert "is not available" not in done.err
+    stored = place.make().load_settings()
+    assert {key: stored[key] for key in place.case.settings} == place.case.settings
     if place.service is not None:
         assert (place.home / ".env").stat().st_mode & 0o777 == 0o600
         assert KEY in (place.home / ".env").read_text()

@@ -318,22 +318,13 @@ def _checked(role: str, where: Endpoint, found: Probe, priced: bool) -> Iterator
     first = "" if found.first_text is None else f", first words after {found.first_text:.1f} s"
     yield f"It answers: in {found.seconds:.1f} s{first}."
     yield f"It streams: {found.pieces} pieces." if found.streams else "It does not stream: one piece."
-    if found.tools:
-        yield "It calls tools."
-    else:
-        yield (
-            f"It does not call tools: {found.tools_error}"
-            if found.tools_error
-            else ("It did not call a tool when asked to.")
-        )
+    no_call = found.tools_error and f"It does not call tools: {found.tools_error}"
+    yield "It calls tools." if found.tools else no_call or "It did not call a tool when asked to."
+    no_json = found.form_error and f"It does not return JSON: {found.form_error}"
     if found.form:
         yield "It returns JSON when asked to, which background work needs."
     else:
-        yield (
-            f"It does not return JSON: {found.form_error}"
-            if found.form_error
-            else ("It does not return valid JSON when asked to.")
-        )
+        yield no_json or "It does not return valid JSON when asked to."
         yield "  Background learning needs JSON answers; set auxiliary.name to a more capable model."
     if found.usage is None:
         yield "It does not report token usage, so usage is estimated."

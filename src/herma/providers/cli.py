@@ -332,7 +332,8 @@ def _configure(provider: MemoryProvider, home: Path, given: Mapping[str, str], *
             if value != "":
                 variables[variable] = str(value)
             answers.pop(key) if field.get("secret") else None
-    return _write(provider, home, answers, variables)
+    kept = {key: value for key, value in answers.items() if key in given or value not in ("", {}, [])}
+    return _write(provider, home, kept, variables)
 
 
 def _default(field: Mapping[str, Any], answers: Mapping[str, Any]) -> Any:
@@ -355,13 +356,12 @@ def _asked(field: Mapping[str, Any], default: Any, stored: bool) -> str | None:
     return str(click.prompt(text, default=default, type=kind, err=True))
 
 
-def _write(provider: MemoryProvider, home: Path, answers: Mapping[str, Any], variables: Mapping[str, str]) -> list[str]:
+def _write(provider: MemoryProvider, home: Path, kept: Mapping[str, Any], variables: Mapping[str, str]) -> list[str]:
     written = []
     if variables:
         write_variables(home / FILE, variables)
         os.environ.update(variables)  # the check afterwards runs in this process
         written.append(f"{home / FILE}: {', '.join(variables)}")
-    kept = {key: value for key, value in answers.items() if value not in ("", {}, [])}
     if kept and type(provider).save_config is not MemoryProvider.save_config:
         provider.save_config(kept, str(home))
         file = getattr(provider, "file", "")

@@ -292,7 +292,6 @@ class BundledProvider(MemoryProvider):
         return f"# {self.about}{recalls}{names}"
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ARG002
-        tool_name = self.aliases.get(tool_name, tool_name)
         schema = next((each for each in self.tools if each["name"] == tool_name), None)
         if schema is None:
             return tool_error(f"{self.name} has no tool {tool_name}.")
