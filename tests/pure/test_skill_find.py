@@ -76,15 +76,6 @@ def test_a_trigger_of_one_telling_word_needs_its_little_words_too() -> None:
     assert (far.said, index.evidence("put it on the server")[0].trigger) == ("", 0.5)
 
 
-def test_a_name_that_is_said_word_for_word_is_a_trigger_where_there_is_none() -> None:
-    shelf = [Skill("look-before-asking", "Search first.", path="a"), Skill("draft", "Draft a reply.", path="b")]
-    index = WordIndex(shelf)
-    assert index.evidence("draft a reply, and look before asking")[0].trigger == 1.0
-    assert index.evidence("look at the draft before asking")[0].trigger == 0.0
-    other = WordIndex([Skill("look-before-asking", "Search first.", path="a", triggers=("dig",))])
-    assert other.evidence("look before asking")[0].trigger == 0.0
-
-
 @given(st.text(max_size=120))
 def test_no_task_breaks_it_and_every_number_is_in_range(task: str) -> None:
     for evidence in INDEX.evidence(task).values():

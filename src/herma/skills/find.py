@@ -111,7 +111,7 @@ def _ranked(index: WordIndex, found: Mapping[int, SkillEvidence], usage: Mapping
 # ── words: how much of a task the words of a skill cover ──
 
 _WEIGHTS = {"name": 5.0, "triggers": 3.0, "opening": 1.0, "description": 2.0, "tags": 1.0, "headings": 0.6}
-_LENGTH = {"name": 0.3, "triggers": 0.2, "opening": 0.5, "description": 0.3, "tags": 0.3, "headings": 0.6}
+_LENGTH = 0.3
 """Dilution of the words of a longer field."""
 _SATURATION = 1.2
 _COUNTED = 8
@@ -161,7 +161,6 @@ class WordIndex:
             [(text, frozenset(stemmed_terms(text)), frozenset(stemmed_words(text))) for text in skill.triggers]
             for skill in self.skills
         ]
-        self._names = [stemmed_words(skill.name) for skill in self.skills]
 
     @cached_property
     def share_with_triggers(self) -> float:
@@ -209,13 +208,10 @@ class WordIndex:
 
     def _triggered(self, at: int, said: set[str], phrase: tuple[str, ...]) -> Iterator[tuple[float, str]]:
         """Yield how much of each trigger the task says. If a trigger has one telling word, its stop words count too:
-        "the server is down" does not say "put it on the server". Without triggers, the name is one."""
+        "the server is down" does not say "put it on the server"."""
         for text, terms, words in self._triggers[at]:
             alone = len(words.intersection(phrase)) / len(words) if len(terms) == 1 else 1.0
             yield self._share_said(terms, said) * alone, text
-        name = self._names[at]
-        if not self._triggers[at] and len(name) > 1 and _is_within(name, phrase):
-            yield 1.0, self.skills[at].name
 
     def _share_said(self, trigger: frozenset[str], said: set[str]) -> float:
         """Return how much of a trigger the task says; one word alone is half a trigger."""
@@ -255,14 +251,10 @@ def synonyms() -> Mapping[str, Mapping[str, str]]:
 def _weighted(fields: Mapping[str, Sequence[str]], average: Mapping[str, float]) -> dict[str, float]:
     weights: dict[str, float] = {}
     for name, terms in fields.items():
-        diluted = 1 - _LENGTH[name] + _LENGTH[name] * len(terms) / average[name]
+        diluted = 1 - _LENGTH + _LENGTH * len(terms) / average[name]
         for term, count in Counter(terms).items():
             weights[term] = weights.get(term, 0.0) + _WEIGHTS[name] * count / diluted
     return weights
-
-
-def _is_within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
-    return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))
 
 
 # ── meaning: cosines of an embedder, on a scale from 0 to 1 ──
