@@ -165,6 +165,7 @@ def test_adding_twice_is_adding_once_and_a_replaced_entry_keeps_its_position(
 
 
 X8, Y8 = "x" * 8, "y" * 8
+UNFIT: list[MemoryOp] = [Add(""), Add(" \n"), Add("a\n§\nb"), Add("a\x00"), Replace("one", "")]
 OUTCOMES: list[tuple[list[str], list[MemoryOp], int, type, str]] = [
     (["one", "two"], [Remove("three")], 100, NoMatch, "No entry contains"),
     (["one", "two"], [Remove("  \n")], 100, NoMatch, "old_text is empty"),
@@ -180,8 +181,7 @@ OUTCOMES: list[tuple[list[str], list[MemoryOp], int, type, str]] = [
     ([X8], [Add(Y8), Remove("x")], 10, Applied, "2 operation(s)"),  # a batch may pass the limit on the way
     ([c * 8 for c in "uvwxy"], [*map(Remove, "uvwx"), Replace("y", "n" * 11)], 10, OverBudget, "11 characters"),
     (["one"], [Add("two"), Remove("three"), Add("four")], 100, NoMatch, "Operation 2: "),
-    *((["one"], [op], 100, Blocked, "") for op in (Add(""), Add(" \n"), Replace("one", ""), Add("a\n§\nb"))),
-    (["one"], [Add("a\x00")], 100, Blocked, "NUL"),
+    *((["one"], [op], 100, Blocked, "") for op in UNFIT),
 ]
 
 
