@@ -140,50 +140,33 @@ def test_a_whole_session(home: Path) -> None:
 
 def test_everything_a_session_is_told_reaches_it(home: Path) -> None:
     install(home)
+    asked = {
+        "source": ("telegram", "platform", "source"),
+        "project": ("garden", "project"),
+        "user": ("ann", "user_id"),
+        "system_message": ("Be kind.", "system_message"),
+        "title": ("Birds", "session_title"),
+        "model": ("gpt-4o", "model"),
+        "folder": (str(home), "folder", "hermes_home"),
+        "platform": ("Write short messages.", "platform_hint"),
+        "context": ("cron", "agent_context"),
+        "user_name": ("Ann", "user_name"),
+        "chat": ("c-1", "chat_id"),
+        "chat_type": ("group", "chat_type"),
+        "thread": ("7", "thread_id"),
+    }
     (home / ".git").mkdir()
     (home / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     with Herma.open(home) as h:
         parent = h.session(title="Before", user="ann")
-        parent.before_model("x")
-        parent.after_model("y")
-        session = h.session(
-            source="telegram",
-            project="garden",
-            user="ann",
-            system_message="Be kind.",
-            title="Birds",
-            parent=parent.id,
-            model="gpt-4o",
-            folder=home,
-            platform="Write short messages.",
-            context="cron",
-            user_name="Ann",
-            chat="c-1",
-            chat_type="group",
-            thread="7",
-        )
+        turn(parent, "x")
+        options: Any = {name: value for name, (value, *_) in asked.items()}
+        session = h.session(parent=parent.id, **options)
         told = next(entry for entry in shelf(h) if entry[1] == session.id)[2]
         assert told.pop("ask_model")("Say hello.", "Hi.") == "", "there is no model"
-        assert told == {
-            "platform": "telegram",
-            "platform_hint": "Write short messages.",
-            "source": "telegram",
-            "hermes_home": str(home),
-            "agent_context": "cron",
-            "agent_identity": "default",
-            "agent_workspace": "herma",
-            "user_id": "ann",
-            "user_name": "Ann",
-            "chat_id": "c-1",
-            "chat_type": "group",
-            "thread_id": "7",
-            "parent_session_id": parent.id,
-            "session_title": "Birds",
-            "system_message": "Be kind.",
-            "project": "garden",
-            "folder": str(home),
-            "model": "gpt-4o",
-        }
+        wanted = {key: value for value, *keys in asked.values() for key in keys}
+        wanted |= {"agent_identity": "default", "agent_workspace": "herma", "parent_session_id": parent.id}
+        assert told == wanted
         assert h.session().id
         assert shelf(h)[-1][2]["platform"] == "library", "where nothing is said, the source"
 
