@@ -91,7 +91,7 @@ def test_what_is_asked_and_sent(server: ScriptedModel, monkeypatch: pytest.Monke
 
 
 def test_names_tell_models_apart(server: ScriptedModel) -> None:
-    others: tuple[dict[str, str], ...] = (
+    others: tuple[dict[str, Any], ...] = (
         {},
         {"model": "other"},
         {"model": "e5-base"},
