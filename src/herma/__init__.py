@@ -61,6 +61,9 @@ _HOMES = {
     ),
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+_RENAMED = {"Condensed": "Compressed", "LeftAlone": "NotCompressed", "TailEntry": "ArchivedEntry"}
+"""Names of earlier versions: they warn, and go with the next version."""
+
 __all__ = sorted([*_MODULE_OF, "__version__", "errors"])  # noqa: PLE0605  read by type checkers from __init__.pyi
 
 
@@ -69,6 +72,11 @@ def __getattr__(name: str) -> object:  # without typing, which a hook would load
 
     if name in ("errors", "aio", "telemetry"):
         return import_module("herma.models.telemetry" if name == "telemetry" else f"herma.{name}")
+    if name in _RENAMED:
+        import warnings
+
+        warnings.warn(f"herma.{name} is now herma.{_RENAMED[name]}.", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name in _MODULE_OF:
         return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module 'herma' has no attribute {name!r}")

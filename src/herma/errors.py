@@ -32,6 +32,7 @@ import math
 import re
 import types
 import typing
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
@@ -160,6 +161,22 @@ _WORDS: Mapping[Any, str] = {
     Path: "a path",
     _FROM_0: "a whole number from 0",
 }
+
+
+class FormerName:
+    """The former name of a public attribute: it warns, and goes with the next version."""
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._old = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            return self
+        warnings.warn(f"{self._old} is now {self._new}.", DeprecationWarning, stacklevel=2)
+        return getattr(instance, self._new)
 
 
 def checked(*free: str) -> Callable[[type[C]], type[C]]:

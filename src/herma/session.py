@@ -32,7 +32,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from herma.compression.engine import SessionCompression
-from herma.errors import StoreChanged, UsageError, checked
+from herma.errors import FormerName, StoreChanged, UsageError, checked
 from herma.features import fit, recalled_units
 from herma.memory.files import with_prompt
 from herma.prompt.assemble import cache_breakpoints
@@ -247,6 +247,9 @@ class Session:
             self._provenance.mark(text, check_origin(origin))
         except ValueError as exc:
             raise UsageError(f"{exc} Nothing was marked.") from exc
+
+    heard = FormerName("mark_untrusted")
+    circumstances = FormerName("environment")
 
     @property
     def tokens(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import herma
 
 PUBLIC = [
@@ -41,3 +43,24 @@ def test_each_of_them_is_there() -> None:
     assert [name for name in PUBLIC if not hasattr(herma, name)] == []
     assert sorted(PUBLIC) == sorted(name for name in dir(herma) if name in PUBLIC)
     assert not hasattr(herma, "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("Condensed", "Compressed"), ("LeftAlone", "NotCompressed"), ("TailEntry", "ArchivedEntry")]
+)
+def test_earlier_names_warn(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"now herma.{new}"):
+        assert getattr(herma, old) is getattr(herma, new)
+
+
+def test_earlier_attributes_warn(tmp_path: Path) -> None:
+    with herma.Herma.open(tmp_path) as h, h.session(source="test") as session:
+        renamed = [
+            (session, "heard", "mark_untrusted"),
+            (session, "circumstances", "environment"),
+            (h.memory, "tail", "archive"),
+            (h.skills, "history", "changes"),
+        ]
+        for where, old, new in renamed:
+            with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+                assert getattr(where, old) == getattr(where, new)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from herma.errors import StoreChanged, StoreError, UsageError, checked
+from herma.errors import FormerName, StoreChanged, StoreError, UsageError, checked
 from herma.index import Embeddable, Embeddables
 from herma.index.vectors import PassageRows
 from herma.memory.archive import Archive, archive_terms
@@ -140,6 +140,8 @@ class MemoryStore:
     def archive(self) -> Archive:
         """The entries that left the files and are still kept."""
         return Archive(self._app)
+
+    tail = FormerName("archive")
 
     # ── writing ──
 

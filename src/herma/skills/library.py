@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeAlias
 
-from herma.errors import StoreChanged, StoreError, UsageError, checked
+from herma.errors import FormerName, StoreChanged, StoreError, UsageError, checked
 from herma.safety.scan import scan
 from herma.skills.document import (
     MOST_BYTES,
@@ -436,6 +436,8 @@ class SkillLibrary:
         return None
 
     # ── history and inbox ──
+
+    history = FormerName("changes")
 
     def changes(self, name: str | None = None, *, limit: int | None = None) -> Sequence[SkillChange]:
         """Return the changes of skills, newest first. Edits made by hand are recorded on the way."""
