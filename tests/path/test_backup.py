@@ -28,6 +28,8 @@ def live(home: Path, *, day: int = 0) -> None:
         h.search("zephyr")
     (home / "skills" / "tools" / "sail").mkdir(parents=True, exist_ok=True)
     (home / "skills" / "tools" / "sail" / "SKILL.md").write_text(f"# Sail, day {day}")
+    (home / "notes" / "memories").mkdir(parents=True, exist_ok=True)
+    (home / "notes" / "memories" / "plan.md").write_text(f"plan of day {day}")
     (home / "config.yaml").write_text(f"memory:\n  memory_char_limit: {3000 + day}\n")
     (home / ".env").write_text(f"KEY={day}")
 
@@ -46,7 +48,7 @@ def state(home: Path) -> dict[str, object]:
         name = path.relative_to(home).as_posix()
         if (
             path.is_file()
-            and name.startswith(("skills/", "memories/", "config", "SOUL"))
+            and name.startswith(("skills/", "memories/", "notes/", "config", "SOUL"))
             and not name.endswith(".lock")
         ):
             found[name] = path.read_text()

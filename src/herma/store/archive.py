@@ -23,7 +23,7 @@ from herma.store.files import flush, make_folder, size_of, sync_folder
 FORMAT = 1
 SUFFIX = ".tar.zst"
 MANIFEST = "manifest.json"
-FOLDERS = ("memories", "skills", "hindsight", "byterover")
+FOLDERS = ("memories", "notes", "skills", "hindsight", "byterover")
 _PROVIDERS = ("holographic", "honcho", "mem0", "openviking", "retaindb", "supermemory", "byterover")
 FILES = ("config.yaml", "SOUL.md", *(f"{name}.json" for name in _PROVIDERS))
 FACTS = "memory_store.db"
