@@ -89,7 +89,7 @@ def test_the_latest_is_looked_at_restored_indexed_and_stays_the_latest(home: Pat
     live(home, day=1)
     before = state(home)
     would = restore(home, made, dry_run=True)
-    assert (would.dry_run, would.replaced) == (True, ("herma.db", "memories", "skills", "config.yaml"))
+    assert (would.dry_run, would.replaced) == (True, ("herma.db", "memories", "notes", "skills", "config.yaml"))
     assert state(home) == before, "looking changes nothing"
     assert len(archive.listing(home)) == 1
     with Herma.open(home) as h:
@@ -114,7 +114,7 @@ def test_what_is_in_a_backup(home: Path) -> None:
             texts = {member.name: stream.read() for member, stream in each}
         assert texts.keys() == secrets | {
             *("manifest.json", "herma.db", "config.yaml", "memories/MEMORY.md", "memories/USER.md"),
-            *("memories/MEMORY.md.bak.1", "skills/tools/sail/SKILL.md"),
+            *("memories/MEMORY.md.bak.1", "notes/memories/plan.md", "skills/tools/sail/SKILL.md"),
         }
     assert next(iter(texts)) == "manifest.json"
     fields = json.loads(texts["manifest.json"])
