@@ -122,6 +122,7 @@ def parts_of(h: Herma, session: Session) -> list[Any]:
 
 
 @of_files
+@pytest.mark.filterwarnings("ignore:.* is now:DeprecationWarning")
 def test_every_argument_of_every_public_call_is_checked_before_anything_is_written(
     home: Path, lived_in: tuple[Herma, Session]
 ) -> None:
