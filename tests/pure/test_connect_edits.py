@@ -165,6 +165,24 @@ YAML_FILES = {
 }
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffa: 1\n",
+        "# only a comment\n",
+        'a: ~\nb: +1\nc: "\\u00e9"\n',
+        "a: " + "word " * 60 + "\n",
+        "a:\n  list:\n        - x\n  b: [1,   2]   # mine\nmcp_servers:\n  other:\n    args: [a,   b]\n",
+    ],
+)
+def test_yaml_keeps_every_other_byte(text: str) -> None:
+    then = put(text, "yaml", ("mcp_servers", "herma"), {"command": "herma"})
+    assert get(then, "yaml", ("mcp_servers", "herma")) == {"command": "herma"}
+    left = iter(then)
+    assert all(char in left for char in text)
+    assert set(text.splitlines()) <= set(then.splitlines())
+
+
 @pytest.mark.parametrize("text", YAML_FILES.values(), ids=YAML_FILES)
 def test_yaml_keeps_its_comments(text: str) -> None:
     keys = ("extensions", "herma")

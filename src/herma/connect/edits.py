@@ -49,7 +49,7 @@ def put(text: str, kind: Format, keys: Keys, value: object) -> str:
 
     if _get(_plain(text, kind), keys) == value:
         return text
-    return _rewritten(text, kind, change)
+    return (_put_yaml(text, keys, value) if kind == "yaml" else None) or _rewritten(text, kind, change)
 
 
 def put_item(text: str, kind: Format, keys: Keys, item: object, is_ours: Callable[[object], bool]) -> str:
@@ -204,6 +204,44 @@ def _native(value: object, holder: Any) -> Any:
     for key, inner in value.items():
         table.add(key, _native(inner, tomlkit.array()))
     return table
+
+
+def _put_yaml(text: str, keys: Keys, value: object) -> str | None:
+    """Return a text with a new value, every other byte kept; None where the place does not allow that."""
+    block = _nested(keys[1:], value)
+    before = _plain(text, "yaml")
+    top = re.search(rf"^{re.escape(keys[0])}:[ \t]*(?:#[^\n]*)?$", text, re.MULTILINE)
+    if top is None and keys[0] not in before:
+        gap = "" if not text or text.endswith("\n") else "\n"
+        made = text + gap + _yaml_lines({keys[0]: block}, "")
+    elif top is None or len(keys) < 2 or keys[1] in (before[keys[0]] or {}):
+        return None
+    else:
+        below = re.compile(r"\n(?:[ \t]*(?:#[^\n]*)?\n)*([ \t]+)[^\s#]").match(text, top.end())
+        made = (
+            text[: top.end()] + "\n" + _yaml_lines(block, below[1] if below else "  ").rstrip("\n") + text[top.end() :]
+        )
+    try:
+        after = _plain(made, "yaml")
+    except BadFile:
+        return None
+    rest: Any = dict(before)
+    holder = rest
+    for key in keys[:-1]:
+        holder[key] = dict(holder.get(key) or {})
+        holder = holder[key]
+    holder[keys[-1]] = value
+    return made if after == rest else None
+
+
+def _yaml_lines(value: object, column: str) -> str:
+    from ruamel.yaml import YAML
+
+    yaml, out = YAML(), io.StringIO()
+    yaml.width = 4096
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.dump(value, out)
+    return "".join(f"{column}{line}" for line in out.getvalue().splitlines(keepends=True))
 
 
 # ── JSON with comments, as text ──
