@@ -23,7 +23,7 @@ from herma.integrations.items import scope_of, session_id_of
 from herma.memory.entries import join, parse
 from herma.safety.scan import scan
 from herma.store.files import exclusive, make_folder, replace_file
-from herma.types import Add, Applied, Author, Duplicate, MemoryOp, Origin, Remove, Staged, Who
+from herma.types import Add, Applied, Author, Duplicate, MemoryOp, Origin, Remove, Replace, Staged, Who
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,7 @@ class HermaMemoryTool(BetaLocalFilesystemMemoryTool):
     def execute(self, command: BetaMemoryTool20250818Command) -> BetaFunctionToolResultType:
         """Carry out a command. Raise `ToolError` if it is refused; then nothing has changed."""
         try:
+            command.to_json()  # ValueError for half a surrogate pair
             with self._curated() as files:
                 if command.command == "rename":
                     if {self._validate_path(command.old_path), self._validate_path(command.new_path)} & set(files):
@@ -64,6 +65,8 @@ class HermaMemoryTool(BetaLocalFilesystemMemoryTool):
                 before = file.read_bytes() if file.is_file() else None
                 answer = str(super().execute(command))
                 if command.command == "view":
+                    if file not in files and before is not None and (found := scan(before.decode("utf-8", "replace"))):
+                        raise ToolError(f"The file is withheld by the scanner: {found[0].why}.")
                     return answer
                 if file in files:
                     return answer + self._curate(files[file], file.read_text("utf-8") if file.exists() else "")
@@ -71,6 +74,8 @@ class HermaMemoryTool(BetaLocalFilesystemMemoryTool):
                 return answer
         except ValueError as exc:  # a path or a text that no file can have
             raise ToolError(str(exc)) from exc
+        except OSError as exc:
+            raise ToolError(f"The file system refused it: {exc.strerror or exc}.") from exc
 
     @contextmanager
     def _curated(self) -> Iterator[dict[Path, Target]]:
@@ -105,14 +110,17 @@ class HermaMemoryTool(BetaLocalFilesystemMemoryTool):
             # No single call may drop what a person said.
             outcome = self._app.memory.propose(target, list(map(Remove, before)), scope=self._scope, author=_AUTHOR)
             raise ToolError(f"The user wrote some of it, so nothing was deleted yet. {outcome.message}")
-        ops: list[MemoryOp] = [Remove(entry) for entry in before if entry not in after]
-        ops += [Add(entry) for entry in after if entry not in before]
+        gone, new = [one for one in before if one not in after], [one for one in after if one not in before]
+        both = min(len(gone), len(new))
+        ops: list[MemoryOp] = list(map(Replace, gone, new))
+        ops += [*map(Remove, gone[both:]), *map(Add, new[both:])]
         if not ops:
             return ""
         outcome = self._app.memory.apply(target, ops, scope=self._scope, author=_AUTHOR)
         if not isinstance(outcome, Applied | Duplicate | Staged):
             raise ToolError(outcome.message)
-        return f"\n{outcome.message}" if isinstance(outcome, Staged) else ""
+        told = isinstance(outcome, Staged) or (isinstance(outcome, Applied) and outcome.freed)
+        return f"\n{outcome.message}" if told else ""
 
 
 class HermaAsyncMemoryTool(BetaAsyncLocalFilesystemMemoryTool):
