@@ -97,6 +97,12 @@ def test_everything_that_a_skill_may_say_is_read() -> None:
     assert skill.warnings == ()
 
 
+def test_front_matter_that_is_not_yaml_is_read_by_its_lines() -> None:
+    skill = skill_of("---\nname: tidy\ndescription: Say: \"hello\"\ntags: [a, 'b']\nplatforms: [linux]\n---\nBody\n")
+    assert (skill.description, skill.tags, skill.platforms) == ('Say: "hello"', ("a", "b"), ("linux",))
+    assert "read line by line" in skill.warnings[0]
+
+
 @pytest.mark.parametrize("change", [lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n"), lambda t: "\n\n" + t])
 def test_marks_and_line_ends_of_other_editors_change_nothing(change: object) -> None:
     changed = change(PLAIN)  # type: ignore[operator]
@@ -317,7 +323,13 @@ def test_parameters_are_put_in_and_code_is_left_alone() -> None:
     extra = Parameter("more", default="-v --fast {host}")
     assert filled("ls {more}", extra).text == "ls -v --fast {host}", "a default is the author's own code"
     assert filled("cp {value} x", value="a-1,b=%2.txt").text == "cp a-1,b=%2.txt x"
-    assert filled("range({value})", language="python", value=5).text == "range(5)"
+    for language, value, text in (
+        ("python", -5, "-5"),
+        ("python", True, "True"),
+        ("json", True, "true"),
+        ("", True, "true"),
+    ):
+        assert filled("add {value}", language=language, value=value).text == f"add {text}"
     for values in ({"port": 1}, {"host": None}):
         with pytest.raises(UsageError, match="needs a value for host"):
             filled("{host}", HOST, PORT, **values)
@@ -325,8 +337,11 @@ def test_parameters_are_put_in_and_code_is_left_alone() -> None:
 
 @pytest.mark.parametrize("language", ["", "shell", "Python", "json", "sql"])
 def test_a_value_that_would_need_quoting_is_refused_in_code_and_taken_in_prose(language: str) -> None:
-    more = ("1,2", "shell=True") if language not in ("", "shell") else ()  # it could add an argument
-    for value in (*HOSTILE, *more):
+    more = ("1,2", "shell=True")  # it could add an argument
+    for value in more:
+        with pytest.raises(UsageError, match="cannot be put in safely"):
+            filled("run({value})", language=language if language != "shell" else "", value=value)
+    for value in (*HOSTILE, *(more if language not in ("", "shell") else ())):
         with pytest.raises(UsageError, match="cannot be put in safely"):
             filled("cp {value} x", language=language, value=value)
         assert filled("Dear {value},", language="text", value=value).text == f"Dear {value},"

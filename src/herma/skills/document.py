@@ -171,13 +171,20 @@ def _value_of(node: Any) -> Any:
     return {"null": None, "bool": text.lower() in ("true", "yes", "on", "y")}.get(kind, text)
 
 
-_LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):[ \t]+(\S.*)")
+_LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):[ \t]+(?![|>][+-]?$)(\S.*)")
 
 
-def _line_by_line(head: str) -> dict[str, str]:
-    """Read one key and one text a line, where a value has what YAML would quote (a colon, most often)."""
+def _line_by_line(head: str) -> dict[str, Any]:
+    """Read one key and one value a line, where a value has what YAML would quote (a colon, most often)."""
     lines = filter(None, map(_LINE.fullmatch, map(str.rstrip, head.split("\n"))))
-    return {found[1]: found[2].strip("\"'") for found in lines}
+    return {found[1]: _plain_value(found[2]) for found in lines}
+
+
+def _plain_value(text: str) -> str | list[str]:
+    """Return a text without the quotes around it, or the items of a list in brackets."""
+    if text[0] == "[" and text[-1] == "]":
+        return [item.strip().strip("\"'") for item in text[1:-1].split(",")]
+    return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[0] == text[-1] else text
 
 
 def _skill(fields: Mapping[str, Any], name: str, description: str, body: str, path: str, warnings: list[str]) -> Skill:
@@ -568,6 +575,8 @@ def _context(text: str, start: int, end: int) -> str:
 
 _PLACEHOLDER = re.compile(r"(?<![{$])\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_COMMANDS = ("shell", "sh", "bash", "zsh", "ksh", "console", "terminal")
+_PYTHON = ("python", "python3", "py")
 
 
 class Filled(NamedTuple):
@@ -590,12 +599,17 @@ def fill(skill: Skill, values: Mapping[str, object]) -> Filled:
         names = ", ".join(missing)
         raise UsageError(f"The template of {skill.name} needs a value for {names}.", hint=f"Give: {names}.")
 
+    language = skill.language.strip().lower()
+    calls = not language and any(mark in skill.template for mark in "([")  # perhaps Python or JSON
+
     def put(match: re.Match[str]) -> str:
         name = match[1]
         if name not in given:
             return defaults.get(name, match[0])  # a default is the author's own code
         text = str(given[name])
-        if problem := _unsafe(text, skill.language.strip().lower()):
+        if isinstance(given[name], bool) and not (language in _PYTHON or calls):
+            text = text.lower()
+        if problem := _unsafe(text, language, calls=calls):
             raise UsageError(
                 f"The value for {name} cannot be put in safely: {problem}.",
                 hint="Use letters, digits and _ @ % + : . / - there, or put it in yourself.",
@@ -610,13 +624,16 @@ def fill(skill: Skill, values: Mapping[str, object]) -> Filled:
     return Filled(text, unknown, left_open)
 
 
-def _unsafe(text: str, language: str) -> str:
+def _unsafe(text: str, language: str, *, calls: bool) -> str:
     """Return why a value cannot be put in; empty if it can. Prose takes every text without control characters."""
     if _CONTROL.search(text):
         return "it holds control characters"
     if language == "text":
         return ""
-    if text.startswith("-"):
+    if not text:
+        return "it is empty"
+    command = language in ("", *_COMMANDS)
+    if command and text.startswith("-"):
         return "it begins with a dash, so a command may take it for an option"
-    joins = language not in ("", "shell") and ("," in text or "=" in text)  # it could add an argument
+    joins = (calls or not command) and ("," in text or "=" in text)  # it could add an argument
     return "it is more than plain characters" if joins or shlex.quote(text) != text else ""
