@@ -150,6 +150,23 @@ def test_the_doctor_says_that_a_class_can_be_loaded(home: Path) -> None:
         assert any("LastOnes can be loaded." in check.sentence for check in h.doctor().checks)
 
 
+def test_a_class_that_lacks_something_is_not_used(home: Path) -> None:
+    (home / "config.yaml").write_text(f"context: {{engine: '{__name__}:Lacks'}}")
+    with Herma.open(home) as h, h.session(source="cli") as s:
+        s.before_model("hello")
+        s.after_model("hi")
+        done = s.compress()
+    assert isinstance(done, NotCompressed)
+    assert "has no should_compress, compress" in done.reason
+
+
+class Lacks:
+    name = "lacks"
+
+    def __init__(self, needs: EngineNeeds) -> None:
+        del needs
+
+
 def test_the_doctor_says_what_a_class_lacks(home: Path) -> None:
     with Herma.open(home, flags={"context.engine": "json:JSONDecoder"}) as h:
         assert any("JSONDecoder has no should_compress" in check.sentence for check in h.doctor().checks)

@@ -647,6 +647,9 @@ def make_engine(app: Herma, needs: EngineNeeds) -> tuple[ContextEngine | None, s
     if made is None:
         why = guard.health.last.why if guard.health.last else "it made nothing"
         return None, f"context.engine is {name}, and that cannot be used ({why}); nothing is compressed."
+    if missing := [part for part in NEEDED if not hasattr(made, part)]:
+        guard.count("making it", f"it has no {missing[0]}")
+        return None, f"context.engine is {name}, and that has no {', '.join(missing)}; nothing is compressed."
     return made, ""
 
 
