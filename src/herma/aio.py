@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 THREADS = 4
 """Calls of one Herma, besides those of its sessions, that run at the same time."""
 PARTS = {
-    *("memory", "archive", "transcripts", "tools", "episodes", "facts", "skills", "reviews", "curator"),
+    *("memory", "archive", "tail", "transcripts", "tools", "episodes", "facts", "skills", "reviews", "curator"),
     *("index", "providers"),
 }
 """Attributes that are awaited objects themselves."""

@@ -247,3 +247,15 @@ def test_what_waits_is_decided_and_a_conversation_begins_anew(home: Path) -> Non
             assert (await h.transcripts.stats()).messages == 4
 
     asyncio.run(work())
+
+
+def test_former_names_are_awaited_too(home: Path) -> None:
+    async def work() -> None:
+        async with aio.open(home) as h:
+            with pytest.warns(DeprecationWarning, match="now archive"):
+                archive: Any = getattr(h.memory, "tail")  # noqa: B009 (the types do not name it)
+            assert await archive.search("tea") == []
+            with pytest.warns(DeprecationWarning, match="now changes"):
+                assert await getattr(h.skills, "history")() == []  # noqa: B009
+
+    run(work())
