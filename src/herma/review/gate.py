@@ -826,7 +826,7 @@ _ASKS = Late(
     r"|keep in mind|don'?t (?:ever )?forget|do not forget|make a note|take note"
     r"|note(?= that\b| down\b|:)"
     r"|memori[sz]e|save (?:this|that|it)?(?: to| in)? ?(?:your )?memory|add (?:this |that |it )?to (?:your )?memory)"
-    r"(?: (?:this|that|the following|for (?:the future|next time|later))){0,2}"
+    r"(?: (?:that|the following|this(?= for\b|\W*$|\s*[:,–—-])))?(?: for (?:the future|next time|later))?"
     r"\b[\s:,–—-]*(?P<what>.*)$",
     re.IGNORECASE,
 )
@@ -868,10 +868,15 @@ _ABOUT_ME = re.compile(
 _TAG = re.compile(r"^[ \t]{0,8}<([a-z][\w-]{1,40})(?: [^<>\n]{0,300})?>", re.IGNORECASE | re.MULTILINE)
 _MOST_TAGS = 50
 _SHORTEST_REQUEST, _LONGEST_REQUEST = 6, 600
+_SHOWN = "(?:text|page|file|attachment|document|link|message|conversation|chat|discussion)s?"
 _POINTING = Late(
-    r"^(?:(?:all (?:of )?)?(?:this|that|it|these)?|(?:what|everything|all|anything)\b(?!.*\b(?:is|are|was|were)\b).*"
-    r"|(?:our|the|this|that) (?:above|text|page|file|attachment|document|link|message|conversation|chat|discussion)s?"
-    r"(?: (?:above|below))?|这个|这些|これ)$",
+    r"^(?:(?:all (?:of )?)?(?:this|that|it|these)?"
+    r"|(?:what|everything|all|anything)(?: (?!not\b)\S{1,20}){0,3}? (?:says?|said|tells?|told|writes?|wrote|written"
+    r"|shows?|showed|shown|mention(?:s|ed)|discussed|talked|explain(?:s|ed)|decided|agreed|learned|sent|pasted|see|above"
+    r"|below)"
+    rf"(?: (?:me|you|us|here|so far|earlier|before|today|just now|about(?: .*)?|(?:in|on) (?:this|that|the) {_SHOWN}))*"
+    rf"|(?:what|everything|all|anything)(?:(?:'s| is| that is)? (?:in|on|from) (?:this|that|the|our) {_SHOWN})?"
+    rf"|(?:our|the|this|that) (?:above|{_SHOWN})(?: (?:above|below))?|这个|这些|これ)$",
     re.IGNORECASE,
 )
 """Words that name no fact, but something that was said or shown."""
