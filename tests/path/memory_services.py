@@ -406,7 +406,7 @@ def _oauth_token(s: MemoryService, body: Any, query: Any, names: Any) -> Any:
         return 400, {"error": "authorization_pending"}
     number = s.kept["number"] = s.kept.get("number", 0) + 1
     s.kept["refresh"], s.key = f"refresh-{number}", f"access-{number}"
-    return {"access_token": s.key, "refresh_token": s.kept["refresh"], "expires_in": 3600}
+    return s.kept.get("token", {"access_token": s.key, "refresh_token": s.kept["refresh"], "expires_in": 3600})
 
 
 HONCHO: Routes = {

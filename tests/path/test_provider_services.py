@@ -230,6 +230,8 @@ TOOLS: list[tuple[str, str, Json, str]] = [
     ("retaindb", "retaindb_forget", {"memory_id": "m-1"}, "success"),
     ("retaindb", "retaindb_forget", {"memory_id": "m-1"}, "RetainDB answered 404"),
     ("retaindb", "retaindb_upload_file", {"local_path": "{home}/.env"}, "may hold secrets"),
+    ("retaindb", "retaindb_upload_file", {"local_path": "{home}/honcho.oauth.json"}, "may hold secrets"),
+    ("retaindb", "retaindb_upload_file", {"local_path": "{home}/web.token"}, "may hold secrets"),
     ("retaindb", "retaindb_upload_file", {"local_path": "{home}/plan.txt", "ingest": True}, "ingested"),
     ("retaindb", "retaindb_read_file", {"file_id": "f-1"}, "Tulips in spring."),
     ("retaindb", "retaindb_list_files", {"prefix": "p"}, "f-1"),
@@ -502,12 +504,13 @@ def test_honcho_signs_in_with_a_code(place: Place) -> None:
         ({"about": {}}, "has no sign-in with a code"),
         ({"code lives": 999}, "gives no code: Who are you?"),
         ({"code lives": 0.1}, "Nobody is signed in"),
+        ({"asked": True, "token": {"token_type": "bearer"}}, "does not answer as OAuth requires"),
     ):
         place.service.kept = kept
         refused = herma(place.home, "providers", "setup", "honcho", *words)
         assert (refused.code, says in refused.err) == (3, True), refused.err
     assert "nobody has signed in" in place.make().unavailable_reason()
-    place.service.kept["code lives"] = 30
+    place.service.kept = {"code lives": 30}
     done = herma(place.home, "providers", "setup", "honcho", *words)
     assert "/activate and approve the code ABCD-EFGH" in done.err
     file = place.home / "honcho.oauth.json"
@@ -528,6 +531,10 @@ def test_honcho_signs_in_with_a_code(place: Place) -> None:
     file.write_text(json.dumps({**json.loads(file.read_bytes()), "expires_at": 0}))
     provider.begin()
     with pytest.raises(Exception, match="refused to renew the sign-in"):
+        provider.prefetch("Where does the heron nest?")
+    file.write_text("{")
+    provider.begin()
+    with pytest.raises(Exception, match="no sign-in that can be used"):
         provider.prefetch("Where does the heron nest?")
 
 

@@ -478,11 +478,15 @@ def _set_wal(connection: Any, **_: Any) -> str:
     return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
 
 
+_SECRET_ENDS = (".oauth.json", ".pem", ".key", ".token")
+
+
 def raise_if_read_blocked(path: str | Path, home: Path) -> None:
     """Refuse files that hold secrets, or that are not the user's to send away."""
     real = Path(path).expanduser().resolve()
-    secret = real.name == ".env" or real.name.startswith(".env.") or {".ssh", ".aws", ".gnupg"} & set(real.parts)
-    if secret or real.suffix in (".pem", ".key") or real.is_relative_to(home.resolve() / "plugins"):
+    secret = real.name == ".env" or real.name.startswith(".env.") or real.name.endswith(_SECRET_ENDS)
+    secret = secret or bool({".ssh", ".aws", ".gnupg"} & set(real.parts))
+    if secret or real.is_relative_to(home.resolve() / "plugins"):
         raise ValueError(f"{path} may hold secrets, so it is not read.")
 
 

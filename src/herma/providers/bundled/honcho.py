@@ -41,6 +41,7 @@ MOST_MESSAGES = 100
 """Messages that the service takes in one request."""
 LONGEST_ID = 100
 URL = "https://api.honcho.dev"
+_AGAIN = "Sign in again: herma providers setup honcho --set auth=oauth"
 DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _ID = re.compile(r"[^A-Za-z0-9_-]+")
 ABOUT_USER = "What should the agent know about this user for the following message? Answer briefly.\n\n"
@@ -482,6 +483,12 @@ class Grant:
 
     def sign_in(self, url: str, client: str, show: Callable[[str], object]) -> None:
         """Let the user approve in a browser on any machine (RFC 8628), and keep the tokens."""
+        try:
+            self._sign_in(url, client, show)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise ProviderError(f"{url} does not answer as OAuth requires, so nobody is signed in.") from exc
+
+    def _sign_in(self, url: str, client: str, show: Callable[[str], object]) -> None:
         import httpx
 
         about = self._ask("GET", f"{url.rstrip('/')}/.well-known/oauth-authorization-server")[1]
@@ -491,15 +498,16 @@ class Grant:
         status, code = self._ask("POST", about["device_authorization_endpoint"], asked)
         if status != httpx.codes.OK:
             raise ProviderError(f"{url} gives no code: {code.get('error_description') or code.get('error')}")
-        where = code.get("verification_uri_complete") or code["verification_uri"]
-        show(f"Open {where} and approve the code {code['user_code']}.")
+        page = code.get("verification_uri_complete") or code["verification_uri"]
+        show(f"Open {page} and approve the code {code['user_code']}.")
         form = {"grant_type": DEVICE, "device_code": code["device_code"], "client_id": client}
         pause, until = float(code.get("interval", 5)), time.monotonic() + float(code.get("expires_in", 600))
         while time.monotonic() < until:
             time.sleep(pause)
             status, answer = self._ask("POST", about["token_endpoint"], form)
             if status == httpx.codes.OK:
-                self._keep({**answer, "token_endpoint": about["token_endpoint"], "client_id": client})
+                where = {"token_endpoint": about["token_endpoint"], "client_id": client}
+                self._keep({**answer, **where, "access_token": str(answer["access_token"])})
                 return
             if answer.get("error") == "slow_down":
                 pause = min(pause + 5, 60)
@@ -516,7 +524,7 @@ class Grant:
         """Return the access token, a new one if it ends soon. Only one program asks for a new one at a time."""
         if self._ends_soon():
             with exclusive(self._file.with_suffix(".lock"), self._timeout):
-                self._known = json.loads(self._file.read_bytes())  # another program may have a new one already
+                self._known = self._stored()  # another program may have a new one already
                 if self._ends_soon():
                     known = self._known
                     form = {"grant_type": "refresh_token", "refresh_token": known.get("refresh_token", "")}
@@ -524,18 +532,24 @@ class Grant:
                         "POST", known["token_endpoint"], {**form, "client_id": known["client_id"]}
                     )
                     if "access_token" not in answer:
-                        raise ProviderError(
-                            f"Honcho refused to renew the sign-in (status {status}).",
-                            hint="Sign in again: herma providers setup honcho --set auth=oauth",
-                        )
+                        raise ProviderError(f"Honcho refused to renew the sign-in (status {status}).", hint=_AGAIN)
                     self._keep({**known, **answer})
         return str(self._known["access_token"])
+
+    def _stored(self) -> Json:
+        try:
+            known: Json = json.loads(self._file.read_bytes())
+            if known.keys() >= {"access_token", "token_endpoint", "client_id"}:
+                return known
+        except (OSError, ValueError, AttributeError):
+            pass
+        raise ProviderError(f"{self._file} has no sign-in that can be used.", hint=_AGAIN)
 
     def _ends_soon(self) -> bool:
         return time.time() > float(self._known.get("expires_at", 0)) - 60
 
     def _keep(self, grant: Json) -> None:
-        self._known = {**grant, "expires_at": time.time() + float(grant.get("expires_in", 3600))}
+        self._known = {**grant, "expires_at": time.time() + float(grant.get("expires_in") or 3600)}
         atomic_json_write(self._file, self._known, mode=0o600)
 
     def _ask(self, method: str, url: str, form: Json | None = None) -> tuple[int, Json]:
