@@ -778,8 +778,8 @@ class SessionFactory:
     def _shown(self, info: SessionInfo) -> str:
         """Return the version of curated memory that the stored prompt shows, as its first message has it."""
         for message in self._app.transcripts.messages(info.id, include_hidden=True, limit=_FIRST_ONES):
-            if message.told:
-                return shown_by_prompt(message.told, announced=NOTES["update"] in text_of(message.sent))
+            if message.memory_version:
+                return shown_by_prompt(message.memory_version, announced=NOTES["update"] in text_of(message.sent))
         parent = self._app.transcripts.get(info.parent) if info.reason == "branch" and info.parent else None
         return self._shown(parent) if parent is not None else "{}"
 

@@ -151,7 +151,7 @@ class Session:
         self._meter = CallRecorder(PrefixTracker(frame, prepared.previous_call), self._app.calls)
         self._meter.account.carry_on(self._history)
         self._recorded = False
-        self._version_at_start = prepared.memory.told if prepared.shown is None else prepared.shown
+        self._version_at_start = prepared.memory.memory_version if prepared.shown is None else prepared.shown
         who = Who.REVIEW if self.environment.context == "review" else Who.TOOL
         author = Author(who, Origin.AGENT_CONCLUDED, session=self.id)
         self._context = ToolContext(
@@ -301,9 +301,10 @@ class Session:
         """Take over the beginning of another conversation."""
         taken = all_from_wire(messages, self._app.clock())
         for at, one in enumerate(taken):
-            if one.told:
-                told = with_prompt(one.told, self._version_at_start, announced=has_memory_updates([one]))
-                taken[at] = replace(one, told=told)
+            if one.memory_version:
+                announced = has_memory_updates([one])
+                version = with_prompt(one.memory_version, self._version_at_start, announced=announced)
+                taken[at] = replace(one, memory_version=version)
         self._append(taken)
 
     def restore_memory_version(self) -> None:
@@ -311,12 +312,13 @@ class Session:
 
         Messages of an earlier session are older than the prompt: only those that announced a change count beside it.
         """
-        last = next((message for message in reversed(self._history) if message.told), None)
-        told, shown = (last.told if last else None) or self._version_at_start, self._version_at_start
+        last = next((message for message in reversed(self._history) if message.memory_version), None)
+        shown = self._version_at_start
+        known = (last.memory_version if last else None) or shown
         if last is None or last.session_id == self.id:
-            self._prepared.memory.recall(told)
+            self._prepared.memory.recall(known)
         else:
-            self._prepared.memory.recall(told if has_memory_updates(self._history) else shown, prompt=shown)
+            self._prepared.memory.recall(known if has_memory_updates(self._history) else shown, prompt=shown)
 
     def rewind(self, turns: int = 1) -> str:
         """Remove the last turns and return the user's text of the first of them, to be edited. Nothing is deleted."""
@@ -431,7 +433,9 @@ class Session:
             "user",
             clean,
             sent=sent if sent != clean else None,
-            told=with_prompt(self._prepared.memory.told, self._version_at_start, announced=bool(update)),
+            memory_version=with_prompt(
+                self._prepared.memory.memory_version, self._version_at_start, announced=bool(update)
+            ),
             outside=tuple(merged(spans)),
         )
         try:
@@ -504,7 +508,7 @@ class Session:
         self._features.switched(old, self.view(), how)
 
     def _memory_update(self) -> str:
-        """Return what changed in curated memory since the model was last told."""
+        """Return what changed in curated memory since the last update that the model was sent."""
         memory = self._prepared.memory
         if not self._recorded:
             memory.ensure_recorded()
@@ -602,15 +606,15 @@ def cleaned(content: Content) -> Content:
     return sanitize(content) if content is not None else None
 
 
-def for_new_prompt(messages: Sequence[Message], told: str) -> list[Message]:
+def for_new_prompt(messages: Sequence[Message], memory_version: str) -> list[Message]:
     """Prepare messages for the session that replaces a compressed one: drop old memory updates, which the new prompt
-    holds, and set the known memory version to `told`.
+    holds, and set the known memory version to `memory_version`.
     """
-    return [_for_new_prompt(message, told) for message in messages]
+    return [_for_new_prompt(message, memory_version) for message in messages]
 
 
 def has_memory_updates(messages: Iterable[Message]) -> bool:
-    """Return whether a message told the model about a change of memory; a new prompt does not take that back."""
+    """Return whether a message announced a change of memory to the model; a new prompt does not take that back."""
     return any(NOTES["update"] in text_of(message.sent) for message in messages if message.sent is not None)
 
 
@@ -622,8 +626,8 @@ def shared(before: Sequence[Message], after: Sequence[Message]) -> int:
     return min(len(before), len(after))
 
 
-def _for_new_prompt(message: Message, told: str) -> Message:
-    message = replace(message, id=0, session_id="", hidden="", told=told)
+def _for_new_prompt(message: Message, memory_version: str) -> Message:
+    message = replace(message, id=0, session_id="", hidden="", memory_version=memory_version)
     if message.sent is None:
         return replace(message, content=cleaned(message.content)) if message.role != "tool" else message
     if message.role != "user":
@@ -729,16 +733,16 @@ def replace_history(
     the next one is compared with.
     """
     info, at = prepared.info, history[-1]
-    told = prepared.memory.told if prepared.shown is None else prepared.shown
+    memory_version = prepared.memory.memory_version if prepared.shown is None else prepared.shown
     later = transcripts.messages(at.session_id, after=at.id)
     instead = _with_spans(instead, history)
-    given = [account.weighed(message) for message in for_new_prompt(sendable([*instead, *later]), told)]
+    given = [account.weighed(message) for message in for_new_prompt(sendable([*instead, *later]), memory_version)]
     if new:
         start_session(transcripts, info, prepared.system_prompt, prepared.prompt_outside)
         ids = transcripts.append(info.id, given)
         while fresh := transcripts.messages(at.session_id, after=(later or [at])[-1].id):  # came in this moment
             later = fresh
-            more = [account.weighed(message) for message in for_new_prompt(fresh, told)]
+            more = [account.weighed(message) for message in for_new_prompt(fresh, memory_version)]
             given, ids = given + more, ids + transcripts.append(info.id, more)
     else:
         ids = transcripts.append(info.id, given, standing_for=(later or [at])[-1].id)

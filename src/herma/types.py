@@ -8,6 +8,8 @@ from enum import StrEnum
 from operator import add
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, runtime_checkable
 
+from herma.errors import FormerName
+
 # ── scope, author, findings ──
 
 
@@ -115,7 +117,8 @@ class Message:
     tool_name: str | None = None
     reasoning: str | None = None
     sent: Content = None
-    told: str | None = None
+    memory_version: str | None = None
+    """The version of curated memory that the model knows after it; `told` in the database and in exports."""
     tokens: int | None = None
     finish_reason: str | None = None
     hidden: Hidden = ""
@@ -124,6 +127,8 @@ class Message:
     outside: tuple[OutsideSpan, ...] | None = None
     """The parts of the text (of `sent` where there is one, else of `content`, which `sent` begins with) came from
     outside. None: not recorded. Messages of tools and of imported sessions are outside as a whole, spans or not."""
+
+    told = FormerName("memory_version")
 
 
 @runtime_checkable

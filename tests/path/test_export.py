@@ -18,6 +18,7 @@ from tests.homes import of_files, talk
 from herma import Herma, HermaError, Scope
 from herma.errors import StoreBusy, UsageError
 from herma.transcript import transfer
+from herma.transcript.messages import wire_name
 from herma.transcript.transfer import UNFINISHED, Importer, ImportReport, Redactor
 from herma.types import Message, SessionInfo, Usage
 
@@ -459,7 +460,7 @@ def test_pages_show_tool_calls_of_any_shape() -> None:
 def test_every_field_is_exported_or_can_be_counted_again() -> None:
     """A field that is added to sessions or messages has to be thought of here too."""
     counted = {"id", "session_id", "outside"}  # an import is outside as a whole
-    assert {item.name for item in fields(Message)} - counted == transfer.MESSAGE_FIELDS - {"session"}
+    assert {wire_name(item.name) for item in fields(Message)} - counted == transfer.MESSAGE_FIELDS - {"session"}
     counted = {"conversation", "message_count", "tool_call_count", "last_active", "preview", "deleted", "imported"}
     scope = {item.name for item in fields(Scope)}
     known = {item.name for item in fields(SessionInfo)} - counted - {"scope"}

@@ -121,14 +121,14 @@ def _start(h: Herma, session: ClientSession, payload: Payload) -> str:
     if not INJECTS.get(session.client, (True, True))[0]:
         return ""
     note_activity(h.home, session.client, "start", source, h.clock())
-    if source == "resume" and session.told:
+    if source == "resume" and session.memory_version:
         return fence(memory_changes(h, session), kind="update")
     return _begin(h, session)
 
 
 def _begin(h: Herma, session: ClientSession) -> str:
     """Return the snapshot, and take note that the session knows it, and nothing else."""
-    session.said, session.told = [], ""
+    session.said, session.memory_version = [], ""
     memory_changes(h, session)
     return fence(snapshot(h, view_of(h, session)))
 
@@ -142,7 +142,7 @@ def _prompt(h: Herma, session: ClientSession, payload: Payload) -> str:
     if repeated or not with_prompt or not text.strip():
         return ""
     # Where no start was seen, or the client takes nothing at the start, the first prompt brings the snapshot.
-    shown = _begin(h, session) if not session.told else ""
+    shown = _begin(h, session) if not session.memory_version else ""
     if shown and not at_start:
         note_activity(h.home, session.client, "start", "prompt", h.clock())
     return "\n\n".join(filter(None, (shown, turn_recall(h, session, text[:_TEXT]))))

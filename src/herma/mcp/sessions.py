@@ -153,7 +153,7 @@ class ClientSession:
     transcript: str = ""
     process: int = 0
     """The process of the client."""
-    told: str = ""
+    memory_version: str = ""
     """The version of curated memory that the session knows, see `LiveMemory`."""
     said: list[str] = field(default_factory=list)
     """The text that was recalled for it."""
@@ -184,7 +184,8 @@ def session_of(home: Path, client: str, id_: str) -> Iterator[ClientSession]:
     with exclusive(path.with_suffix(".lock"), 2.0):
         session = _load(path) or ClientSession(client, id_)
         yield session
-        _write(path, asdict(session))
+        stored = asdict(session)
+        _write(path, {**stored, "told": stored.pop("memory_version")})
 
 
 def owner_of(home: Path, declared: str, id_: str) -> str:
@@ -237,7 +238,7 @@ def _load(path: Path) -> ClientSession | None:
         return None
     made = ClientSession(value["client"], value["id"])
     for one in fields(ClientSession):
-        given = value.get(one.name)
+        given = value.get("told" if one.name == "memory_version" else one.name)
         if type(given) is type(getattr(made, one.name)):
             setattr(made, one.name, given)
     return made
@@ -340,13 +341,13 @@ def turn_recall(h: Herma, session: ClientSession, text: str, *, tokens: int = TU
 def memory_changes(h: Herma, session: ClientSession, live: LiveMemory | None = None) -> str:
     """Return what changed in curated memory since the session was told last. From now on it counts as told."""
     live = live or h.memory.follow(Scope(h.settings.profile))
-    told = session.told
-    if told:
-        live.recall(told)
+    known = session.memory_version
+    if known:
+        live.recall(known)
     changed = live.update()
     live.ensure_recorded()
-    session.told = live.told
-    return changed if told else ""
+    session.memory_version = live.memory_version
+    return changed if known else ""
 
 
 # ── for an agent that asks ──

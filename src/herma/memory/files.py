@@ -631,8 +631,8 @@ class InboxRows:
 def _encode(operations: Sequence[MemoryOp]) -> str:
     """Encode operations. Newer fields are left out if empty, so that an older proposal stays the same proposal."""
     listed = [{"action": type(op).__name__.lower(), **asdict(op)} for op in operations]
-    told = [{k: value for k, value in one.items() if value or k not in ("kept", "reworded")} for one in listed]
-    return json.dumps(told, ensure_ascii=False)
+    compact = [{k: value for k, value in one.items() if value or k not in ("kept", "reworded")} for one in listed]
+    return json.dumps(compact, ensure_ascii=False)
 
 
 def _decode(text: str) -> tuple[MemoryOp, ...]:
@@ -765,22 +765,22 @@ class LiveMemory:
         self.snapshot: Snapshot = presenter.snapshot(found)
 
     @property
-    def told(self) -> str:
+    def memory_version(self) -> str:
         """Return what the model knows now, as a reference for `recall`: the version of each document."""
         return json.dumps({_key_of(place): known.version[:_SHORT] for place, known in self._known.items()})
 
     def ensure_recorded(self) -> None:
-        """Make sure that the history has the texts that `told` refers to."""
+        """Make sure that the history has the texts that `memory_version` refers to."""
         for place, known in self._known.items():
             if known.text:
                 self._record(place)
 
-    def recall(self, told: str, *, prompt: str = "") -> None:
+    def recall(self, memory_version: str, *, prompt: str = "") -> None:
         """Go back to what the model knew: the next update is the difference to the files.
 
         `prompt` is the version of a prompt that is newer than the message: the update covers what it shows, too.
         """
-        versions, shown = _versions(told), _versions(prompt)
+        versions, shown = _versions(memory_version), _versions(prompt)
         for place, known in self._known.items():
             version = versions.get(_key_of(place), "")
             also = shown.get(_key_of(place), version)
@@ -829,30 +829,30 @@ class LiveMemory:
             return  # a home that cannot be written has nothing to record; the session goes on
 
 
-def with_prompt(told: str, prompt: str, *, announced: bool) -> str:
-    """Return `told` with the version that the session's prompt shows, unless it is the same and plainly so."""
-    known, shown = _versions(told), _versions(prompt)
+def with_prompt(memory_version: str, prompt: str, *, announced: bool) -> str:
+    """Add the version that the session's prompt shows, unless it is certain to be the same."""
+    known, shown = _versions(memory_version), _versions(prompt)
     return json.dumps({**known, "prompt": shown} if announced or known != shown else known)
 
 
-def shown_by_prompt(told: str, *, announced: bool) -> str:
-    """Return the version of memory that a session's prompt shows, by the `told` of its first message.
+def shown_by_prompt(memory_version: str, *, announced: bool) -> str:
+    """Return the version of memory that a session's prompt shows, by that of its first message.
 
     Earlier releases did not record it: there it is that of the message, unless the message `announced` a change.
     """
     try:
-        value = json.loads(told)
+        value = json.loads(memory_version)
     except (ValueError, RecursionError):
         return "{}"
     if isinstance(value, dict) and "prompt" in value:
         return json.dumps(value["prompt"])
-    return "{}" if announced else told
+    return "{}" if announced else memory_version
 
 
-def _versions(told: str) -> dict[str, str]:
-    """Parse `told`. A message from elsewhere may say anything; then the model knows nothing."""
+def _versions(memory_version: str) -> dict[str, str]:
+    """Parse a memory version. An imported message may have any text here; then the model knows nothing."""
     try:
-        versions = json.loads(told)
+        versions = json.loads(memory_version)
     except (ValueError, RecursionError):
         return {}
     named = versions.items() if isinstance(versions, dict) else ()

@@ -324,7 +324,7 @@ def shown_memory(history: Sequence[Message]) -> tuple[str, str]:
     """Return the version of memory and the recalled text that the last turn of a conversation shows the model."""
     for message in reversed(history):
         if message.role == "user":
-            return message.told or "", recalled_in(message.sent)
+            return message.memory_version or "", recalled_in(message.sent)
     return "", ""
 
 

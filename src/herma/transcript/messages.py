@@ -30,8 +30,8 @@ from herma.types import (
 )
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-KEPT = ("sent", "told", "tokens", "finish_reason", "reasoning", "tool_name")
-"""Fields that have the same name and value here and there, besides those that models read."""
+KEPT = ("sent", "memory_version", "tokens", "finish_reason", "reasoning", "tool_name")
+"""Fields that only Herma reads; `wire_name` says what they are called in dictionaries and exports."""
 FOREIGN_ITEM = "_item"
 """The extra field with the item of an agent framework that a message stands for. No model is sent it."""
 MOST = 2**53
@@ -39,8 +39,15 @@ MOST = 2**53
 PREVIEW = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIDDEN = get_args(Hidden)
-_PLACED = ("role", "content", "tool_calls", "tool_call_id", "timestamp", *KEPT)
-_TEXTS = ("tool_call_id", "tool_name", "reasoning", "told", "finish_reason")
+_TEXTS = ("tool_call_id", "tool_name", "reasoning", "memory_version", "finish_reason")
+
+
+def wire_name(field: str) -> str:
+    """Return the name of a field in dictionaries, exports and the database."""
+    return "told" if field == "memory_version" else field
+
+
+_PLACED = ("role", "content", "tool_calls", "tool_call_id", "timestamp", *map(wire_name, KEPT))
 
 
 def from_wire(given: Mapping[str, Any] | Message, now: float = 0.0) -> Message:
@@ -56,7 +63,7 @@ def from_wire(given: Mapping[str, Any] | Message, now: float = 0.0) -> Message:
 
 
 def to_wire(message: Message, *, kept: bool = False) -> dict[str, Any]:
-    """Return the dictionary it came from; `kept` adds what only we care for (timestamp, sent, told, tokens, …)."""
+    """Return the dictionary it came from; `kept` adds the time and the fields of `KEPT`."""
     wire: dict[str, Any] = {"role": message.role}
     if message.content is not None:
         wire["content"] = message.content
@@ -65,7 +72,7 @@ def to_wire(message: Message, *, kept: bool = False) -> dict[str, Any]:
     if message.tool_call_id is not None:
         wire["tool_call_id"] = message.tool_call_id
     if kept:
-        wire |= {name: value for name in KEPT if (value := getattr(message, name)) is not None}
+        wire |= {wire_name(name): value for name in KEPT if (value := getattr(message, name)) is not None}
         wire["timestamp"] = message.timestamp
     return wire | {name: value for name, value in message.extra.items() if name not in wire}
 
@@ -201,8 +208,8 @@ def _from_mapping(given: Mapping[str, Any], now: float) -> Message:
     fields: dict[str, Any] = {}
     extra = dict(given)
     for name in ("content", "tool_call_id", *KEPT):
-        if extra.get(name) is not None:
-            fields[name] = extra.pop(name)
+        if extra.get(wire_name(name)) is not None:
+            fields[name] = extra.pop(wire_name(name))
     if is_part(fields.get("content")):
         fields["content"] = [fields["content"]]
     if extra.get("tool_calls"):
@@ -238,7 +245,7 @@ def _check(message: Message) -> None:
     for name in _TEXTS:
         value = getattr(message, name)
         if value is not None and not isinstance(value, str):
-            raise ValueError(f"has a {name} that is {_kind(value)}, not text")
+            raise ValueError(f"has a {wire_name(name)} that is {_kind(value)}, not text")
     if not is_number(message.timestamp):
         raise ValueError(f"has the timestamp {message.timestamp!r}, not seconds since 1970")
     if message.tokens is not None and not (is_number(message.tokens) and isinstance(message.tokens, int)):

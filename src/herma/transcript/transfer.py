@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NamedTuple, get_args
 from herma.errors import StoreChanged, StoreError, UsageError
 from herma.safety.secrets import find_secrets
 from herma.transcript.log import Transcripts, renamed, sanitized
-from herma.transcript.messages import LONGEST_ID, called, from_wire, is_number, preview_of, words_of
+from herma.transcript.messages import LONGEST_ID, called, from_wire, is_number, preview_of, wire_name, words_of
 from herma.types import Hidden, Message, Reason, Scope, SessionFilter, SessionInfo, SessionMetadata, Usage
 
 FORMAT = "transcripts"
@@ -37,7 +37,7 @@ LONGEST_LINE = 50 * 1024 * 1024
 SLICE = 500
 """Messages that are read at a time."""
 _EXPORT_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_OPTIONAL = ("content", "tool_call_id", "tool_name", "reasoning", "sent", "told", "tokens", "finish_reason")
+_OPTIONAL = ("content", "tool_call_id", "tool_name", "reasoning", "sent", "memory_version", "tokens", "finish_reason")
 
 
 Conversation = tuple[SessionInfo, str | None, Iterable[Message]]
@@ -102,7 +102,7 @@ def _session_line(session: SessionInfo, system_prompt: str | None) -> str:
 def _message_line(message: Message) -> str:
     value: dict[str, Any] = {"type": "message", "session": message.session_id}
     value |= {"role": message.role, "timestamp": message.timestamp}
-    value |= {name: given for name in _OPTIONAL if (given := getattr(message, name)) is not None}
+    value |= {wire_name(name): given for name in _OPTIONAL if (given := getattr(message, name)) is not None}
     if message.tool_calls:
         value["tool_calls"] = list(message.tool_calls)
     if message.hidden:
@@ -284,7 +284,7 @@ _MESSAGE = {
     "tool_calls": _Field(
         lambda one: isinstance(one, list) and all(isinstance(call, dict) for call in one), "a list of objects"
     ),
-    **dict.fromkeys(_OPTIONAL, _Field(lambda _: True, "")),  # the reader of messages says what is wrong with these
+    **dict.fromkeys(map(wire_name, _OPTIONAL), _Field(lambda _: True, "")),  # checked by `from_wire`
 }
 SESSION_FIELDS, MESSAGE_FIELDS = frozenset(_SESSION), frozenset(_MESSAGE)
 _BOM = b"\xef\xbb\xbf"
@@ -415,6 +415,8 @@ def _session(value: dict[str, Any]) -> Parsed:
 def _message(value: dict[str, Any]) -> Message:
     said = _fields(value, _MESSAGE, "message")
     said |= {"timestamp": float(said["timestamp"]), "tool_calls": tuple(said.get("tool_calls", ()))}
+    if "told" in said:
+        said["memory_version"] = said.pop("told")
     try:
         return from_wire(Message(session_id=said.pop("session"), **said))
     except ValueError as exc:
