@@ -461,14 +461,14 @@ def _last(state: ProviderStatus) -> str:
     last = state.last
     if last is None:
         return "none yet; many providers recall nothing in the first turn, because they prepare it after a turn"
-    told = {
+    outcomes = {
         "recalled": f"{last.characters:,} characters",
         "nothing": "nothing matched",
         "late": "too late, dropped",
         "unanswered": "it was asked and has not answered",
     }
     took = f", in {last.seconds:.2f} s" if last.seconds else ""
-    return f"{when(last.at)}, turn {last.turn}: {told.get(last.outcome, last.outcome)}{took}"
+    return f"{when(last.at)}, turn {last.turn}: {outcomes.get(last.outcome, last.outcome)}{took}"
 
 
 def _state_json(state: ProviderStatus, failures: Sequence[Any]) -> dict[str, Any]:
@@ -525,7 +525,7 @@ def _round_trip(
     word = f"heron{uuid.uuid4().hex[:8]}"
     session = f"test-{word}"
     said = f"This is a test of the memory. The code word is {word}."
-    told = {"session_id": session}
+    session_values = {"session_id": session}
     messages = [{"role": "user", "content": said}, {"role": "assistant", "content": f"Noted: {word}."}]
 
     def call(what: str, question: Callable[[], object], within: float = deadline) -> object:
@@ -551,15 +551,15 @@ def _round_trip(
     call("initialize", lambda: provider.initialize(session, **accepted(provider.initialize, about)))
     call("get_tool_schemas", lambda: tool_schemas(provider.get_tool_schemas()))
     call("system_prompt_block", provider.system_prompt_block)
-    sync = accepted(provider.sync_turn, {**told, "messages": messages})
+    sync = accepted(provider.sync_turn, {**session_values, "messages": messages})
     call("sync_turn", lambda: provider.sync_turn(said, messages[1]["content"], **sync), max(deadline, 60.0))
     call("on_memory_write", lambda: provider.on_memory_write("add", "memory", said))
     query = f"What is the code word {word}?"
-    queue = accepted(provider.queue_prefetch, told)
+    queue = accepted(provider.queue_prefetch, session_values)
     until, found = time.monotonic() + wait, False
     while True:
         call("queue_prefetch", lambda: provider.queue_prefetch(query, **queue))
-        recalled = call("prefetch", lambda: provider.prefetch(query, **accepted(provider.prefetch, told)))
+        recalled = call("prefetch", lambda: provider.prefetch(query, **accepted(provider.prefetch, session_values)))
         found = isinstance(recalled, str) and word in recalled
         if found or time.monotonic() > until or steps[-1][2]:
             break

@@ -110,8 +110,8 @@ def mirrored(write: MemoryWrite, view: SessionView) -> list[tuple[str, str, str,
     }
     found: list[tuple[str, str, str, Json]] = []
     for op in write.operations:
-        told = {**about, "old_text": getattr(op, "old_text", "")}
-        filled = {name: value for name, value in told.items() if value}
+        values = {**about, "old_text": getattr(op, "old_text", "")}
+        filled = {name: value for name, value in values.items() if value}
         found.append((type(op).__name__.lower(), write.target, getattr(op, "content", ""), filled))
     return found
 
@@ -524,8 +524,8 @@ class RecallSources(Feature):
         return tuple(self._troubles.values())
 
     def _listen(self, trouble: Trouble) -> None:
-        told = f"{trouble.name} failed at {trouble.what} ({trouble.why}); the session goes on without it."
-        self._troubles.setdefault(f"{trouble.name} {trouble.what}", told)
+        sentence = f"{trouble.name} failed at {trouble.what} ({trouble.why}); the session goes on without it."
+        self._troubles.setdefault(f"{trouble.name} {trouble.what}", sentence)
 
     def turn_began(self, view: SessionView, text: str) -> str:
         began = time.monotonic()
@@ -808,8 +808,8 @@ class Providers:
             provider = load(found, self.home)
             fine = bool(provider.is_available())
             why = "" if fine else str(getattr(provider, "unavailable_reason", str)() or "")
-            told: Any = provider.get_status_config({}) if hasattr(provider, "get_status_config") else None
-            return fine, why, {str(key): str(value) for key, value in dict(told or {}).items()}
+            values: Any = provider.get_status_config({}) if hasattr(provider, "get_status_config") else None
+            return fine, why, {str(key): str(value) for key, value in dict(values or {}).items()}
 
         unanswered: tuple[bool, str, dict[str, str]] = (False, "", {})
         available, why, details = guard.ask("is_available", question, unanswered, within=self.deadline)

@@ -478,8 +478,8 @@ TESTED: dict[str, MemoryProvider] = {}
 
 def begin(provider: MemoryProvider, session_id: str, home: Path) -> None:
     """Initialise the provider as Herma does."""
-    told = {**KNOWN, "hermes_home": str(home)}
-    provider.initialize(session_id, **accepted(provider.initialize, told))
+    session_values = {**KNOWN, "hermes_home": str(home)}
+    provider.initialize(session_id, **accepted(provider.initialize, session_values))
 
 
 def hand_over(provider: MemoryProvider, user: str, assistant: str) -> None:

@@ -99,9 +99,9 @@ def tool(description: str, *, reads: bool = False, **parameters: Json) -> Callab
         needed = {name for name, each in inspect.signature(method).parameters.items() if each.default is each.empty}
         required = [name for name, rule in parameters.items() if name in needed and "default" not in rule]
         shape = {"type": "object", "properties": parameters, "required": required}
-        told: Any = method
-        told.schema = {"name": told.__name__, "description": description, "parameters": shape}
-        told.reads = reads
+        marked: Any = method
+        marked.schema = {"name": marked.__name__, "description": description, "parameters": shape}
+        marked.reads = reads
         return method
 
     return made
@@ -114,8 +114,8 @@ def text(description: str, *choices: str) -> Json:
 
 def whole(description: str, default: int | None = None, least: int = 1, most: int = 1_000_000) -> Json:
     """Describe a parameter that is a whole number. A number outside of the range is moved to its nearest end."""
-    told = {"type": "integer", "description": description, "minimum": least, "maximum": most}
-    return told if default is None else {**told, "default": default}
+    schema = {"type": "integer", "description": description, "minimum": least, "maximum": most}
+    return schema if default is None else {**schema, "default": default}
 
 
 def fraction(description: str) -> Json:
@@ -165,8 +165,8 @@ class BundledProvider(MemoryProvider):
     """The tools that change nothing."""
 
     def __init_subclass__(cls) -> None:
-        told = "hybrid: it recalls and has tools; context: it only recalls; tools: it only has tools"
-        mode = field(cls.mode_key, "hybrid", told, choices=["hybrid", "context", "tools"])
+        described = "hybrid: it recalls and has tools; context: it only recalls; tools: it only has tools"
+        mode = field(cls.mode_key, "hybrid", described, choices=["hybrid", "context", "tools"])
         cls.settings = (*cls.fields, mode, *({**each, "advanced": True} for each in cls.advanced))
         methods = [each for each in vars(cls).values() if hasattr(each, "schema")]
         cls.tools = tuple(each.schema for each in methods)
@@ -176,7 +176,7 @@ class BundledProvider(MemoryProvider):
         self.home = home
         self.values: Json = {}
         self.session_id = self.user = self.profile = ""
-        self.told: Mapping[str, Any] = {}
+        self.session_values: Mapping[str, Any] = {}
         self._connection: Any = None
 
     # ── settings ──
@@ -245,9 +245,9 @@ class BundledProvider(MemoryProvider):
     def get_status_config(self, config: Mapping[str, Any]) -> Json:  # noqa: ARG002  as Hermes calls it
         """Return the settings that `herma providers status` prints."""
         values = self.load_settings()
-        told = {"mode": values[self.mode_key]} if self.mode_key in values else {}
+        mode = {"mode": values[self.mode_key]} if self.mode_key in values else {}
         budget = {"budget": f"{self.budget} for each turn"} if self.budget else {}
-        return {**told, **budget, **{key: values[key] for key in self.shown}}
+        return {**mode, **budget, **{key: values[key] for key in self.shown}}
 
     # ── a session ──
 
@@ -255,7 +255,7 @@ class BundledProvider(MemoryProvider):
         self.session_id = session_id
         self.user = str(kwargs.get("user_id") or "")
         self.profile = str(kwargs.get("agent_identity") or "")
-        self.told = kwargs
+        self.session_values = kwargs
         self.values = self.load_settings()
         self.shutdown()
         self._connection = self.connect()

@@ -140,11 +140,11 @@ class Hindsight(BundledProvider):
         self._unsent = Unsent()
         self._reflected = ""
         self._appends: bool | None = None
-        self._parent = str(self.told.get("parent_session_id") or "")
+        self._parent = str(self.session_values.get("parent_session_id") or "")
         parts = {
             "profile": self.profile,
-            "workspace": self.told.get("agent_workspace"),
-            "platform": self.told.get("platform"),
+            "workspace": self.session_values.get("agent_workspace"),
+            "platform": self.session_values.get("platform"),
             "user": self.user,
             "session": self.session_id,
         }

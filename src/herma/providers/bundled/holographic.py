@@ -390,8 +390,8 @@ class FactStore:
                 (delta, int(delta > 0), fact_id),
             )
             new = self.fact(fact_id) or {}
-        told = {"fact_id": fact_id, "old_trust": fact["trust_score"], "new_trust": new["trust_score"]}
-        return {**told, "helpful_count": new["helpful_count"]}
+        trust = {"fact_id": fact_id, "old_trust": fact["trust_score"], "new_trust": new["trust_score"]}
+        return {**trust, "helpful_count": new["helpful_count"]}
 
     def _link(self, fact_id: int, content: str, names: Sequence[str]) -> None:
         for name, alias in {**dict.fromkeys(names, ""), **entities_in(content)}.items():
@@ -705,10 +705,10 @@ class Holographic(BundledProvider):
         else:
             names = given["entities"] if action == "reason" else [given["entity"]]
             found = self._about(names, category, least, limit, also_text=action != "probe")
-        told: Json = {"results": found, "count": len(found)}
+        answer: Json = {"results": found, "count": len(found)}
         if action == "probe" and category and find_spec("numpy"):
-            told["bank_similarity"] = self._in_bank(given["entity"], category)
-        return told
+            answer["bank_similarity"] = self._in_bank(given["entity"], category)
+        return answer
 
     @tool(
         "Rate a fact that was used: helpful raises its trust, unhelpful lowers it.",

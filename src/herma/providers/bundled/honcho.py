@@ -200,10 +200,10 @@ class Honcho(BundledProvider):
         runtime = alias or f"{self.values['runtimePeerPrefix']}{self.user}"
         self.user_name = _id((self.values["peerName"] or "user") if pinned else runtime)
         self.agent_name = _id(self.values["aiPeer"])
-        folder = str(self.told.get("folder") or "")
+        folder = str(self.session_values.get("folder") or "")
         strategy = self.values["sessionStrategy"]
-        if self.told.get("chat_id"):
-            found = f"{self.told.get('platform') or 'chat'}-{self.told['chat_id']}"
+        if self.session_values.get("chat_id"):
+            found = f"{self.session_values.get('platform') or 'chat'}-{self.session_values['chat_id']}"
         elif folder in self.values["sessions"]:
             found = str(self.values["sessions"][folder])
         elif strategy == "global":
@@ -244,7 +244,7 @@ class Honcho(BundledProvider):
 
     def _upload_memory(self, session: Any) -> None:
         """Give a session that has no messages yet what this home knows already."""
-        alone = not self.user and self.told.get("agent_context", "primary") == "primary"
+        alone = not self.user and self.session_values.get("agent_context", "primary") == "primary"
         if not alone or self.values["sessionStrategy"] == "per-session" or not self.values["saveMessages"]:
             return
         files = [("memories/USER.md", self.user_name), ("memories/MEMORY.md", self.agent_name)]
@@ -291,7 +291,7 @@ class Honcho(BundledProvider):
 
     def _rewritten(self, query: str) -> str:
         """Return the message as a question, if a model is set and wanted; else as it is."""
-        ask = self.told.get("ask_model")
+        ask = self.session_values.get("ask_model")
         if not self.values["queryRewrite"] or ask is None:
             return query
         return clean(str(ask(REWRITE, query[: self.values["dialecticMaxInputChars"]]))) or query
@@ -440,8 +440,8 @@ class Honcho(BundledProvider):
     @tool("Show all that is known about a peer.", reads=True, peer=text("user, ai, or a name."))
     def honcho_context(self, peer: str = "") -> Json:
         asked, target = self._asked(peer)
-        told = asked.context(target)
-        return {"representation": told.representation or "", "card": told.peer_card or []}
+        context = asked.context(target)
+        return {"representation": context.representation or "", "card": context.peer_card or []}
 
     @tool(
         "Store, list or delete conclusions about a peer: exactly one of conclusion, list, delete_id.",

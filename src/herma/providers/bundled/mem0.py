@@ -193,5 +193,5 @@ class Mem0(BundledProvider):
         ]
 
     def _about(self) -> Json:
-        channel = str(self.told.get("platform") or "library")
+        channel = str(self.session_values.get("platform") or "library")
         return {"user_id": self.owner, "agent_id": self.values["agent_id"], "metadata": {"channel": channel}}

@@ -145,7 +145,7 @@ class RetainDB(BundledProvider):
         self._lock = threading.Lock()
         self._prepared: list[str] = []
         soul = read_soul(self.home).strip()
-        if soul and self.told.get("agent_context", "primary") == "primary":
+        if soul and self.session_values.get("agent_context", "primary") == "primary":
             self.queue.put(AGENT + "/seed", {"project": self.project, "content": soul[:LONGEST]}, once=True)
 
     # ── recall ──

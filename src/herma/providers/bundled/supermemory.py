@@ -98,8 +98,10 @@ class Supermemory(BundledProvider):
         return shorter
 
     def system_prompt_block(self) -> str:
-        told = self.values["custom_container_instructions"] if self.values["enable_custom_container_tags"] else ""
-        return f"{super().system_prompt_block()}\n{told}".strip()
+        instructions = (
+            self.values["custom_container_instructions"] if self.values["enable_custom_container_tags"] else ""
+        )
+        return f"{super().system_prompt_block()}\n{instructions}".strip()
 
     # ── recall ──
 
@@ -211,8 +213,8 @@ class Supermemory(BundledProvider):
     )
     def supermemory_profile(self, query: str = "", container_tag: str = "") -> Json:
         namespace = self._chosen(container_tag)
-        told: Json = dict(self._profile(namespace))
-        return {**told, "results": self._search(query, 5, namespace)} if query else told
+        profile: Json = dict(self._profile(namespace))
+        return {**profile, "results": self._search(query, 5, namespace)} if query else profile
 
     def _chosen(self, tag: str) -> str:
         if not tag or not self.values["enable_custom_container_tags"]:
