@@ -214,7 +214,7 @@ def _guard(context: CommandContext, key: str) -> None:
 
 def _report(context: CommandContext, path: Path, key: str, sentence: str, **more: object) -> None:
     """Print what was changed, and the value now: a variable or a project's file may override config.yaml."""
-    told: dict[str, object] = {"ok": True, "key": key, "file": path, **more}
+    report: dict[str, object] = {"ok": True, "key": key, "file": path, **more}
     context.line(sentence)
     try:
         settings = context.settings()
@@ -223,13 +223,13 @@ def _report(context: CommandContext, path: Path, key: str, sentence: str, **more
     else:
         value, source = configuration.get(settings, key), settings.sources[key]
         overridden = source not in ("default", str(path))
-        told |= {"value": _safe(value), "source": source, "overridden": overridden}
+        report |= {"value": _safe(value), "source": source, "overridden": overridden}
         if overridden:
             context.warn(f"{source} overrides {path.name}: {key} stays {shown(value) or 'empty'}.")
         elif source == "default":
             context.line(f"Default: {shown(value) or 'empty'}.")
     if context.json:
-        context.print_json(told)
+        context.print_json(report)
 
 
 def _show_path(context: CommandContext) -> None:
@@ -354,7 +354,7 @@ def recall(context: CommandContext, text: tuple[str, ...], user: str | None) -> 
         context.line(f"  {line}")
     for one in found.weighed:
         least = model_for(one.evidence).least
-        verdict = "included" if one.told else one.why_not
+        verdict = "included" if one.included else one.why_not
         context.line(f"  message {one.hit.message_id}: score {one.chance:.2f} (needs {least:.2f}): {verdict}")
     took = f"{found.took_ms:g} ms, by {'words and meaning' if found.mode == 'hybrid' else 'words'}"
     off = "" if context.h.prefetch.enabled else " Recall is off: search.prefetch."
@@ -369,6 +369,7 @@ def _prefetched_json(found: Prefetched) -> dict[str, Any]:
 def _weighed_json(one: Weighed) -> dict[str, Any]:
     return encode(
         one,
+        rename={"included": "told"},
         omit=["hit", "body", "answer"],
         session_id=one.hit.session_id,
         message_id=one.hit.message_id,

@@ -266,7 +266,7 @@ _EMBEDDING = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A hit with its evidence, chance and line; `told`: whether the line was included, otherwise `why_not`."""
+    """A hit with its evidence, chance and line; `included`: whether the line is recalled, otherwise `why_not`."""
 
     hit: Hit
     evidence: RecallEvidence
@@ -275,7 +275,7 @@ class Weighed:
     body: str = ""
     answer: int = 0
     """The message that answers this one, if the line has it too."""
-    told: bool = False
+    included: bool = False
     why_not: str = ""
 
 
@@ -330,7 +330,7 @@ class Prefetch:
         elif found.weighed:
             budget = self._app.budget.of(model or self._app.settings.model.name or None)
             # a quarter of the share for memory, at about four characters a token
-            found = told(found, min(CHARACTERS, budget.room("memory")), known)
+            found = select_lines(found, min(CHARACTERS, budget.room("memory")), known)
         found = replace(found, took_ms=round((time.perf_counter() - began) * 1000, 2))
         fact = self._app.facts.answer(text, scope)
         if fact is not None:
@@ -426,7 +426,7 @@ class Prefetch:
         return {id_: value for id_, value in above.items() if value is not None}
 
 
-def told(found: Prefetched, room: int = CHARACTERS, known: Callable[[], str] = lambda: "") -> Prefetched:
+def select_lines(found: Prefetched, room: int = CHARACTERS, known: Callable[[], str] = lambda: "") -> Prefetched:
     """Return the look with the lines that are worth it, in at most `room` characters."""
     before: str | None = None
     lines: dict[str, str] = {}
@@ -452,7 +452,7 @@ def told(found: Prefetched, room: int = CHARACTERS, known: Callable[[], str] = l
             lines[one.body] = one.line
             answers.add(one.answer)
             left -= len(one.line) + 1
-        judged.append(replace(one, told=not why_not, why_not=why_not))
+        judged.append(replace(one, included=not why_not, why_not=why_not))
     text = "\n".join([HEADING, *lines.values()]) if lines else ""
     return replace(found, text=text, outcome="recalled" if lines else "nothing", weighed=tuple(judged))
 

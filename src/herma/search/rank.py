@@ -67,7 +67,7 @@ class Candidate:
     """Occurrences of each unit in it, once they are counted."""
     weights: dict[str, float] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
-    told: float = 0.0
+    by_units: float = 0.0
     """The sum of `values`."""
     own: float = 0.0
     beside: float = 0.0
@@ -85,8 +85,8 @@ def rank(candidates: Sequence[Candidate], units: Sequence[Unit]) -> list[Candida
     for one in candidates:
         if one.weights:
             one.values = {name: weight * worth[name] for name, weight in one.weights.items()}
-            one.told = sum(one.values.values())
-        one.own = one.found or one.told
+            one.by_units = sum(one.values.values())
+        one.own = one.found or one.by_units
     by_id = {one.id: one for one in candidates}
     around = _conversations(candidates)
     best = max(one.own for one in candidates) or 1.0
@@ -155,23 +155,23 @@ def _conversations(candidates: Sequence[Candidate]) -> dict[str, float]:
     around = {}
     for group, ones in members.items():
         best = ones[0] if len(ones) == 1 else max(ones, key=lambda one: one.own)
-        around[group] = best.own + _together(ones) - best.told
+        around[group] = best.own + _together(ones) - best.by_units
     return around
 
 
 def _both(one: Candidate | None, other: Candidate | None) -> float:
     """Return `_together` of two that may be missing: mostly at most one of them has any of the units."""
     if one is None or not one.values:
-        return other.told if other is not None else 0.0
+        return other.by_units if other is not None else 0.0
     if other is None or not other.values:
-        return one.told
+        return one.by_units
     return _together((one, other))
 
 
 def _together(ones: Sequence[Candidate]) -> float:
     """Return the sum over units of the most that each is worth in any of these."""
     if len(ones) < 2:
-        return ones[0].told if ones else 0.0
+        return ones[0].by_units if ones else 0.0
     most = dict(ones[0].values)
     for one in ones[1:]:
         for name, value in one.values.items():
