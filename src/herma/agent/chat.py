@@ -188,10 +188,10 @@ def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
         with suppress(OSError):  # the window was closed
             screen.line("Closing the memory provider and MCP servers … Press Ctrl-C to leave now.")
 
-    told = threading.Timer(_AT_ONCE, tell)
-    told.daemon = True
+    timer = threading.Timer(_AT_ONCE, tell)
+    timer.daemon = True
     before = signal.signal(signal.SIGINT, stop)
-    told.start()
+    timer.start()
     try:
         used = vars(h)
         if "reviews" in used:
@@ -202,7 +202,7 @@ def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
         talk.servers.close()
         h.close()
     finally:
-        told.cancel()
+        timer.cancel()
         signal.signal(signal.SIGINT, before)
 
 

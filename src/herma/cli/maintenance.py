@@ -472,8 +472,8 @@ def migrate(context: CommandContext, url: str | None, dry_run: bool) -> None:
             context.declined()
         due = apply(url)
     if context.json:
-        told = {"dry_run": dry_run, "made": made, "before": now, "steps": due}
-        context.print_json({"ok": True, **found, **told})
+        outcome = {"dry_run": dry_run, "made": made, "before": now, "steps": due}
+        context.print_json({"ok": True, **found, **outcome})
     if now is None or made or (found["trouble"] and not due):
         would = "Would create" if dry_run else "Created"
         context.line(f"{would} the tables of Herma in {found['url']}.")

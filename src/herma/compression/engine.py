@@ -426,9 +426,9 @@ class Compressor:
             if after < current_tokens * _SHORTER:
                 self._judged = False
                 kept = {kind: round(made.verdict.share(kind), 4) for kind in made.verdict.there}
-                told = tuple(dict.fromkeys(notes))
+                distinct = tuple(dict.fromkeys(notes))
                 return Compressed(
-                    tuple(stand_in), made.how, current_tokens, after, cut.replaced, kept, told, made.model
+                    tuple(stand_in), made.how, current_tokens, after, cut.replaced, kept, distinct, made.model
                 )
         if notes and self._options.on_failure == "abort":
             return NotCompressed("No model could summarise it, and compression.on_failure is abort.", tuple(notes))

@@ -159,8 +159,8 @@ class HermesProvider(MemoryProvider):
     def _search(self, args: dict[str, Any]) -> Any:
         limit = args.get("limit")
         found = self._found(str(args.get("query") or ""), min(max(limit, 1), 20) if isinstance(limit, int) else 5)
-        told = [{"text": sanitize(one.text), "role": one.role, "session": one.session} for one in found]
-        return {"results": told, "count": len(told)}
+        results = [{"text": sanitize(one.text), "role": one.role, "session": one.session} for one in found]
+        return {"results": results, "count": len(results)}
 
     def _remember(self, args: dict[str, Any]) -> Any:
         target, content = args.get("target") or "memory", str(args.get("content") or "").strip()

@@ -265,8 +265,8 @@ class Facts:
                 self._rows.follow(place, since, steps, changes[-1].id)
             except StoreError as exc:
                 self._unwritten += [(place, step) for step in steps]
-                told = f"The facts of the newest changes were not stored; nothing was written: {exc}"
-                warnings.warn(told, HermaWarning, stacklevel=4)
+                message = f"The facts of the newest changes were not stored; nothing was written: {exc}"
+                warnings.warn(message, HermaWarning, stacklevel=4)
 
     def _changes(self, place: Place, since: int) -> Sequence[Change]:
         """Return the changes of a file after one, oldest first. Asking for the history records edits by hand."""

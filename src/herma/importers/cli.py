@@ -265,7 +265,7 @@ def _watch(
     """Import what changes, until the program is stopped. A file is read again when its size or time changes. What comes
     within an hour is one batch.
     """
-    told = {(result.source, problem.path) for result in results for problem in result.problems}
+    reported = {(result.source, problem.path) for result in results for problem in result.problems}
     context.line("Watching for new messages. Stop with Ctrl-C.")
     changes = _changes([place for source, path in jobs for place in ([path] if path else imports.places(source))])
     while True:
@@ -275,7 +275,7 @@ def _watch(
                 next(changes)
                 for source, path in jobs:
                     if imports.files(source, path):
-                        _look(context, imports, source, path, options, batch, told)
+                        _look(context, imports, source, path, options, batch, reported)
 
 
 def _look(
@@ -285,12 +285,12 @@ def _look(
     path: Path | None,
     options: ImportOptions,
     batch: int,
-    told: set[tuple[str, str]],
+    reported: set[tuple[str, str]],
 ) -> None:
     """Import what is new of one source, and print what was added or cannot be used, each problem once."""
     result = imports.run(source, path, **options, batch=batch)
-    result.problems = [one for one in result.problems if (source, one.path) not in told]
-    told.update((source, one.path) for one in result.problems)
+    result.problems = [one for one in result.problems if (source, one.path) not in reported]
+    reported.update((source, one.path) for one in result.problems)
     if (result.messages or result.problems) and context.json:
         context.print_json({"ok": True, **asdict(result)})
     elif result.messages or result.problems:

@@ -153,8 +153,8 @@ class Migration:
         config = self._config()
         named = string(mapping(mapping(config.get("agents")).get("defaults")).get("workspace"))
         agents = [mapping(one) for one in items(mapping(config.get("agents")).get("list"))]
-        told = [named, *(string(one.get("workspace")) for one in agents)]
-        found = [Path(text).expanduser() for text in told if text]
+        named_paths = [named, *(string(one.get("workspace")) for one in agents)]
+        found = [Path(text).expanduser() for text in named_paths if text]
         found += [self.source / name for name in WORKSPACES]
         found += sorted(self.source.glob("workspace-*"))
         found += [self.source] if (self.source / "MEMORY.md").is_file() else []

@@ -119,8 +119,8 @@ class HermaMemoryTool(BetaLocalFilesystemMemoryTool):
         outcome = self._app.memory.apply(target, ops, scope=self._scope, author=_AUTHOR)
         if not isinstance(outcome, Applied | Duplicate | Staged):
             raise ToolError(outcome.message)
-        told = isinstance(outcome, Staged) or (isinstance(outcome, Applied) and outcome.freed)
-        return f"\n{outcome.message}" if told else ""
+        announced = isinstance(outcome, Staged) or (isinstance(outcome, Applied) and outcome.freed)
+        return f"\n{outcome.message}" if announced else ""
 
 
 class HermaAsyncMemoryTool(BetaAsyncLocalFilesystemMemoryTool):

@@ -249,12 +249,12 @@ class _Rules:
 
     def _only_spoken_of(self, line: FoldedLine, start: int, end: int) -> bool:
         """Return whether a sentence speaks of an order without giving it: negated, reported, or quoted."""
-        told = self._found("TOLD", line, start, 60)
-        if self._found("NEGATED", line, start, 60) or (told and told[1].endswith(("s", "ed", "told"))):
+        report = self._found("TOLD", line, start, 60)
+        if self._found("NEGATED", line, start, 60) or (report and report[1].endswith(("s", "ed", "told"))):
             return True
         if line.words.isdisjoint(self.words["discussing"]):
             return False
-        return told is not None or _is_quoted(line.text, start, end)
+        return report is not None or _is_quoted(line.text, start, end)
 
 
 @cache

@@ -60,16 +60,16 @@ class FeedRow(NamedTuple):
 
 def appended(rows: Iterable[FeedRow], highest: int) -> list[Span]:
     """Return what was appended, in order, none reaching into the next or beyond the highest number."""
-    told = sorted({(row.first, row.last) for row in rows if not row.gone and row.last >= row.first and row.first > 0})
-    ends = [*(first - 1 for first, _ in told[1:]), highest][: len(told)]
-    spans = [(first, min(last, end, highest)) for (first, last), end in zip(told, ends, strict=True)]
+    spans = sorted({(row.first, row.last) for row in rows if not row.gone and row.last >= row.first and row.first > 0})
+    ends = [*(first - 1 for first, _ in spans[1:]), highest][: len(spans)]
+    spans = [(first, min(last, end, highest)) for (first, last), end in zip(spans, ends, strict=True)]
     return [span for span in spans if span[0] <= span[1]]
 
 
 def purged(rows: Iterable[FeedRow], there: Sequence[Span], *, gaps: bool) -> list[Span]:
     """Return what is gone for good. With `gaps` the row that appended it may be lost: its size is the proof."""
-    told = sorted({(row.first, row.last) for row in rows if row.gone and row.last >= row.first and row.first > 0})
-    return [span for span in told if covered(span, there) or (gaps and span[1] - span[0] < PURGE_SLICE)]
+    spans = sorted({(row.first, row.last) for row in rows if row.gone and row.last >= row.first and row.first > 0})
+    return [span for span in spans if covered(span, there) or (gaps and span[1] - span[0] < PURGE_SLICE)]
 
 
 def covered(span: Span, spans: Sequence[Span]) -> bool:

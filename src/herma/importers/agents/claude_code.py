@@ -49,7 +49,7 @@ class ClaudeCode(base.FormatReader):
         )
 
     def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
-        told: dict[str, tuple[str, str, str]] = {}  # what was said of each session
+        described: dict[str, tuple[str, str, str]] = {}  # what was said of each session
         parents = base.Links()  # of records that are not messages: the message that they follow
         newest = ("", "")  # the last message, and its session
         name, counted = file.stem, ""
@@ -73,9 +73,9 @@ class ClaudeCode(base.FormatReader):
                 parents[uuid] = parents.get(parent := base.string(record.get("parentUuid")), parent)
             else:
                 session = session or name
-                facts = _facts(record, told.get(session, ("", "", "")))
-                if told.get(session) != facts:
-                    told[session] = facts
+                facts = _facts(record, described.get(session, ("", "", "")))
+                if described.get(session) != facts:
+                    described[session] = facts
                     yield _described(file, session, facts, record)
                 newest = (uuid, session)
                 if kind == "assistant":

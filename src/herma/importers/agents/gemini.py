@@ -101,17 +101,17 @@ def _take_back(kept: dict[str, _Place], target: str) -> None:
 
 
 def _described(file: Path, session: str, about: dict[str, Any]) -> base.ImportedSession:
-    told = base.ImportedSession(
+    described = base.ImportedSession(
         session, title=base.string(about.get("summary")), started=base.moment(about.get("startTime"))
     )
     if about.get("kind") == "subagent":
-        told.parent, told.reason = file.parent.name, "delegation"
+        described.parent, described.reason = file.parent.name, "delegation"
     chats = next((folder for folder in file.parents if folder.name == "chats"), None)
     if chats:
         projects = base.mapping(base.json_beside(chats.parents[2] / "projects.json").get("projects"))
         named = (path for path, slug in projects.items() if slug == chats.parent.name)
-        told.folder = next(named, "") or _line(chats.parent / ".project_root")
-    return told
+        described.folder = next(named, "") or _line(chats.parent / ".project_root")
+    return described
 
 
 def _line(file: Path) -> str:
@@ -201,7 +201,7 @@ class Qwen(base.FormatReader):
 
     def read(self, file: Path, log: base.ReadLog) -> Iterator[base.Item]:
         branches = base.Branches(log, base.string(base.record_before(file, log.start).get("uuid")))
-        told = ("", "", "")
+        known = ("", "", "")
         for record in log.json_lines(file):
             at, session = base.moment(record.get("timestamp")), base.string(record.get("sessionId")) or file.stem
             uuid = base.string(record.get("uuid"))
@@ -210,9 +210,9 @@ class Qwen(base.FormatReader):
                 base.string(record.get("gitBranch")),
                 base.string(record.get("model")),
             )
-            facts = tuple(new or old for new, old in zip(facts, told, strict=True))  # type: ignore[assignment]
-            if facts != told:
-                told = facts
+            facts = tuple(new or old for new, old in zip(facts, known, strict=True))  # type: ignore[assignment]
+            if facts != known:
+                known = facts
                 folder, branch, model = facts
                 yield base.ImportedSession(session, folder=folder, branch=branch, model=model, started=at)
             before = branches.follow(uuid, base.string(record.get("parentUuid")))

@@ -67,15 +67,15 @@ def _files(file: Path, log: base.ReadLog) -> Iterator[base.Item]:
 
 def _described(session: str, about: dict[str, Any]) -> base.ImportedSession:
     parent = base.string(base.first_of(about, "parent_id", "parentID"))
-    told = base.ImportedSession(
+    described = base.ImportedSession(
         session,
         title=base.string(about.get("title")),
         folder=base.string(about.get("directory")),
         started=base.moment(about.get("time_created")) or base.moment(base.mapping(about.get("time")).get("created")),
     )
     if parent:
-        told.parent, told.reason = parent, "delegation"
-    return told
+        described.parent, described.reason = parent, "delegation"
+    return described
 
 
 def _message(

@@ -155,7 +155,7 @@ def _database(file: Path, log: base.ReadLog) -> Iterator[base.Item]:
 
 def _described(session: str, window: dict[str, Any]) -> base.ImportedSession:
     previous = base.string(window.get("previous_session_id"))
-    told = base.ImportedSession(
+    described = base.ImportedSession(
         session,
         title=base.string(window.get("name")),
         model=base.string(window.get("model")),
@@ -164,6 +164,6 @@ def _described(session: str, window: dict[str, Any]) -> base.ImportedSession:
         started=base.moment(window.get("started_at")),
     )
     if previous:
-        told.parent = previous
-        told.reason = "compression" if window.get("reason") == "compaction" else "resume"
-    return told
+        described.parent = previous
+        described.reason = "compression" if window.get("reason") == "compaction" else "resume"
+    return described
