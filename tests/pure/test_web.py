@@ -22,7 +22,7 @@ from herma.web.access import (
     make_cookie,
     refusal,
 )
-from herma.web.api import address, environment, marked, own_path, render, short, told
+from herma.web.api import address, environment, marked, own_path, render, short, time_ago
 
 TOKEN = "t" * 43
 HERE = Rules(TOKEN, 8765)
@@ -229,6 +229,6 @@ def test_a_bar_is_never_longer_than_its_track(used: float, limit: float) -> None
 )
 def test_times_are_said_as_people_say_them(at: float | None, said: str) -> None:
     now = time.mktime((2026, 11, 20, 12, 30, 0, 0, 0, 0))
-    assert told(None if at is None else now + at, now) == said
+    assert time_ago(None if at is None else now + at, now) == said
     numbers = (0, 999, 9_999, 12_340, 4_100_000, 2e9)
     assert [short(number) for number in numbers] == ["0", "999", "9,999", "12.3k", "4.1M", "2G"]

@@ -339,7 +339,7 @@ def environment() -> Environment:
         passages=passages,
         seconds=seconds,
         short=short,
-        told=told,
+        time_ago=time_ago,
     )
     made.globals.update(version=__version__, pages=PAGES, levels=("problem", "warning", "note", "ok"))
     return made
@@ -367,7 +367,7 @@ def local(at: str | float | None) -> str:
     return when(seconds(at))
 
 
-def told(at: str | float | None, now: float | None = None) -> str:
+def time_ago(at: str | float | None, now: float | None = None) -> str:
     """Return a time as people say it: `today 14:05`, `yesterday 09:30`, `12 Nov 08:15`, `2025-03-04`."""
     whole, at, now = local(at), seconds(at), time.time() if now is None else now
     if at is None or len(whole) < 16:

@@ -194,10 +194,10 @@ def restore_skill(h: Herma, name: str) -> Json:
 def rollback_skills(h: Herma, run: str) -> Json:
     """Undo a run of tidying. What was changed since stays as it is."""
     done = h.curator.rollback(run)
-    told = f"Restored {count(len(done.done), 'skill')}." if done.done else "Every skill is in its place already."
+    restored = f"Restored {count(len(done.done), 'skill')}." if done.done else "Every skill is in its place already."
     left = "".join(f" {path} stays as it is: {why}." for path, why in done.left)
     failed = "".join(f" {path} was not restored: {why}." for path, why in done.failed)
-    return {**encode(done), "ok": done.ok, "message": told + left + failed}
+    return {**encode(done), "ok": done.ok, "message": restored + left + failed}
 
 
 @action("/skills/{name}/pin")
