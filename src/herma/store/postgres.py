@@ -56,7 +56,7 @@ STATEMENT_TIMEOUT = 30
 IDLE_TIMEOUT = 300
 """Seconds after which the server ends a transaction in which nothing happens."""
 IDLE_CONNECTIONS = 8
-SHARE_VECTORS = "CREATE EXTENSION vector (by a superuser, in this database), then herma db migrate"
+SHARE_VECTORS = "CREATE EXTENSION vector (0.8 or newer, by a superuser, in this database), then herma db migrate"
 GRAPHS = (256, 384, 512, 768, 1024, 1536, 3072)
 """Sizes of vectors that pgvector finds without comparing all."""
 _AGAIN, _ASK_AGAIN = 0.05, 0.005

@@ -16,9 +16,11 @@ CREATE FUNCTION add_true(bigint, boolean) RETURNS bigint IMMUTABLE PARALLEL SAFE
 CREATE AGGREGATE sum(boolean) (SFUNC = add_true, STYPE = bigint);
 
 -- has --
--- Whether the tables of the index and of vectors are there, and the schema of the extension pgvector, if it is installed.
+-- Whether the tables of the index and of vectors are there, and the schema of the extension pgvector, if it is installed
+-- and new enough (0.8 can search on for the rows of a tenant).
 SELECT to_regclass('herma_index.builds') IS NOT NULL, to_regclass('herma_index.vectors') IS NOT NULL,
-       (SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector');
+       (SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace
+         WHERE extname = 'vector' AND (string_to_array(extversion, '.'))[1:2]::INTEGER[] >= '{0,8}');
 
 -- index_base --
 -- What is derived lies in a schema of its own, which no dump needs.
