@@ -338,6 +338,20 @@ def test_what_a_fork_of_codex_repeats_stays_in_the_session_it_was_forked_from(h:
     assert (report.messages, report.problems) == (8, [])
 
 
+def test_what_a_parent_said_after_a_fork_takes_nothing_from_the_fork(h: Herma, tmp_path: Path) -> None:
+    def said(role: str, text: str, at: str) -> dict[str, Any]:
+        message = codex("response_item", type="message", role=role, content=[{"type": "input_text", "text": text}])
+        return {**message, "timestamp": at}
+
+    forked = {**codex("session_meta", id="f1", forked_from_id="p1"), "timestamp": "2024-02-04T10:00:00Z"}
+    history, after = [said("user", "List files", AT), said("assistant", "a.txt", AT)], "2024-02-05T10:00:00Z"
+    on = said("user", "Go on", after)
+    lines("rollout-1-p1.jsonl", codex("session_meta", id="p1"), *history, on)(tmp_path / "sessions")
+    lines("rollout-2-f1.jsonl", forked, *history, on, said("assistant", "b", after))(tmp_path / "sessions")
+    Imports(h).run("codex", tmp_path / "sessions")
+    assert [message.content for message in h.transcripts.messages("codex-f1")] == ["Go on", "b"]
+
+
 @of_files
 @pytest.mark.parametrize("copied", [0, 1 << 26])
 def test_rows_that_are_still_in_the_log_of_a_database_are_read(

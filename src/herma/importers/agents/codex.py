@@ -49,7 +49,7 @@ class Codex(base.FormatReader):
             log.skip("internal session")
             return
         yield from _named(file, session)
-        copied = [] if log.start else _copied(file, _parent(about))  # what a fork repeats of it
+        copied = [] if log.start else _copied(file, _parent(about), base.moment(first.get("timestamp")))
         turns: list[str] = []  # the message before each prompt
         last = back_to = ""
         for record in log.json_lines(file):
@@ -102,8 +102,8 @@ def _named(file: Path, session: str) -> Iterator[base.ImportedSession]:
             yield base.ImportedSession(session, title=base.string(names[-1].get("thread_name")))
 
 
-def _copied(file: Path, parent: str) -> list[str]:
-    """Return hashes of what the parent of a fork holds, the newest first: a fork begins with a copy of it.
+def _copied(file: Path, parent: str, begun: float) -> list[str]:
+    """Return hashes of what the parent of a fork held when the fork began with a copy of it, the newest first.
 
     Where the file of the parent is gone, the copy is all there is.
     """
@@ -113,7 +113,8 @@ def _copied(file: Path, parent: str) -> list[str]:
     found = (one for place in places if parent for one in place.rglob("rollout-*.jsonl*"))
     above = next((one for one in found if parent in one.name and one != file), None)
     records = base.ReadLog().json_lines(above) if above else ()
-    return [base.digest(one.get("payload")) for one in records if one.get("type") == "response_item"][::-1]
+    said = (one for one in records if one.get("type") == "response_item")
+    return [base.digest(one.get("payload")) for one in said if base.moment(one.get("timestamp")) <= begun][::-1]
 
 
 def _parent(meta: dict[str, Any]) -> str:
