@@ -23,6 +23,7 @@ from tests.path.memory_services import KEY, MemoryService, Routes
 
 from herma import Herma, HermaWarning, MemoryProvider, Message
 from herma.errors import ProviderError
+from herma.providers.bundled import supervise
 from herma.providers.discovery import discover, find, load
 from herma.testing import ScriptedModel
 from herma.testing.contracts import ProviderContract
@@ -627,6 +628,10 @@ def test_hindsight_starts_its_own_server(home: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(ProviderError, match=r"ended.*no model"):
         place.begin().prefetch("Where does the heron nest?")
     place.shut()
+
+
+def test_a_server_ends_with_its_home(home: Path) -> None:
+    supervise([str(home / "gone"), "0.1", sys.executable, "-c", "import time; time.sleep(5)"])
 
 
 def test_openviking_starts_a_server_and_reads_the_settings_of_its_program(

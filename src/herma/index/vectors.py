@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from herma.errors import HermaError, SpendRefused, StoreBusy, StoreError
+from herma.features import lazy_property
 from herma.index import MESSAGE, Embeddable, Embeddables, IndexUnusable, Nearest, VectorState
 from herma.index.postgres import ServerNeighbours, ServerVectors
 from herma.index.vector_store import (
@@ -199,7 +199,7 @@ class GuardedEmbedder:
         return bool(self._embedder.is_multilingual)
 
     @property
-    def resting(self) -> bool:
+    def paused(self) -> bool:
         return self._clock() < self.trouble.retry_at
 
     @property
@@ -218,7 +218,7 @@ class GuardedEmbedder:
 
     def dimension(self) -> int:
         """Return the numbers per vector, or 0 if the embedder does not answer."""
-        if not self._dimension and not self.resting:
+        if not self._dimension and not self.paused:
             self._dimension = self._ask(lambda: self._embedder.dimension) or 0
         return self._dimension
 
@@ -226,7 +226,7 @@ class GuardedEmbedder:
         with self._mutex:
             if text in self._asked:
                 return self._asked[text]
-        found = None if self.resting else self._ask(lambda: self._rows(self._embedder.queries([text]), 1))
+        found = None if self.paused else self._ask(lambda: self._rows(self._embedder.queries([text]), 1))
         if found is None:
             return None
         row: Vector = found[0]
@@ -238,7 +238,7 @@ class GuardedEmbedder:
 
     def passages(self, texts: Sequence[str]) -> list[bytes] | None:
         """Return a vector in 8-bit numbers for each text; empty for a text that is refused while others are taken."""
-        if self.resting or self.waiting:
+        if self.paused or self.waiting:
             return None
         found = self._ask(lambda: self._rows(self._embedder.passages(texts), len(texts)), quiet=True)
         if found is not None:
@@ -415,7 +415,7 @@ KEPT_UNUSED = 3_600.0
 process may still use them, and two that want different models must not undo each other's work."""
 
 
-class EmbedderResting(Exception):
+class EmbedderPaused(Exception):
     """The embedder failed or has no budget; nothing of this step was kept."""
 
 
@@ -478,7 +478,7 @@ class EmbeddingRun:
             return False
         dimension = embedder.dimension()
         if not dimension:
-            raise EmbedderResting
+            raise EmbedderPaused
         model = self._store.model(embedder.name, dimension, self._clock())
         if self._another_recipe(model):
             return True
@@ -547,7 +547,7 @@ class EmbeddingRun:
             some = missing[at : at + TEXTS]
             vectors = embedder.passages([texts[digest] for digest in some])
             if vectors is None:
-                raise EmbedderResting
+                raise EmbedderPaused
             known.update(zip(some, vectors, strict=True))
         return [VectorRow(one.target, digest, known[digest]) for one, digest in zip(passages, digests, strict=True)]
 
@@ -629,14 +629,14 @@ class Vectors:
         """Have these texts embedded too."""
         self._sources.append(source)
 
-    @cached_property
+    @lazy_property
     def _store(self) -> VectorStore | ServerVectors:
         """Return where the vectors are: on a server that has pgvector, else in a file of this home."""
         if self._app.settings.store.url and (server := cast("PostgresDatabase", self._app.db)).has_vectors():
             return ServerVectors(server)
         return VectorStore(self._app.home)
 
-    @cached_property
+    @lazy_property
     def _run(self) -> EmbeddingRun:
         return EmbeddingRun(self._store, self._feed, PassageRows(self._app.db), self._sources, self._clock)
 
@@ -785,7 +785,7 @@ class Vectors:
                 with self._store.hold(0):
                     if not self._run.step(embedder, batch, stop):
                         return
-            except (EmbedderResting, StoreBusy):  # or another process does the work
+            except (EmbedderPaused, StoreBusy):  # or another process does the work
                 time.sleep(_LOOK_AGAIN)
                 continue
             except IndexUnusable as error:
@@ -808,7 +808,7 @@ class Vectors:
             try:
                 with self._store.hold(_LOOK_AGAIN):
                     more = self._run.step(embedder, MOST, stop)
-            except EmbedderResting:
+            except EmbedderPaused:
                 return False
             except StoreBusy:
                 continue

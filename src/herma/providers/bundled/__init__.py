@@ -600,5 +600,6 @@ def supervise(words: Sequence[str]) -> None:
             try:
                 server.wait(min(float(idle) or 60.0, 5.0))
             except subprocess.TimeoutExpired:
-                if float(idle) and time.time() - Path(used).stat().st_mtime > float(idle):
+                last = Path(used).stat().st_mtime if Path(used).exists() else 0.0  # without it, the home is gone
+                if float(idle) and time.time() - last > float(idle):
                     server.terminate()
