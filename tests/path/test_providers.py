@@ -269,6 +269,14 @@ def test_one_that_cannot_begin_is_named_and_the_session_goes_on(home: Path, body
         assert any(why.partition(":")[0] in noted.why for noted in TroubleLog(home).since(0))
 
 
+def test_aliases_that_are_no_names_of_tools_are_left_alone(home: Path) -> None:
+    """A plug-in may use the name for something else."""
+    install(home, text=plugin("aliases = ['n']"))
+    with Herma.open(home) as h, h.session() as session:
+        turn(session)
+        assert h.providers.status(ask=False).health.failures == 0
+
+
 def test_one_that_cannot_begin_is_not_tried_at_every_session(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(home, text=plugin("def initialize(self, session_id, **kwargs):\n    note('tried')\n    raise OSError"))
     monkeypatch.setattr("herma.worker.FAILURES", 2)

@@ -213,6 +213,7 @@ class ProviderSession(Feature):
         self._gone = False
         self._switching: threading.Event | None = None
         self._provider: MemoryProvider | None = None
+        self._aliases: Mapping[object, object] = {}
         self._running: BackgroundCall[object] | None = None
         self._turn = ("", 0)
         self._lane = providers.worker.lane(f"{found.name}, handing over", most=WAITING, lost=self._lost)
@@ -256,6 +257,8 @@ class ProviderSession(Feature):
             tools: object = provider.get_tool_schemas()
             if self.read_only:
                 tools = self._tools_that_read(provider, tools)
+            aliases = getattr(provider, "aliases", {})
+            self._aliases = dict(aliases) if isinstance(aliases, Mapping) else {}
             self._provider = provider
             if self._gone:  # the session did not wait for it
                 self.shut_down(within=None)
@@ -288,8 +291,8 @@ class ProviderSession(Feature):
     def tools(self) -> Sequence[Tool]:
         """Its tools, called through the guard; also under other names that it gives them."""
         shown = {schema["name"]: self._tool(schema) for schema in self.schemas}
-        aliases = getattr(self._provider, "aliases", {}).items()
-        hidden = [replace(shown[name], name=alias, hidden=True) for alias, name in aliases if name in shown]
+        others = ((str(alias), shown.get(str(name))) for alias, name in self._aliases.items())
+        hidden = [replace(tool, name=alias, hidden=True) for alias, tool in others if tool is not None]
         return [*shown.values(), *hidden]
 
     def _tool(self, schema: Json) -> Tool:
