@@ -64,6 +64,13 @@ def test_items_survive_and_are_found(h: Herma, tmp_path: Path) -> None:
         assert again.search("staging port").hits[0].session_id == "openai-agents-a"
 
 
+def test_a_user_who_sent_no_words_said_none(h: Herma) -> None:
+    picture = {"type": "input_image", "image_url": "data:,", "detail": "auto"}
+    asyncio.run(HermaSession(h, "a").add_items([{"role": "user", "content": [picture]}]))  # type: ignore[list-item]
+    (message,) = h.transcripts.messages("openai-agents-a")
+    assert (message.role, message.content) == ("user", "")
+
+
 def test_users_do_not_share_a_session(h: Herma) -> None:
     asyncio.run(HermaSession(h, "a", user="ann").add_items(ITEMS[:1]))
     assert asyncio.run(HermaSession(h, "a", user="ben").get_items()) == []

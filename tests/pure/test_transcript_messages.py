@@ -20,6 +20,7 @@ from herma.transcript.messages import (
     all_from_wire,
     from_wire,
     is_complete,
+    item_message,
     preview_of,
     searchable_text,
     sendable,
@@ -305,3 +306,18 @@ def test_nothing_is_taken_in_twice_and_all_of_it_once_everybody_has_finished(kin
     assert not {message.id for message in fresh} & mine
     assert not fresh or is_complete(fresh[-1:]) or fresh[-1].role == "tool"
     assert missing_turns(stored, [*own, *fresh]) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "role", "content"),
+    [
+        ({"role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}, "system", "Be brief."),
+        ({"role": "user", "content": "hi"}, "user", "hi"),
+        ({"type": "function_call_output", "call_id": "1", "output": {"port": 1}}, "tool", '{"port": 1}'),
+        ({"type": "shell_call_output", "call_id": "1", "output": [{"type": "x", "text": "done"}]}, "tool", "done"),
+        ({"type": "message", "role": ["odd"], "content": "x"}, "assistant", "x"),
+    ],
+)
+def test_an_item_of_a_response_is_a_message(item: dict[str, Any], role: str, content: str) -> None:
+    message = item_message(item)
+    assert (message["role"], message["content"]) == (role, content)

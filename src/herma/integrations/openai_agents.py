@@ -79,9 +79,9 @@ def message_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message that says in words what an item holds."""
     if item.get("type") == "reasoning":
         return {"role": "assistant", "content": "", "reasoning": joined_text(item.get("summary")) or None}
-    message = item_message(item)
-    is_said = message["content"] or "tool_calls" in message or "tool_call_id" in message
-    return message if is_said else {**message, "content": f"[{item.get('type', 'message')}]"}
+    kind, message = item.get("type", "message"), item_message(item)
+    is_said = kind == "message" or message["content"] or "tool_calls" in message or "tool_call_id" in message
+    return message if is_said else {**message, "content": f"[{kind}]"}
 
 
 def memory_instructions(

@@ -166,15 +166,17 @@ def message_of_blocks(role: str, blocks: Sequence[Mapping[str, Any]]) -> list[di
 
 def item_message(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item of OpenAI's Responses API as a message."""
-    kind = item.get("type", "message")
+    kind = str(item.get("type", "message"))
     if kind == "function_call":
         function = {"name": item.get("name", ""), "arguments": item.get("arguments", "")}
         call = {"id": item.get("call_id", ""), "type": "function", "function": function}
         return {"role": "assistant", "content": None, "tool_calls": [call]}
-    if kind == "function_call_output":
-        return {"role": "tool", "tool_call_id": item.get("call_id", ""), "content": joined_text(item.get("output"))}
-    role = item.get("role", "assistant")
-    return {"role": role if role in ("user", "system") else "assistant", "content": joined_text(item.get("content"))}
+    if kind.endswith("_output"):
+        output = item.get("output")
+        text = json.dumps(output, ensure_ascii=False, default=str) if isinstance(output, dict) else joined_text(output)
+        return {"role": "tool", "tool_call_id": item.get("call_id", ""), "content": text}
+    role = {"user": "user", "system": "system", "developer": "system"}.get(str(item.get("role")), "assistant")
+    return {"role": role, "content": joined_text(item.get("content"))}
 
 
 def joined_text(content: object) -> str:
@@ -531,14 +533,14 @@ def session_id(value: object) -> str:
     return given
 
 
-def place(whereabouts: Mapping[str, Any]) -> SessionMetadata:
+def place(metadata: Mapping[str, Any]) -> SessionMetadata:
     """Return where a session takes place; `UsageError` for what a session does not have, or what is not text."""
-    for name, value in whereabouts.items():
+    for name, value in metadata.items():
         if name not in SessionMetadata.__annotations__:
             known = ", ".join(SessionMetadata.__annotations__)
             raise UsageError(f"A session has no {name!r}.", hint=f"Where it takes place: {known}.")
         text(f"The {name.replace('_', ' ')} of a session", value)
-    return cast(SessionMetadata, whereabouts)
+    return cast(SessionMetadata, metadata)
 
 
 _OWN_COUNTS = tuple(item.name for item in fields(Usage))
