@@ -60,6 +60,7 @@ def test_earlier_attributes_warn(tmp_path: Path) -> None:
             (session, "circumstances", "environment"),
             (h.memory, "tail", "archive"),
             (h.skills, "history", "changes"),
+            (h.skills, "shelf", "listing"),
             (herma.Message("user"), "told", "memory_version"),
         ]
         for where, old, new in renamed:

@@ -72,7 +72,7 @@ def test_a_linked_skill_or_document_that_leads_out_is_refused_by_name(home: Path
     (skills / "lost/SKILL.md").symlink_to(skills / "lost/nowhere")
     with Herma.open(home) as h:
         assert h.skills.list() == []
-        said = {each.path: each.reason for each in h.skills.shelf().refused}
+        said = {each.path: each.reason for each in h.skills.listing().refused}
         assert "external_dirs" in said["sail"]
         assert "leads out" in said["row"]
         assert "nowhere" in said["lost"]

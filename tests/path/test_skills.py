@@ -233,7 +233,7 @@ def test_external_folders_are_read_and_never_written(home: Path, tmp_path: Path)
     with Herma.open(home, flags={"skills.external_dirs": f"{shared}, /nowhere"}) as h:
         assert {skill.name: skill.external for skill in h.skills.list()} == {"bake": False, "sail": True}
         assert h.skills.get("bake").description == "The home's own."
-        reasons = sorted(each.reason for each in h.skills.shelf().refused)
+        reasons = sorted(each.reason for each in h.skills.listing().refused)
         assert reasons == ["another skill of this name comes first", "the folder is not there"]
         before = sorted(shared.rglob("*"))
         refused(h.skills.patch("sail", "1. Do it.", "x"), "read only")
@@ -248,10 +248,10 @@ def test_the_shelf_is_what_the_folders_hold(h: Herma, home: Path) -> None:
         put(home, path, document("bake" if path == "bake" else "hidden"))
     (home / "skills/a/DESCRIPTION.md").write_text("---\ndescription: Things of a.\n---\n")
     put(home, "broken", "").write_bytes(b"\xff")
-    shelf = h.skills.shelf()
-    assert [skill.path for skill in shelf.skills] == ["bake"]
-    assert [(each.path, each.reason) for each in shelf.refused] == [("broken", "it is not UTF-8 text (byte 0)")]
-    assert shelf.categories["a"] == "Things of a."
+    listing = h.skills.listing()
+    assert [skill.path for skill in listing.skills] == ["bake"]
+    assert [(each.path, each.reason) for each in listing.refused] == [("broken", "it is not UTF-8 text (byte 0)")]
+    assert listing.categories["a"] == "Things of a."
     for category in ("a", "b"):
         put(home, f"{category}/sail", document("sail", f"In {category}."))
     with pytest.raises(UsageError, match="2 skills"):

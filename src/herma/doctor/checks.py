@@ -538,7 +538,8 @@ def check_provider(home: Path, settings: Settings, now: float) -> Iterator[Check
     for one in failures(home, now):
         how_often = "once" if one.times == 1 else f"{one.times:,} times"
         why = one.why.rstrip(".")
-        yield Check("plugins", "warning", f"{one.name} failed {how_often} in the last week, last at {one.what}: {why}.")
+        sentence = f"{one.name} failed {how_often} in the last week, most recently at {one.what}: {why}."
+        yield Check("plugins", "warning", sentence)
 
 
 def failures(home: Path, now: float) -> tuple[PluginFailures, ...]:
@@ -594,9 +595,9 @@ def _check_endpoint(where: Endpoint, role: str) -> Check:
 
 def check_curator(home: Path, settings: Settings, now: float) -> Iterator[Check]:
     """Report the last and the next run of the curator, if there were skills yet."""
-    book = CuratorFiles(home)
-    memory = book.memory()
-    last = next(iter(book.reports(1)), None)
+    files = CuratorFiles(home)
+    memory = files.memory()
+    last = next(iter(files.reports(1)), None)
     if last is not None and last.state in ("interrupted", "failed", "running"):
         said = {"running": "is at work, or was cut off", "interrupted": "was cut off", "failed": "failed in part"}
         yield Check("curator", "note", f"The run {last.id} {said[last.state]}.", "herma skills tidy --report")
@@ -677,22 +678,22 @@ def check_skills(home: Path, settings: Settings, *, now: float, full: bool) -> I
     waiting = 0
     with closing(open_database(settings)) as database:
         files = SkillFiles(home, SkillHistory(database, settings.profile), external)
-        shelf = files.look()
+        found_skills = files.look()
         if settings.store.url or state_of(home / "herma.db")[0] == "ours":
             vouched = {each.vouched for each in SkillUsageRows(database, settings.profile).all().values()}
             waiting = len(SkillInbox(database, settings.profile).list(now))
-        scanned = [skill for skill in shelf.skills if full and skill.hash not in vouched]
+        scanned = [skill for skill in found_skills.skills if full and skill.hash not in vouched]
         dangerous = [skill.path for skill in scanned if inspect(files.files(skill)).verdict == "dangerous"]
     if dangerous:
         called = f"{count(len(dangerous), 'skill')} dangerous ({some(dangerous)})"
         sentence = f"The scanner calls {called}; agents are not shown what is dangerous."
         yield Check("skills", "warning", sentence, "herma skills scan NAME")
-    if shelf.refused:
-        listed = some([f"{each.path or each.root}: {each.reason}" for each in shelf.refused])
-        sentence = f"{count(len(shelf.skills), 'skill')}; refused: {len(shelf.refused)} ({listed})."
+    if found_skills.refused:
+        listed = some([f"{each.path or each.root}: {each.reason}" for each in found_skills.refused])
+        sentence = f"{count(len(found_skills.skills), 'skill')}; refused: {len(found_skills.refused)} ({listed})."
         yield Check("skills", "note", sentence, "herma skills list --all")
     elif not dangerous:
-        yield Check("skills", "ok", f"{count(len(shelf.skills), 'skill')}, nothing wrong.")
+        yield Check("skills", "ok", f"{count(len(found_skills.skills), 'skill')}, nothing wrong.")
     if waiting:
         writes = count(waiting, "write to a skill waits", "writes to skills wait")
         yield Check("skills", "note", f"{writes} for a person.", "herma inbox")

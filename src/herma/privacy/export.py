@@ -121,7 +121,7 @@ def write_export(app: Herma, target: Path, *, dry_run: bool = False, progress: P
     done = Exported(target)
     if target.exists():
         raise UsageError(f"{target} exists already; nothing was written.", hint="Choose another name.")
-    app.skills.shelf()  # fetches what other hosts have changed
+    app.skills.listing()  # fetches what other hosts have changed
     app.memory.changes(limit=1)  # records what was edited by hand, so that files and history agree
     with ExitStack() as stack:
         with backup.files_held(app.home, app.settings.memory.lock_timeout):

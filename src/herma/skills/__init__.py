@@ -44,10 +44,10 @@ class SkillContributor(Feature):
         some = settings.index_tokens and there
         return [cls(app)] if some else []
 
-    def contribute(self, occasion: PromptRequest) -> PromptContribution:
+    def contribute(self, request: PromptRequest) -> PromptContribution:
         self._app.ensure_open()
-        budget = min(self._app.settings.skills.index_tokens, occasion.system_tokens)
-        return PromptContribution(skills=self._app.skills.prompt_index(budget, occasion.count))
+        budget = min(self._app.settings.skills.index_tokens, request.system_tokens)
+        return PromptContribution(skills=self._app.skills.prompt_index(budget, request.count))
 
 
 class CuratorWatcher(Feature):
@@ -85,7 +85,7 @@ def skill_texts(app: Herma) -> Embeddables:
         """
         nonlocal looked, stamp
         if time.monotonic() - looked >= _LOOKED_AGAIN:
-            stamp, looked = f"{app.skills.shelf().stamp} {_FORM}", time.monotonic()
+            stamp, looked = f"{app.skills.listing().stamp} {_FORM}", time.monotonic()
         return stamp
 
     def texts() -> Iterator[Embeddable]:

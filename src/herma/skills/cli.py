@@ -109,11 +109,11 @@ def list_skills(context: CommandContext, category: str | None, everything: bool,
     if archived:
         _list_archive(context)
         return
-    found, usage, shelf = library.list(category, everything=everything), library.usage(), library.shelf()
+    found, usage, listing = library.list(category, everything=everything), library.usage(), library.listing()
     if context.json:
         listed = [skill_json(context, skill, usage.get(skill.name)) for skill in found]
-        refused = [encode(each) for each in shelf.refused]
-        context.print_json({"ok": True, "skills": listed, "categories": dict(shelf.categories), "refused": refused})
+        refused = [encode(each) for each in listing.refused]
+        context.print_json({"ok": True, "skills": listed, "categories": dict(listing.categories), "refused": refused})
         return
     if found:
         rows = [_list_row(context, skill, usage.get(skill.name)) for skill in found]
@@ -121,11 +121,11 @@ def list_skills(context: CommandContext, category: str | None, everything: bool,
         context.table(columns, rows, drop=("uses", "category", "state"), cut=True)
     else:
         context.line(f"There are no skills in the category {category!r}." if category else "There are no skills yet.")
-    for each in shelf.refused if everything else ():
+    for each in listing.refused if everything else ():
         context.line(f"refused: {each.path or each.root}: {each.reason}")
-    hidden = len(shelf.skills) - len(library.list())
+    hidden = len(listing.skills) - len(library.list())
     others = [count(hidden, "skill that cannot be used here", "skills that cannot be used here")] if hidden else []
-    others += [count(len(shelf.refused), "refused file")] if shelf.refused else []
+    others += [count(len(listing.refused), "refused file")] if listing.refused else []
     if others and not everything:
         context.line(f"Not listed: {' and '.join(others)}. To list them: {context.command('skills', 'list', '--all')}")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from herma import __version__
 from herma.compression.summary import landmarks
+from herma.config import ORIGINS
 from herma.errors import ConfigError, HermaError, ModelError, StoreBusy, StoreChanged, StoreError, UsageError, checked
 from herma.skills.document import parse
 from herma.skills.files import CuratorFiles
@@ -314,7 +315,7 @@ class Curator:
             memory = self._records.memory()
             last = memory.last_run if memory.last_run is not None else memory.seen
             if last is None:
-                if not any(not skill.external for skill in self._app.skills.shelf().skills):
+                if not any(not skill.external for skill in self._app.skills.listing().skills):
                     return False
                 last = at
                 self._records.remember(replace(memory, seen=at))
@@ -362,7 +363,7 @@ class Curator:
     def _look(self, cancel: threading.Event | None = None) -> _Look:
         """Read everything, change nothing. If it is cancelled, the plan is worthless, but `memory.clean` is not."""
         library = self._app.skills
-        skills, usage, changed = library.shelf().skills, library.usage(), self._records.changed()
+        skills, usage, changed = library.listing().skills, library.usage(), self._records.changed()
         memory = self._records.memory()
         clean = set(memory.clean) if memory.scanner == __version__ else set()
         archived = tuple(kept.name for kept in library.folders.archived())
@@ -441,19 +442,12 @@ def _settled(move: CuratorMove, states: Mapping[str, str], archived: set[str]) -
 
 def _check(settings: CuratorSettings) -> None:
     """Raise `ConfigError` if the settings contradict each other."""
-    allowed = ("agent", "installed", "user", "found")
-    if unknown := [name for name in _origins(settings) if name not in allowed]:
-        raise ConfigError(f"curator.origins: unknown value {min(unknown)!r}.", hint=f"Allowed: {', '.join(allowed)}.")
     if settings.archive_days < settings.stale_days:
         raise ConfigError(
             f"curator.archive_days ({settings.archive_days:g}) is less than curator.stale_days"
             f" ({settings.stale_days:g}).",
             hint="A skill must become stale before it is archived.",
         )
-
-
-def _origins(settings: CuratorSettings) -> set[str]:
-    return {origin.strip() for origin in settings.origins.split(",")} - {""}
 
 
 # ── what is due ──
@@ -520,7 +514,7 @@ def remembered(
 
 
 def _looked_after(each: SkillStanding, rules: CuratorSettings) -> bool:
-    return (each.usage.origin if each.usage else "found") in _origins(rules)
+    return (each.usage.origin if each.usage else "found") in ORIGINS.read(rules.origins)
 
 
 def _age(each: SkillStanding, now: float) -> float | None:
@@ -647,7 +641,7 @@ def consolidate(report: CuratorReport, app: Herma, cancel: threading.Event) -> C
     if model is None:
         note = "No model is configured, so none could propose one text for two skills (herma models check)."
         return replace(report, notes=(*report.notes, note))
-    skills = {skill.name: skill for skill in app.skills.shelf().skills if not skill.external}
+    skills = {skill.name: skill for skill in app.skills.listing().skills if not skill.external}
     usage = app.skills.usage()
     waiting = {one.operation.absorbed_into for one in app.skills.pending() if isinstance(one.operation, DeleteSkill)}
     merges = list(report.merges)

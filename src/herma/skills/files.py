@@ -38,7 +38,7 @@ from herma.skills.rows import (
     Skill,
     SkillFile,
     SkillHistory,
-    SkillShelf,
+    SkillListing,
     UnreadableSkill,
     UnsafePath,
     hash_of,
@@ -79,7 +79,7 @@ class SkillFiles:
         self._external = tuple(external)
         self._cache: dict[str, tuple[tuple[int, int, int], Skill | UnreadableSkill]] = {}
 
-    def look(self) -> SkillShelf:
+    def look(self) -> SkillListing:
         """Return all skills."""
         skills: list[Skill] = []
         refused: list[UnreadableSkill] = []
@@ -97,7 +97,7 @@ class SkillFiles:
                     skills.append(found)
             seen = {skill.name for skill in skills}
         stamp = sha256("\n".join(stamps).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return SkillShelf(tuple(skills), tuple(refused), categories, stamp)
+        return SkillListing(tuple(skills), tuple(refused), categories, stamp)
 
     def files(self, skill: Skill, *, texts: bool = True) -> list[SkillFile]:
         """Return every file of a skill, SKILL.md first. Links that lead out are named and not read."""

@@ -49,12 +49,12 @@ class SkillFinder:
     def find(self, task: str, *, limit: int, tools: Sequence[str] | None = None) -> SkillMatches:
         if limit < 1:
             raise UsageError(f"limit must be 1 or more, got {limit}.", hint="Leave it out for five.")
-        shelf, usage = self._library.shelf(), self._library.usage()
-        offered = self._library.usable(shelf, usage, tools)
+        listing, usage = self._library.listing(), self._library.usage()
+        offered = self._library.usable(listing, usage, tools)
         if not offered:
-            why = "there are no skills yet" if not shelf.skills else "no skill can be used here"
+            why = "there are no skills yet" if not listing.skills else "no skill can be used here"
             return SkillMatches(task, abstained=why)
-        index = self._words(shelf.stamp, offered)
+        index = self._words(listing.stamp, offered)
         meanings = self._meanings(task)
         notes = meanings.notes if meanings is not None else ()
         found = _candidates(index, index.evidence(task), meanings, 2 * limit)

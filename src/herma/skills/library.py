@@ -64,6 +64,7 @@ from herma.skills.rows import (
     SkillFile,
     SkillHistory,
     SkillInbox,
+    SkillListing,
     SkillMatches,
     SkillOffer,
     SkillOp,
@@ -72,7 +73,6 @@ from herma.skills.rows import (
     SkillPending,
     SkillRefused,
     SkillReport,
-    SkillShelf,
     SkillStaged,
     SkillState,
     SkillUnchanged,
@@ -145,26 +145,26 @@ class SkillLibrary:
         self, category: str | None = None, *, everything: bool = False, tools: Collection[str] | None = None
     ) -> Sequence[Skill]:
         """Return the skills that can be used here, by category and name; with `everything`, the others too."""
-        skills = [s for s in self.shelf().skills if everything or self.offer(s, tools).offered]
+        skills = [s for s in self.listing().skills if everything or self.offer(s, tools).offered]
         wanted = [s for s in skills if category is None or s.category == category]
         return sorted(wanted, key=lambda skill: (skill.category, skill.name, skill.path))
 
-    def shelf(self) -> SkillShelf:
+    def listing(self) -> SkillListing:
         """Return everything that was found, refused files included."""
         self._app.ensure_open()
-        shelf = self.folders.look()
-        if self._app.settings.store.url and not self.shared.is_current(shelf.stamp):
+        listing = self.folders.look()
+        if self._app.settings.store.url and not self.shared.is_current(listing.stamp):
             with self.shared.alone():
                 self.shared.compare()
-                shelf = self.folders.look()
-                self.shared.compare(shelf.stamp)
-        return shelf
+                listing = self.folders.look()
+                self.shared.compare(listing.stamp)
+        return listing
 
     def resolve(self, name: str) -> Skill | SkillRefused:
         """Return the skill of this name, or `category/name`; or why there is not exactly one, with similar names."""
-        shelf = self.shelf()
+        listing = self.listing()
         wanted = name.strip().strip("/")
-        matches = [skill for skill in shelf.skills if wanted in (skill.name, skill.path)]
+        matches = [skill for skill in listing.skills if wanted in (skill.name, skill.path)]
         exact = [skill for skill in matches if skill.path == wanted]
         if len(matches) == 1 or (len(exact) == 1 and "/" in wanted):
             return exact[0] if len(exact) == 1 else matches[0]
@@ -172,12 +172,12 @@ class SkillLibrary:
             paths = tuple(sorted(skill.path for skill in matches))
             message = f"There are {len(matches)} skills named {wanted!r}. Give the path of the one you mean."
             return _refused(name, "ambiguous", message, matches=paths)
-        refused = next((each for each in shelf.refused if wanted in (each.path, each.path.rpartition("/")[2])), None)
+        refused = next((each for each in listing.refused if wanted in (each.path, each.path.rpartition("/")[2])), None)
         if refused is not None:
             return _refused(name, "invalid", f"{refused.path} cannot be read: {refused.reason}.")
         from rapidfuzz import fuzz, process
 
-        names = sorted(skill.name for skill in shelf.skills)
+        names = sorted(skill.name for skill in listing.skills)
         found = process.extract(wanted.lower(), names, scorer=fuzz.WRatio, limit=5, score_cutoff=60)
         near = tuple(name for name, _, _ in found)
         hint = f" Did you mean {near[0]}?" if near else ""
@@ -225,21 +225,21 @@ class SkillLibrary:
         return offer(skill, this_platform(), self._tools if tools is None else tools, has_variable)
 
     def usable(
-        self, shelf: SkillShelf, usage: Mapping[str, SkillUsage], tools: Collection[str] | None
+        self, listing: SkillListing, usage: Mapping[str, SkillUsage], tools: Collection[str] | None
     ) -> Sequence[Skill]:
         """Return the skills that can be used here and are not in the archive."""
         archived = {name for name, known in usage.items() if known.state == "archived"}
-        return [each for each in shelf.skills if each.name not in archived and self.offer(each, tools).offered]
+        return [each for each in listing.skills if each.name not in archived and self.offer(each, tools).offered]
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield the texts of all skills that are embedded, with their keys."""
-        for skill in self.shelf().skills:
+        for skill in self.listing().skills:
             yield from texts_for_meaning(skill).items()
 
     def prompt_index(self, budget: int, tokens: Callable[[str], int]) -> str:
         """Return the list of skills for the system prompt; see `prompt_index`."""
         usage = self.usage()
-        return prompt_index(self.usable(self.shelf(), usage, None), usage, budget, tokens)
+        return prompt_index(self.usable(self.listing(), usage, None), usage, budget, tokens)
 
     def report(self, skill: Skill, text: str) -> SkillReport:
         """Return the scanner's verdict on a SKILL.md; scan it again only if it changed."""
@@ -429,7 +429,7 @@ class SkillLibrary:
                 f"{skill.name} was not installed: the scanner calls it {report.verdict}, and its origin is {trust}."
             )
             return _refused(skill.name, "blocked", message)
-        same = (each.path for each in self.shelf().skills if each.name.casefold() == skill.name.casefold())
+        same = (each.path for each in self.listing().skills if each.name.casefold() == skill.name.casefold())
         if (taken := next(same, None)) is not None:
             message = f"A skill named {skill.name} exists already ({taken}). Archive it first, or give another name."
             return _refused(skill.name, "exists", message, matches=(taken,))
@@ -438,6 +438,7 @@ class SkillLibrary:
     # ── history and inbox ──
 
     history = FormerName("changes")
+    shelf = FormerName("listing")
 
     def changes(self, name: str | None = None, *, limit: int | None = None) -> Sequence[SkillChange]:
         """Return the changes of skills, newest first. Edits made by hand are recorded on the way."""
@@ -726,7 +727,7 @@ class SkillWriter:
     def restore(self, kept: ArchivedSkill, author: Author, reason: str, undoes: int | None = None) -> SkillOutcome:
         """Bring a skill back to where it was."""
         with self._disk.hold():
-            taken = next((each.path for each in self._library.shelf().skills if each.name == kept.name), None)
+            taken = next((each.path for each in self._library.listing().skills if each.name == kept.name), None)
             if taken is not None:
                 message = f"A skill of this name exists already ({taken}). Archive or rename it first."
                 return _refused(kept.name, "exists", message, matches=(taken,))
@@ -824,9 +825,9 @@ class SkillWriter:
         problem = name_problem(op.name) or category_problem(category) or content_problem(op.content, op.name)
         if problem:
             return _refused(op.name, "invalid", problem)
-        shelf = self._library.shelf()
-        taken = {each.name.casefold(): each.path for each in shelf.skills}
-        paths = [each.path for each in shelf.skills] + [each.path for each in shelf.refused]
+        listing = self._library.listing()
+        taken = {each.name.casefold(): each.path for each in listing.skills}
+        paths = [each.path for each in listing.skills] + [each.path for each in listing.refused]
         taken |= {path.rpartition("/")[2].casefold(): path for path in paths}
         if (same := taken.get(op.name.casefold())) is not None:
             message = f"A skill of this name exists already ({same}). Patch or edit it."
@@ -835,7 +836,7 @@ class SkillWriter:
         if blocked:
             return blocked
         skill = parse(op.content, op.name)
-        near = [] if op.despite_similar or isinstance(skill, str) else alike(skill, shelf.skills)
+        near = [] if op.despite_similar or isinstance(skill, str) else alike(skill, listing.skills)
         if near:
             listed = "; ".join(f"{other.name} ({why})" for other, why, _ in near[:3])
             message = f"This nearly repeats {listed}. Patch that skill instead, or confirm that you want both."

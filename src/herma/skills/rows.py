@@ -98,7 +98,7 @@ class UnreadableSkill(NamedTuple):
     root: str = ""
 
 
-class SkillShelf(NamedTuple):
+class SkillListing(NamedTuple):
     """All skills, the home's own first, and the files that are refused. `categories`: name → description. `stamp`
     changes when any of them does."""
 
