@@ -32,7 +32,7 @@ WITHOUT: Mapping[str, Mapping[str, object]] = {
     "a named day or period": {"NAMED_DATE": 0.0, "NAMED_PERIOD": 0.0},
     "the later of two claims": {"outdated": lambda _spoken: {}},
     "words that are alike": {"SIMILAR": 0.0},
-    "nearness of an assistant": {"HEARD": {}},
+    "nearness of an assistant": {"ROLE_WEIGHTS": {}},
     "what is usual": {"APART": 0.0},
     "words of the user": {"SPEAKER": {}},
     "single characters": {"ALONE": 0.0},

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 
-class Late:
+class LazyPattern:
     """A pattern that is compiled when it is first used, because most programs use few of a module's patterns."""
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
@@ -62,7 +62,7 @@ _FRAMES = (
     r"\b(?:summari[sz]e|recap)\b",
     rf"\b(?:different|various|several|all(?: of)? the) {_ALIKE} (?:of|related to|about)\b",
 )
-_FRAME = Late("|".join(_FRAMES), re.IGNORECASE)
+_FRAME = LazyPattern("|".join(_FRAMES), re.IGNORECASE)
 
 
 def unframed(text: str) -> str:
@@ -238,7 +238,7 @@ CJK_FILLERS = tuple(sorted(f"{_CHINESE} {_JAPANESE} {_KOREAN}".split(), key=len,
 # ── punctuation ──
 
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\uff66-\uff9f\U00020000-\U0003ffff"
-HAS_CJK = Late(f"[{CJK}]")
+HAS_CJK = LazyPattern(f"[{CJK}]")
 _LEFT = "([{<)]}>'`,;:!?…¿¡*=|&~^。，、！？；：（）【】「」『』《》〈〉"
 RIGHT = "([{<)]}>'`@%$,.;:!?…*=|&~^/\\-。，、！？；：（）【】「」『』《》〈〉"
 _ELISION = re.compile(r"^(?:qu|[cdjlmnst])'(?=\w{3})", re.IGNORECASE)
@@ -255,7 +255,7 @@ def strip(word: str) -> str:
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_TERMS_CJK = Late("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_TERMS_CJK = LazyPattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _MOST = 60_000
 _MOST_PHRASE = 4_000
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from herma.episodes.rows import LONGEST_RESULT, Episode, Outcome, SessionState
 from herma.prompt.fence import sanitize
-from herma.text import HAS_CJK, Late, folded, stemmed_terms
+from herma.text import HAS_CJK, LazyPattern, folded, stemmed_terms
 from herma.transcript.log import IMPORT
 from herma.transcript.messages import text_of
 
@@ -374,20 +374,20 @@ _SUBJECTS = (
 _EDGE = 600
 """Characters at each end of an output that show whether the tool failed."""
 _LARGEST_JSON = 200_000
-_EXIT = Late(
+_EXIT = LazyPattern(
     r"(?:exit|return)(?:ed)?[ _-]?(?:code|status|with)?[ \"':=]{1,4}(?:code )?(-?\d{1,3})(?!\d)", re.IGNORECASE
 )
-_FLAG = Late(r'"(?:success|ok)"\s{0,4}:\s{0,4}(true|false)\b')
-_SHELL = Late(r"^(?:bash|sh|zsh|/bin/bash|/bin/sh)$")
-_ASSIGNED = Late(r"^\w+=\S*$")
+_FLAG = LazyPattern(r'"(?:success|ok)"\s{0,4}:\s{0,4}(true|false)\b')
+_SHELL = LazyPattern(r"^(?:bash|sh|zsh|/bin/bash|/bin/sh)$")
+_ASSIGNED = LazyPattern(r"^\w+=\S*$")
 _PREFIXES = frozenset({"sudo", "time", "env", "exec", "nohup", "uv", "run", "npx", "poetry"})
 _NOT_THE_WORK = frozenset({"cd", "echo", "export", "set", "true", "source"})
 _TAKES_VERB = frozenset(
     {"git", "npm", "pnpm", "yarn", "cargo", "go", "docker", "kubectl", "make", "pip", "python", "python3"}
 )
-_WRITES = Late(r"write|edit|patch|create|replace|insert|save|append|rename|move|delete|notebook", re.IGNORECASE)
-_PATCHED = Late(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b/)(\S[^\n]{0,300})$", re.MULTILINE)
-_ERROR_LINE = Late(
+_WRITES = LazyPattern(r"write|edit|patch|create|replace|insert|save|append|rename|move|delete|notebook", re.IGNORECASE)
+_PATCHED = LazyPattern(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b/)(\S[^\n]{0,300})$", re.MULTILINE)
+_ERROR_LINE = LazyPattern(
     r"^(?:\[?(?:error|fatal|panic|exception|failed|failure)(?:\s*[:：!\]]|\s*$| (?:while|when|executing|running|reading"
     r"|writing|calling|opening|code|status|\d)\b)|(?:failed|unable) to |(?:错误|錯誤|エラー|오류)(?:\s*[:：!！\]]|\s*$)"
     r"|traceback \(most recent"

@@ -335,10 +335,10 @@ class Episodes:
 
     # ── inside ──
 
-    def _ready(self, patience: float = DRAIN) -> None:
+    def _ready(self, timeout: float = DRAIN) -> None:
         """Check that the home is open, and wait for episodes that are being made."""
         self._app.ensure_open()
-        self._lane.wait(patience)
+        self._lane.wait(timeout)
 
     def _put(self, episode: Episode, known: Episode | None, *, branch: bool = False) -> Episode:
         stamped = replace(episode, updated=self._clock())
@@ -441,23 +441,23 @@ class EpisodeFeature(Feature):
         if view.environment.context in _WORKING and view.messages:
             self._app.episodes.record_later(view.info.id, folder=view.folder, reason=reason)
 
-    def contribute(self, occasion: PromptRequest) -> PromptContribution:
-        view = occasion.view
+    def contribute(self, request: PromptRequest) -> PromptContribution:
+        view = request.view
         most = self._app.settings.episodes.shown
         if not most or view.environment.context not in _WORKING:
             return PromptContribution()
         episodes, now = self._app.episodes, self._app.clock()
         own = episodes.conversation_of(view.info)
         lines: list[str] = []
-        left = occasion.memory_tokens - occasion.count(NOTE)
+        left = request.memory_tokens - request.count(NOTE)
         if view.environment.context == "primary":
             state = episodes.left_open(view.scope, not_of=own)
             line = state_line(state) if state is not None and now - state.at <= STALE else ""
-            if line and occasion.count(line) <= left:
+            if line and request.count(line) <= left:
                 lines.append(line)
-                left -= occasion.count(line)
+                left -= request.count(line)
         known = [one for one in episodes.newest(view.scope) if one.conversation != own]
-        chosen = within(best(known, view.scope.project, now), left, occasion.count, most)
+        chosen = within(best(known, view.scope.project, now), left, request.count, most)
         shown = [*(line for _, line in chosen), *lines]
         warnings = (f"An episode could not be made: {episodes.trouble}",) if episodes.trouble else ()
         return PromptContribution(episodes=(NOTE, *shown) if shown else (), warnings=warnings)
@@ -541,7 +541,7 @@ def _is_near(hit: EpisodeHit) -> bool:
 
 # ── similarity ──
 
-_STEADY = 10
+_RANK_CONSTANT = 10
 """Flattens how much the first place of a ranking is worth over the second."""
 
 
@@ -573,7 +573,7 @@ def fused(by_words: Sequence[int], by_meaning: Sequence[int]) -> list[int]:
     places: dict[int, float] = {}
     for ranking in (by_words, by_meaning):
         for place, number in enumerate(ranking):
-            places[number] = places.get(number, 0.0) + 1.0 / (_STEADY + place)
+            places[number] = places.get(number, 0.0) + 1.0 / (_RANK_CONSTANT + place)
     return sorted(places, key=lambda number: -places[number])
 
 

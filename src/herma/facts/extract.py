@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from herma.text import Late, folded, stem
+from herma.text import LazyPattern, folded, stem
 
 # ── attributes: many words, one name ─────────────────────────────────────────────────────────────────────────────────
 
@@ -140,12 +140,12 @@ PERSONAL = frozenset(
 """Attributes of people: a note on them is about the user unless it names somebody."""
 _MOST = 40
 """Statements that one entry may make."""
-_NEGATED = Late(
+_NEGATED = LazyPattern(
     r"^(?:not|no|never|n/a|none|unknown|tbd|\?|undecided|still|being|going|about|for|to|that|because|"
     r"不|没|沒|未|无|無)(?!\w)|^(?:不|没|沒|未)",
     re.IGNORECASE,
 )
-_GOES_ON = Late(
+_GOES_ON = LazyPattern(
     r"\s*(?:,?\s+(?:but|because|since|so that|although|though|while)\s|,?\s+and\s+(?:i|he|she|they|we|it|his|her"
     r"|their|the|also|"
     r"is|has|lives|works|prefers|likes|uses|wants|speaks|would)\s|,\s+(?:an?|who|which|where|so|not)\s|\s\(|，|；"
@@ -153,13 +153,13 @@ _GOES_ON = Late(
     re.IGNORECASE,
 )
 """Words at which a sentence turns to something else."""
-_HEDGED = Late(
+_HEDGED = LazyPattern(
     r"(?<!\w)(?:maybe|perhaps|probably|possibly|might|may be|could be|unsure|not sure|unknown|not known|used to"
     r"|formerly|previously|was(?! born)|were|had|if|when|unless|should|would|whether|asked|wants? to)(?!\w)"
     r"|可能|也许|也許|大概|不确定|不確定|以前|曾经|曾經|如果",
     re.IGNORECASE,
 )
-_CLAUSE = Late(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
+_CLAUSE = LazyPattern(r"(?<=[a-z0-9)\]'\"`])[.;]\s+(?=\S)|[。；\n]+|\s[—–]\s")
 _TITLES = frozenset(["dr", "mr", "mrs", "ms", "mx", "prof", "rev", "capt", "sgt"])
 """A full stop after these ends nothing: a name follows."""
 _SHORTENED = "inc ltd co corp rd ave blvd str jr sr etc approx ca nr no vs vol dept univ"
@@ -173,7 +173,7 @@ http https error result task done question answer see also p.s ps caution rule r
 """
 _NO_LABELS = frozenset(_NO_LABEL_WORDS.split())
 """Words before a colon that name no attribute."""
-_LABEL = Late(
+_LABEL = LazyPattern(
     r"^(?P<owner>(?:[Tt]he )?[Uu]ser(?:'s)?\s+|[Mm]y\s+)?(?P<attribute>[^\s:：][^:：\n]{0,38}?)"
     r"\s*[:：]\s*(?P<value>\S.*)$"
 )
@@ -183,12 +183,12 @@ _NOUNS = (
     "cluster|namespace|currency|format|encoding|editor|shell|theme|size|code name|codename|name|owner|maintainer|lead|"
     "manager|target|provider|linter|formatter|registry|vendor|supplier|carrier|channel|venue|supervisor|browser|ip"
 )
-_THE = Late(
+_THE = LazyPattern(
     rf"^(?:[Tt]he|[Oo]ur)\s+(?P<attribute>(?:[\w.+#/-]{{1,30}}\s+){{0,4}}?(?:{_NOUNS})"
     r"(?:\s+(?:of|for)\s+(?:the\s+|our\s+)?[\w.-]{2,30}(?:\s+[\w.-]{2,30})?)?)\s+is\s+(?:now\s+)?(?P<value>\S.*)$"
 )
-_IS_NOW = Late(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
-_BEGINS_A_NAME = Late(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
+_IS_NOW = LazyPattern(r"^(?P<attribute>[A-Z]?[\w.+#/ -]{1,50}?)\s+is now\s+(?P<value>\S.*)$")
+_BEGINS_A_NAME = LazyPattern(r"[0-9A-Z/._:@]|[^\x00-\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class StatementRule(NamedTuple):
     """One way to state a fact. The pattern has the groups `value`, those that `attribute` is made of, and perhaps `who`
     (a name), `whose` (the user, or a thing) and `other` (the choice that was not preferred)."""
 
-    pattern: Late
+    pattern: LazyPattern
     attribute: str = "{attribute}"
     of_user: bool = True
     """True if it is about the user if it names nobody; else it is about the subject of its file."""
@@ -220,13 +220,13 @@ _WHO = r"^(?!(?:the|it|this|that)\s(?!user))(?:(?:the )?user|i|he|she|they|(?P<w
 _ZH_WHO = r"^(?:用户|使用者|我)?(?:现在|現在|目前)?"
 
 
-def _of_people(verbs: str, value: str = r"(?P<value>\S.*)") -> Late:
-    return Late(rf"{_WHO}(?:{verbs})\s+{value}$", re.IGNORECASE)
+def _of_people(verbs: str, value: str = r"(?P<value>\S.*)") -> LazyPattern:
+    return LazyPattern(rf"{_WHO}(?:{verbs})\s+{value}$", re.IGNORECASE)
 
 
 _RULES = (
     StatementRule(
-        Late(
+        LazyPattern(
             r"^(?:(?:the )?user|i|he|she|they|we|(?P<who>[A-Z][\w.-]{1,30}))?\s*(?:now\s+)?(?:strongly\s+)?prefers?\s+"
             r"(?P<value>[^\n]{1,60}?)\s+(?:(?:over|to|rather than|instead of)\s+(?P<other>[^\n,.;]{1,40})"
             r"|for\s+(?P<attribute>[^\n,.;]{1,50}))"
@@ -235,7 +235,7 @@ _RULES = (
         )
     ),
     StatementRule(
-        Late(
+        LazyPattern(
             r"^(?:(?:the )?(?P<whose>user|project|team|repo|repository|app|code ?base)|i|we|he|she|they"
             r"|(?P<who>[A-Z][\w.-]{1,30}))?\s*"
             r"(?:now\s+)?(?:uses?|runs?|switched(?: from [^\n]{1,40}?)? to)\s+(?P<value>[^\n]{1,60}?)\s+(?:for|as)\s+"
@@ -245,7 +245,7 @@ _RULES = (
         of_user=False,
     ),
     StatementRule(
-        Late(
+        LazyPattern(
             r"^(?!(?:it|this|that|he|she|they|i|we|user)\s)(?:the |our |my )?"
             r"(?P<thing>[\w.+#/-]{2,30}(?:\s+[\w.+#/-]{1,30}){0,3}?)\s+(?:now\s+)?"
             r"(?:uses?|runs? on|listens? on|is (?:served |running )?on|are on|is reachable on)\s+port\s+"
@@ -265,35 +265,35 @@ _RULES = (
     StatementRule(_of_people(r"was born on|is born on|born on"), "birthday", plain=True),
     StatementRule(_of_people(r"(?:is a )?native speaker of"), "language", plain=True),
     StatementRule(
-        Late(
+        LazyPattern(
             r"^(?:(?:[Tt]he )?[Uu]ser(?:'s)?|[Mm]y|(?P<who>[A-Z][\w.-]{1,30})'s)"
             r"\s+(?P<attribute>[^\s,:][^,:\n]{0,58}?)\s+(?:is|are)\s+(?:now\s+)?(?P<value>\S.*)$"
         ),
         names=True,
     ),
-    StatementRule(Late(rf"{_ZH_WHO}在\s*(?P<value>[^，,。\s]{{1,30}}?)\s*(?:工作|上班|任职|任職)$"), "employer"),
-    StatementRule(Late(rf"{_ZH_WHO}(?:住在|居住在|搬到了?|定居在?)\s*(?P<value>[^\s，,。]\S*.*)$"), "location"),
-    StatementRule(Late(rf"{_ZH_WHO}(?:名叫|叫做|叫)\s*(?P<value>[^\s，,。]\S*.*)$"), "name"),
+    StatementRule(LazyPattern(rf"{_ZH_WHO}在\s*(?P<value>[^，,。\s]{{1,30}}?)\s*(?:工作|上班|任职|任職)$"), "employer"),
+    StatementRule(LazyPattern(rf"{_ZH_WHO}(?:住在|居住在|搬到了?|定居在?)\s*(?P<value>[^\s，,。]\S*.*)$"), "location"),
+    StatementRule(LazyPattern(rf"{_ZH_WHO}(?:名叫|叫做|叫)\s*(?P<value>[^\s，,。]\S*.*)$"), "name"),
     StatementRule(
-        Late(
+        LazyPattern(
             rf"{_ZH_WHO}(?:偏好使用|常用|使用|用)\s*(?P<value>[^\s，,。]\S{{0,29}}?)"
             r"\s*(?:作为|作為|做|当)\s*(?P<attribute>\S{1,15})$"
         )
     ),
     StatementRule(
-        Late(
+        LazyPattern(
             r"^(?:用户|使用者|我)(?P<attribute>最喜[欢歡]的[^\s是为：:，,]{1,10})(?:现在|現在)?(?:是|为|為)\s*(?P<value>\S.*)$"
         )
     ),
     StatementRule(
-        Late(
+        LazyPattern(
             r"^(?!.*的$)(?:用户|使用者|我[们們]?)(?P<of>的)?(?P<attribute>[^\s是为：:，,]{1,12})(?:现在|現在)?"
             r"(?:是|为|為|：|:)\s*(?P<value>\S.*)$"
         ),
         known=True,
     ),
     StatementRule(
-        Late(
+        LazyPattern(
             r"^(?!.*的$)(?P<attribute>[^\s是为：:，,我你他她它这那這]{2,14}的[^\s是为：:，,]{1,8}?)(?:现在|現在)?"
             r"(?:是|为|為)\s*(?P<value>(?=.*[0-9A-Za-z])\S{1,40})$"
         ),

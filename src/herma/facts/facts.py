@@ -29,7 +29,7 @@ from herma.memory.files import MemoryRows
 from herma.memory.store import enabled_targets
 from herma.safety.scan import scan
 from herma.store.database import Database, DatabaseConnection
-from herma.text import Late, folded
+from herma.text import LazyPattern, folded
 from herma.types import TARGETS, Change, Scope, Target
 
 if TYPE_CHECKING:
@@ -453,7 +453,7 @@ def _fact(row: Sequence[Any]) -> Fact:
 LONGEST = 200
 _AFTER = r"(?:,?\s+(?:again|now|currently|right now|these days|today|at the moment|please|called|set to|by the way))*$"
 _IS = r"(?:'s|\s+is|\s+are|s)"
-_POLITE = Late(
+_POLITE = LazyPattern(
     r"^(?:(?:hi|hey|hello|so|ok|okay|and|remind me(?: of)?|tell me|do you (?:know|remember)"
     r"|can you (?:tell me|remind me(?: of)?)|please|quick question|i forgot|sorry"
     r"|请问|請問)[\s,:!.-]*(?<=[\s,:!.问問-]))+"
@@ -461,10 +461,10 @@ _POLITE = Late(
 _WHAT = r"(?:what|which|who|when|where)"
 _ZH_NOW = r"(?:现在|現在|目前)?"
 _ZH_WHAT = r"(?:什么|什麼|啥|哪个|哪個|哪里|哪裡|哪一天|什么时候|什麼時候|多少|几号|幾號|几月几日|谁|誰)"
-_FIXED: tuple[tuple[str, Late], ...] = (
+_FIXED: tuple[tuple[str, LazyPattern], ...] = (
     (
         "location",
-        Late(
+        LazyPattern(
             rf"^where\s+(?:do i live|am i based|am i located|am i living|is my home|do i reside){_AFTER}"
             rf"|^(?:what|which)\s+(?:city|town|country|place)\s+do i live in{_AFTER}"
             rf"|^in\s+(?:what|which)\s+(?:city|town|country|place)\s+do i live{_AFTER}"
@@ -473,59 +473,61 @@ _FIXED: tuple[tuple[str, Late], ...] = (
     ),
     (
         "employer",
-        Late(
+        LazyPattern(
             rf"^where\s+do i work{_AFTER}|^who\s+do i work for{_AFTER}"
             r"|^(?:what|which)\s+company\s+do i work (?:for|at)$"
             rf"|^我{_ZH_NOW}在(?:哪|哪里|哪裡|哪儿|哪家公司|什么公司|什麼公司)(?:工作|上班)$"
         ),
     ),
-    ("job", Late(rf"^what\s+do i do for (?:a living|work){_AFTER}")),
+    ("job", LazyPattern(rf"^what\s+do i do for (?:a living|work){_AFTER}")),
     (
         "birthday",
-        Late(
+        LazyPattern(
             r"^when\s+was i born$|^when\s+do i have (?:my|a) birthday$"
             r"|^我(?:什么时候|什麼時候|哪天|几号|幾號)过?過?生日$|^我的?生日(?:是)?(?:哪天|几号|幾號)$"
         ),
     ),
-    ("name", Late(r"^who\s+am i$|^what\s+am i called$|^我叫(?:什么|什麼|啥)(?:名字)?$|^我是(?:谁|誰)$")),
+    ("name", LazyPattern(r"^who\s+am i$|^what\s+am i called$|^我叫(?:什么|什麼|啥)(?:名字)?$|^我是(?:谁|誰)$")),
     (
         "time zone",
-        Late(
+        LazyPattern(
             r"^(?:in\s+)?(?:what|which)\s+time\s*zone\s+am i(?:\s+in)?$"
             rf"|^我{_ZH_NOW}(?:在|用)(?:哪个|哪個|什么|什麼)(?:时区|時區)$"
         ),
     ),
 )
 """Questions for an attribute of the user that they do not name."""
-_CHOICE = Late(
+_CHOICE = LazyPattern(
     r"^(?:(?:do|does)\s+(?:i|we|the user)\s+(?:prefer|like|use|want)\s+|what\s+do\s+i\s+prefer,?\s+)?"
     r"(?P<one>[^\s,][^,]{0,40}?)\s+or\s+(?P<other>[^,]{1,40})$"
 )
-_WHOSE = Late(rf"^{_WHAT}{_IS}\s+(?:the\s+)?(?P<who>[\w.-]{{2,30}})'s\s+(?P<attribute>.{{1,60}}?){_AFTER}")
-_MINE = Late(rf"^(?:what\s+)?(?:my|our)\s+(?P<attribute>.{{1,40}}?)(?:{_IS}(?:\s+{_WHAT})?)?{_AFTER}")
-_OURS: tuple[tuple[Late, tuple[str, ...]], ...] = (
+_WHOSE = LazyPattern(rf"^{_WHAT}{_IS}\s+(?:the\s+)?(?P<who>[\w.-]{{2,30}})'s\s+(?P<attribute>.{{1,60}}?){_AFTER}")
+_MINE = LazyPattern(rf"^(?:what\s+)?(?:my|our)\s+(?P<attribute>.{{1,40}}?)(?:{_IS}(?:\s+{_WHAT})?)?{_AFTER}")
+_OURS: tuple[tuple[LazyPattern, tuple[str, ...]], ...] = (
     (
-        Late(rf"^(?:what|who){_IS}\s+(?:my|our)\s+(?P<attribute>.{{1,60}}?)\s+(?:called|named){_AFTER}"),
+        LazyPattern(rf"^(?:what|who){_IS}\s+(?:my|our)\s+(?P<attribute>.{{1,60}}?)\s+(?:called|named){_AFTER}"),
         ("{attribute} name", "{attribute}"),
     ),
     (
-        Late(rf"^(?:on\s+)?(?:what|which)\s+(?:day|date)\s+is\s+(?P<attribute>(?:my|our|the)\s+.{{1,50}}?){_AFTER}"),
+        LazyPattern(
+            rf"^(?:on\s+)?(?:what|which)\s+(?:day|date)\s+is\s+(?P<attribute>(?:my|our|the)\s+.{{1,50}}?){_AFTER}"
+        ),
         ("{attribute}",),
     ),
-    (Late(rf"^{_WHAT}{_IS}\s+(?:my|our)\s+(?P<attribute>.{{1,60}}?){_AFTER}"), ("{attribute}",)),
+    (LazyPattern(rf"^{_WHAT}{_IS}\s+(?:my|our)\s+(?P<attribute>.{{1,60}}?){_AFTER}"), ("{attribute}",)),
     (
-        Late(rf"^(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+is\s+my\s+(?P<how>favou?rite){_AFTER}"),
+        LazyPattern(rf"^(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+is\s+my\s+(?P<how>favou?rite){_AFTER}"),
         ("{how} {attribute}",),
     ),
     (
-        Late(
+        LazyPattern(
             rf"^what\s+(?:do|does|am|are)\s+(?:i|we|the project)\s+(?:use|using|run|prefer)\s+(?:for|as)\s+"
             rf"(?:the\s+|my\s+|our\s+|an?\s+)?(?P<attribute>.{{1,50}}?){_AFTER}"
         ),
         ("{attribute}",),
     ),
     (
-        Late(
+        LazyPattern(
             rf"^(?:(?:in|on)\s+)?(?:what|which)\s+(?P<attribute>.{{1,50}}?)\s+(?:do|does|am|are)\s+"
             rf"(?:i|we|the project|the user)"
             rf"(?:\s+(?:use|have|prefer|like|run|work with|using|in|on|speak))?(?:\s+(?:most|for work|at work|here))?"
@@ -536,24 +538,26 @@ _OURS: tuple[tuple[Late, tuple[str, ...]], ...] = (
 )
 """Questions for something of the user, the project or the home, with the attributes that they may mean."""
 _OF_THING = (
-    Late(
+    LazyPattern(
         rf"^(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+is\s+used\s+(?:by|for|in)\s+"
         rf"(?P<thing>[\w./' -]{{2,40}}?){_AFTER}"
     ),
-    Late(
+    LazyPattern(
         rf"^(?:(?:in|on)\s+)?(?:what|which)\s+(?P<attribute>[\w -]{{1,40}}?)\s+(?:does|do|is|are)\s+"
         rf"(?P<thing>(?:the\s+|my\s+|our\s+)?[\w./' -]{{2,40}}?)"
         rf"(?:\s+(?:use|run|listen|have)(?:\s+(?:on|at))?|\s+(?:on|running on|using|listening on)){_AFTER}"
     ),
 )
-_THE = Late(rf"^{_WHAT}{_IS}\s+the\s+(?P<attribute>.{{1,60}}?){_AFTER}")
-_OF = Late(r"^(?P<attribute>[\w -]{2,30}?)\s+(?:of|for)\s+(?:(?P<own>my|our)\s+)?(?P<who>[\w.-]{2,30})$")
-_BARE = Late(r"^(?:(?P<who>[\w.-]{2,30})'s\s+)?(?P<attribute>[\w./-]{2,30}(?:\s+(?:of\s+|for\s+)?[\w./-]{2,30}){0,3})$")
-_ZH_FAVORITE = Late(rf"^我(?:的)?(?P<attribute>最喜[欢歡]的[^\s的是]{{1,10}}?)(?:现在|現在)?是{_ZH_WHAT}$")
-_ZH_MINE = Late(
+_THE = LazyPattern(rf"^{_WHAT}{_IS}\s+the\s+(?P<attribute>.{{1,60}}?){_AFTER}")
+_OF = LazyPattern(r"^(?P<attribute>[\w -]{2,30}?)\s+(?:of|for)\s+(?:(?P<own>my|our)\s+)?(?P<who>[\w.-]{2,30})$")
+_BARE = LazyPattern(
+    r"^(?:(?P<who>[\w.-]{2,30})'s\s+)?(?P<attribute>[\w./-]{2,30}(?:\s+(?:of\s+|for\s+)?[\w./-]{2,30}){0,3})$"
+)
+_ZH_FAVORITE = LazyPattern(rf"^我(?:的)?(?P<attribute>最喜[欢歡]的[^\s的是]{{1,10}}?)(?:现在|現在)?是{_ZH_WHAT}$")
+_ZH_MINE = LazyPattern(
     rf"^(?:我|我们|我們)的(?P<attribute>[^\s的是]{{1,12}}?){_ZH_NOW}(?:是|在)?{_ZH_WHAT}?(?:呢|来着|來著)?$"
 )
-_ZH_THING = Late(
+_ZH_THING = LazyPattern(
     rf"^(?P<attribute>[^\s是我你他她它这那這]{{2,20}}?){_ZH_NOW}是{_ZH_WHAT}(?:呢|来着|來著)?$"
     r"|^(?P<thing>[^\s是我你他她它这那這]{2,16}?)(?:用|使用|在)(?:的)?(?:哪个|哪個|什么|什麼|哪一个)(?P<what>[^\s的是]{1,8}?)$"
 )
@@ -594,7 +598,7 @@ def _readings(said: str, *, asked: bool) -> list[_Reading]:
     if found and (said.startswith(("do ", "does ", "what do ")) or (asked and len(said.split()) < 6)):
         return [(choice_of(found["one"], found["other"]), USER)]
     if found := _WHOSE.match(said):
-        return _of_somebody(found["who"], found["attribute"])
+        return _of_person(found["who"], found["attribute"])
     for pattern, names in _OURS[:4]:
         if found := pattern.match(said):
             return [(name.format_map(found.groupdict()), None) for name in names]
@@ -615,11 +619,11 @@ def _readings(said: str, *, asked: bool) -> list[_Reading]:
     if found is None or not _VERBS.isdisjoint(said.replace("'s", "").split()):
         return []
     if found["who"]:
-        return _of_somebody(found["who"], found["attribute"])
+        return _of_person(found["who"], found["attribute"])
     return [(found["attribute"], "")] if len(found["attribute"].split()) > 1 else []
 
 
-def _of_somebody(who: str, attribute: str) -> list[_Reading]:
+def _of_person(who: str, attribute: str) -> list[_Reading]:
     """Return the readings of "Anna's birthday", "staging's port": hers, or else a thing's."""
     return [(attribute, USER)] if who == USER else [(attribute, who), (f"{who} {attribute}", "")]
 

@@ -349,10 +349,10 @@ def _refuse(context: CommandContext, outcome: MemoryOutcome, *, text: str = "") 
         context.print_json(outcome_json(outcome, text))
         output.write(f"herma: {outcome.message}", sys.stderr)
         context.exit(1)
-    context.fail(outcome.message, "\n    ".join(_advice(context, outcome, text)))
+    context.fail(outcome.message, "\n    ".join(_suggestions(context, outcome, text)))
 
 
-def _advice(context: CommandContext, outcome: MemoryOutcome, text: str) -> list[str]:
+def _suggestions(context: CommandContext, outcome: MemoryOutcome, text: str) -> list[str]:
     match outcome:
         case OverBudget() if outcome.suggestions and len(text.strip()) <= outcome.limit:
             return _room(context, outcome)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict, get_args
 
 from herma.errors import UsageError
-from herma.text import Late
+from herma.text import LazyPattern
 from herma.types import (
     CATEGORIES,
     DELIMITER,
@@ -377,20 +377,20 @@ def _telling(text: str) -> set[str]:
 
 
 @cache
-def _kinds() -> dict[str, Late]:
+def _kinds() -> dict[str, LazyPattern]:
     """Return the kinds of entries that should stay longest, by their words in English and Chinese."""
     kinds: dict[str, list[str]] = {}
     for line in Path(__file__).with_name("lasting.txt").read_text("utf-8").splitlines():
         kind, _, words = line.partition(": ")
         kinds.setdefault(kind, []).append(words)
-    return {kind: Late("|".join(words), re.IGNORECASE) for kind, words in kinds.items()}
+    return {kind: LazyPattern("|".join(words), re.IGNORECASE) for kind, words in kinds.items()}
 
 
 PINNED = "pinned"
 """A tag that keeps an entry where and as it is."""
 _WORTH: Mapping[str, float] = {"preference": 2.0, "lesson": 1.5, "convention": 1.5}
 """The worth of a category; any other is worth 1."""
-_PREFERENCE = Late(
+_PREFERENCE = LazyPattern(
     r"\bprefer|\bfavou?rite|\b(?:(?:dis)?likes?|loves?|hates?|enjoys?|avoids?)\b|喜欢|喜歡|讨厌|討厭|偏好|宁愿|寧願",
     re.IGNORECASE,
 )
@@ -449,7 +449,7 @@ SIMILAR = 72.0
 """Token-set similarity, 0 to 100, of two entries that say the same."""
 
 MOST = 3
-_ADVICE_COMPARED = 200
+_ENTRIES_COMPARED = 200
 """Least valuable entries that are compared with each other: the work grows with the square."""
 
 
@@ -460,7 +460,7 @@ def suggest(entries: Iterable[Entry], excess: int) -> tuple[Suggestion, ...]:
     """
     ordered = least_valuable(one for one in entries if PINNED not in one.tags)
     kinds = {one.text: lasting(one) for one in ordered}
-    alike = _merges([one.text for one in ordered][:_ADVICE_COMPARED])
+    alike = _merges([one.text for one in ordered][:_ENTRIES_COMPARED])
     merges = [one for one in alike if not kinds[min(one.entries, key=len)]]  # the longer stays
     spoken_for = {entry for merge in merges for entry in merge.entries}
     delimiter = len(DELIMITER) if len(ordered) > 1 else 0

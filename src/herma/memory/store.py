@@ -347,7 +347,7 @@ class MemoryStore:
                     f"Undoing change {change.id} needs {used(entries):,} of {limit:,} characters. Make room first."
                 )
                 over = OverBudget(message=message, entries=tuple(current), needed=used(entries), **size)
-                return self._with_advice(place, over)
+                return self._with_suggestions(place, over)
             if dry_run:
                 return Applied(message="It would be undone.", **sizes(entries, limit, place.target))
             known = self._history.notes(place, parse(change.after))
@@ -625,7 +625,7 @@ class MemoryStore:
             return ApplyResult(drifted, tuple(entries))
         result = apply(entries, ops, self._limits[place.target], place.target)
         if isinstance(result.outcome, OverBudget):
-            return result._replace(outcome=self._with_advice(place, result.outcome))
+            return result._replace(outcome=self._with_suggestions(place, result.outcome))
         return result
 
     def _to_undo(self, change_id: int | None, scope: Scope | None) -> Change:
@@ -744,7 +744,7 @@ class MemoryStore:
                     self._history.annotate(place, list(notes.values()))
                     return duplicate
                 case OverBudget() as over:
-                    return self._with_advice(place, over)
+                    return self._with_suggestions(place, over)
                 case other:
                     return other
 
@@ -817,7 +817,7 @@ class MemoryStore:
         size = sizes([], self._limits[place.target], place.target)
         return Drifted(message=f"{document.trouble}.", reason=document.trouble, remedy=remedy, backup=backup, **size)
 
-    def _with_advice(self, place: Place, over: OverBudget) -> OverBudget:
+    def _with_suggestions(self, place: Place, over: OverBudget) -> OverBudget:
         entries = over.entries[:_NOTED]
         known = self._history.notes(place, entries)
         described = [known.get(text, Entry(text)) for text in entries]

@@ -26,7 +26,7 @@ from herma.models.models import record_unusable, record_usable
 from herma.prompt.fence import sanitize
 from herma.safety.scan import scan
 from herma.store.files import file_system, is_unsuited, unsuited_mount
-from herma.text import STOP_WORDS, Late, folded, stem
+from herma.text import STOP_WORDS, LazyPattern, folded, stem
 from herma.types import (
     DELIMITER,
     TARGETS,
@@ -703,7 +703,7 @@ _SAME, _ABOUT = 86.0, 70.0
 """Least similarity (0 to 100) of the content words of two texts to say the same, or to be about the same thing."""
 _LONGEST, _ENTRY, _FEW = 4_000, 800, 3
 _WORD = re.compile(r"[^\W_]+(?:[._/:@-][^\W_]+)*", re.UNICODE)
-_SPACELESS = Late("[぀-ヿ㐀-䶿一-鿿가-힯]")
+_SPACELESS = LazyPattern("[぀-ヿ㐀-䶿一-鿿가-힯]")
 _NEGATION_WORDS = "no not never none nor without cannot nicht kein keine keinen keinem keiner nie niemals"
 _NEGATIONS = frozenset(_NEGATION_WORDS.split())
 _NEGATION_PARTS = re.compile(r"n't\b|不|没|沒|别|ない|ません|않|지 마")

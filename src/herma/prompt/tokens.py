@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 from herma.config import SHARES
 from herma.errors import ConfigError
 from herma.prompt.assemble import memory_of
-from herma.text import Late
+from herma.text import LazyPattern
 from herma.transcript.messages import as_sent
 
 if TYPE_CHECKING:
@@ -221,11 +221,11 @@ _EVERYDAY = (
     "的一是了我不在有人这他们来个上中大到说和你地要出就时以可下生会也子得着那过年家对自后能之发成起天里去好多没为如都看前日"
     "來們個說時會為這過對後發裡沒國样学想什么很吧吗呢给跟把被让"
 )
-_COMMON_HAN = Late(f"[{_EVERYDAY}]")
+_COMMON_HAN = LazyPattern(f"[{_EVERYDAY}]")
 _COMMON_HAN_COST, _USUAL_HAN_COST, _OTHER_HAN_COST = 0.48, 1.05, 1.55
 # Letters that are not Latin: tokens per run of them, per run that does not follow a space, and per character.
-_SCRIPTS: Mapping[str, tuple[Late, float, float, float]] = {
-    name: (Late(f" ?[{ranges}]+"), per_run, per_bare_run, per_character)
+_SCRIPTS: Mapping[str, tuple[LazyPattern, float, float, float]] = {
+    name: (LazyPattern(f" ?[{ranges}]+"), per_run, per_bare_run, per_character)
     for name, ranges, per_run, per_bare_run, per_character in (
         ("kana", r"\u3040-\u30ff\u31f0-\u31ff", 0.14, 0.14, 0.70),
         ("hangul", r"\uac00-\ud7af\u1100-\u11ff\u3130-\u318f", 0.55, 1.05, 0.56),
@@ -242,11 +242,11 @@ _SCRIPTS: Mapping[str, tuple[Late, float, float, float]] = {
     )
 }
 # Letters whose languages the vocabularies know less well: their other words are broken up more, too.
-_LESS_KNOWN = Late(r"[\u0100-\u024f]")
-_VIETNAMESE = Late(r"[\u1ea0-\u1ef9]")
-_NORDIC = Late("[äöåÄÖÅæøÆØ]")
-_UKRAINIAN = Late("[іїєґўІЇЄҐЎ]")
-_HAN = Late(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+_LESS_KNOWN = LazyPattern(r"[\u0100-\u024f]")
+_VIETNAMESE = LazyPattern(r"[\u1ea0-\u1ef9]")
+_NORDIC = LazyPattern("[äöåÄÖÅæøÆØ]")
+_UKRAINIAN = LazyPattern("[іїєґўІЇЄҐЎ]")
+_HAN = LazyPattern(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 _RARE = 2.4
 """A character of any other script: nearly its bytes."""
 MARGIN = 1.07

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from herma.prompt.tokens import estimate
-from herma.text import Late
+from herma.text import LazyPattern
 
 LIMIT = 500
 LONG = 50
@@ -117,14 +117,14 @@ def _whole_lines(text: str) -> str:
 
 Kind: TypeAlias = Literal["json", "table", "log", "code", "text"]
 
-_LOG_LINE = Late(
+_LOG_LINE = LazyPattern(
     r"\s*(?:\[?\d{4}-\d\d-\d\d[T _]\d\d:\d\d|\[?\d\d:\d\d:\d\d|\[?[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d"
     r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b|(?:debug|info|warn|warning|error)[ :\]]"
     r"|\d{1,3}(?:\.\d{1,3}){3} - |[\w./-]++::\S++ (?:PASSED|FAILED|ERROR|SKIPPED)|(?:PASSED|FAILED|ok|not ok)\b"
     r"|\[ *\d+(?:\.\d+|/\d+|%)|(?:npm|yarn|pip|cargo|make)(?:\[\d+\])? |E  +|Traceback |  File \""
     r"|(?:Get|Hit|Step|Layer):? ?\d)"
 )
-_CODE_LINE = Late(
+_CODE_LINE = LazyPattern(
     r"\s*(?:\d+[\t|:→]\s*)?(?:(?:async )?def |class \w|import \w|from \w[\w.]* import|return\b|if\b.*[:{]$|for\b.*[:{]$"
     r"|while\b|el(?:se|if)\b|try:|except\b|with\b.*:$|@\w|#include|#define|#if|using \w|namespace |template ?<|public "
     r"|private |static |protected |func |fn |let |const |var |struct |enum |impl |type \w|interface |export |package "
@@ -132,10 +132,10 @@ _CODE_LINE = Late(
     r"|[\w.\[\]]+ ?[-+*/|&:]?= |[\w.]+\(.*\)[;,:{]?$)"
     r"|.*[;{]\s*$"
 )
-_DIFF_LINE = Late(r"(?:diff --git |index [0-9a-f]{7}|@@ -\d|[-+]{3} [ab/]|[-+](?![-+ ]*$))")
+_DIFF_LINE = LazyPattern(r"(?:diff --git |index [0-9a-f]{7}|@@ -\d|[-+]{3} [ab/]|[-+](?![-+ ]*$))")
 _RULE = frozenset("-=─━|+:┼╪│┃├┤┌┐└┘┬┴╞╡ \t")
-_NUMBERED = Late(r"\s{0,10}(\d{1,7})[\t|:→]")
-_GAPS = Late(r" {2,}|\t+")
+_NUMBERED = LazyPattern(r"\s{0,10}(\d{1,7})[\t|:→]")
+_GAPS = LazyPattern(r" {2,}|\t+")
 
 
 def kind_of(text: str) -> Kind:
@@ -155,7 +155,7 @@ def kind_of(text: str) -> Kind:
     return "code" if diff or _share(_CODE_LINE, lines) >= 0.4 else "text"
 
 
-def _share(pattern: Late, lines: Sequence[str]) -> float:
+def _share(pattern: LazyPattern, lines: Sequence[str]) -> float:
     return sum(pattern.match(line[:300]) is not None for line in lines) / len(lines)
 
 
@@ -170,7 +170,7 @@ def _is_listing(lines: Sequence[str]) -> bool:
 
 # ── JSON ──
 
-_TROUBLE_KEY = Late(r"err(?:or)?s?|exception|fail(?:ed|ure|ures)?|warn(?:ing)?s?|traceback|fatal|reason", re.I)
+_TROUBLE_KEY = LazyPattern(r"err(?:or)?s?|exception|fail(?:ed|ure|ures)?|warn(?:ing)?s?|traceback|fatal|reason", re.I)
 _STATUS = frozenset({"status", "state", "level", "outcome", "conclusion", "severity"})
 
 
@@ -278,7 +278,7 @@ def _in_trouble(item: Any) -> bool:
 # ── tables ──
 
 Style: TypeAlias = Literal["csv", "tsv", "delimited", "markdown", "grid", "columns"]
-_NUMBER = Late(r"[-+]?(?:\d[\d,_]*)?\.?\d+(?:[eE][-+]?\d+)?%?")
+_NUMBER = LazyPattern(r"[-+]?(?:\d[\d,_]*)?\.?\d+(?:[eE][-+]?\d+)?%?")
 
 
 class Table(NamedTuple):
@@ -393,13 +393,13 @@ def _cut(text: str, limit: int) -> str:
 
 # ── logs and code ──
 
-_TROUBLE = Late(
+_TROUBLE = LazyPattern(
     r"\b(?i:error|errors|err!|warn|warning|warnings|fatal|panic|panicked|critical|exception|traceback|failed|failure|fail"
     r"|denied|refused|segfault|aborted|unhandled|not found|no such file|cannot|undefined reference|timed out|killed"
     r"|oomkilled|assertion)\b|\b[A-Z]\w*(?:Error|Exception|Warning)\b|^E {2,}|\bE\d{3,4}\b"
 )
-_NO_TROUBLE = Late(r"\b(?:0|no|without) (?:errors?|warnings?|failures?|failed)\b", re.IGNORECASE)
-_FRAME = Late(r"\s|$")
+_NO_TROUBLE = LazyPattern(r"\b(?:0|no|without) (?:errors?|warnings?|failures?|failed)\b", re.IGNORECASE)
+_FRAME = LazyPattern(r"\s|$")
 
 
 @dataclass(frozen=True, slots=True)

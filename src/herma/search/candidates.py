@@ -12,10 +12,10 @@ from herma.search.match import SEAM, Spelled, Unit, fold, holds, legible, units
 from herma.search.query import LISTS, Dropped, Query, Term
 from herma.search.rank import (
     APART,
-    HEARD,
     NAMED_DATE,
     NAMED_PERIOD,
     NEAREST,
+    ROLE_WEIGHTS,
     SPEAKER,
     Candidate,
     lasting,
@@ -261,7 +261,7 @@ class Candidates:
         """Return how many candidates are read and ranked."""
         return max(FEW, 3 * self._limit) if len(self.looked_for) == 1 else RANKED
 
-    def gather(self, lag: int) -> None:
+    def collect(self, lag: int) -> None:
         """Find everything that matches and may be shown, as far as it can come to the top."""
         if not self._query.any_of:
             self._gather_newest()
@@ -321,7 +321,7 @@ class Candidates:
                 self.nearer[head.id] = (one.score - one.usual) / spread if spread else 0.0
                 if len(kept) == NEAREST:
                     break
-        self.near = {id_: share * HEARD.get(self.heads[id_].role, 1.0) for id_, share in shares(kept).items()}
+        self.near = {id_: share * ROLE_WEIGHTS.get(self.heads[id_].role, 1.0) for id_, share in shares(kept).items()}
 
     def candidates(self) -> list[Candidate]:
         """Return what is to be ranked, with text. Neighbours of the best are among them; not all are to be shown.

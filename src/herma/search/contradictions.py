@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from herma.facts.extract import HOW, is_known, key_of
-from herma.text import Late
+from herma.text import LazyPattern
 
 READ, LONGEST = 2_000, 300
 """Characters of a message, and of a sentence, that are read."""
@@ -124,19 +124,19 @@ _SPEAKER = re.compile(
     r"(?!(?:done|noted?|update|correction|reminder|fyi|ps|edit|summary|status)\b)(\w[\w .'-]{1,24}): "
 )
 _SENTENCE = re.compile(r"(?<=[.。！？!?\n])(?:(?<![.!?])|(?=\s))|; ")
-_PART = Late(r",? (?:but|and|because|so) (?=(?:i|we|my|our|the) )|, (?=(?:i|we|my|our) )")
+_PART = LazyPattern(r",? (?:but|and|because|so) (?=(?:i|we|my|our|the) )|, (?=(?:i|we|my|our) )")
 _QUOTED = re.compile(r"```.{0,2000}?(?:```|\Z)|(?m:^)>[^\n]*|[\"“„«「『][^\"“”»」』\n]{1,400}[\"”“»」』]", re.DOTALL)
-_DOUBTFUL = Late(
+_DOUBTFUL = LazyPattern(
     r"[?？]$|\b(?:if|whether|would|supposing|suppose|imagine|pretend|wish|said|says|wrote|claims|asked|story|novel|dream"
     r"|maybe|perhaps|might|could|should|will|wants?|planning|going|thinking|hope|can|never|nearly|almost|try|trying"
     r"|probably|(?<!\d )may(?! \d)|also|another|too|both|today|tonight|tomorrow|yesterday|temporarily|sometimes|usually"
     r")\b|可能|也许|也許|打算|如果|是否|要不要|会不会|會不會|应该|應該|想要|也是|也用|他说|她说|他說|她說|吗$|嗎$"
 )
-_OPENING = Late(
+_OPENING = LazyPattern(
     r"^(?:(?P<corrects>actually|correction|update|turns out|edit)|ok|okay|so|and|oh|well|hey|hi|fyi|btw|sorry|reminder"
     r"|then|done|noted?|heads up|quick note|(?:please )?(?:note|remember|know) that|by the way|please)[,: ]+"
 )
-_NOW = Late(r",? (?:now|nowadays|these days|from now on|any ?more|by now)(?![\w'])")
+_NOW = LazyPattern(r",? (?:now|nowadays|these days|from now on|any ?more|by now)(?![\w'])")
 _PASSING = re.compile(r" (?:just|recently|finally|already|currently)(?= )")
 
 
@@ -183,18 +183,20 @@ _PATTERNS = (
     (rf"{_WE} {_CHANGED} (?:(?:my|our|the) )?(?P<thing>[\w'./ -]{{2,60}}?){_TO}$", ""),
     (rf"{_WE} use (?P<value>.+?) (?:for|as) (?:(?:my|our|the) )?(?P<thing>[\w' -]{{2,40}})$", ""),
 )
-ENGLISH = tuple((Late(pattern), thing) for pattern, thing in _PATTERNS)
+ENGLISH = tuple((LazyPattern(pattern), thing) for pattern, thing in _PATTERNS)
 """Pattern and thing; the first that fits counts. With `old`, or in the words of a change, it was different before."""
 _TELLS_OF_A_CHANGE = re.compile(rf"\b(?:{_CHANGED}|relocated|replaced|renamed)\b")
 _NOTHING = frozenset(("way", "problem", "issue", "question", "thing", "idea", "point", "reason", "answer", "error"))
 _SINGLE = (["port"], ["version"], ["password"], ["url"], ["address"], ["branch"], ["deadline"])
 _SUBJECTS = (("my ", "our ", "the ", "i ", "we ", "i'", "we'"), ("your ", "our ", "the ", "i ", "we "))
 """Beginnings of a sentence of a user, and of an assistant, who speaks of the user's things as "your"."""
-_CUT = Late(r",|\(| (?:because|since|so|after|when|while|until|which|who|as of|due to|last|this|instead|again)\b")
-_ARTICLE = Late(r"^(?:(?:on|at|in|under|with|to|by|via|a|an|the|my|our|your|port) )+")
-_DONE = Late(r"[a-z-]{2,}(?:ing|ed)\b")
-_AT = Late(r"^(?:on|at|in|under|with|by|via) ")
-_WHEN = Late(
+_CUT = LazyPattern(
+    r",|\(| (?:because|since|so|after|when|while|until|which|who|as of|due to|last|this|instead|again)\b"
+)
+_ARTICLE = LazyPattern(r"^(?:(?:on|at|in|under|with|to|by|via|a|an|the|my|our|your|port) )+")
+_DONE = LazyPattern(r"[a-z-]{2,}(?:ing|ed)\b")
+_AT = LazyPattern(r"^(?:on|at|in|under|with|by|via) ")
+_WHEN = LazyPattern(
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april|may|june|july|august|(?:sept|nov"
     r"|dec)ember|october|noon|midnight|hourly|daily|weekly|monthly|every|\d\d?:\d\d|\d\d? ?[ap]m|\d{4}-\d\d-\d\d)\b"
 )
@@ -258,8 +260,8 @@ _ZH_PATTERNS = (
     (rf"^{_ZH_THING}(?P<now>{_ZH_NOW})的?(?:是|為|为){_ZH_VALUE}", ""),
     (rf"^{_ZH_THING}(?:想先|[先想就]|原本|本[来來])?(?:[定設设選选]在|定?[为為]|是){_ZH_VALUE}", ""),
 )
-CHINESE = tuple((Late(pattern), thing) for pattern, thing in _ZH_PATTERNS)
-_ZH_LEAD = Late(
+CHINESE = tuple((LazyPattern(pattern), thing) for pattern, thing in _ZH_PATTERNS)
+_ZH_LEAD = LazyPattern(
     rf"^(?:我[們们]?|的|[後后][來来]|已[經经]|[又再就先也都把將将]|[決决]定|原本|原[来來]|之前|一[开開]始|{_ZH_NOW})*"
 )
 _ZH_NOT_THINGS = (*"这這那他她它你您但就还還都也不只或", "因为", "因為", "所以", "如果")

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
-from herma.text import Late, stem
+from herma.text import LazyPattern, stem
 
 if TYPE_CHECKING:
     from herma.search.query import Query, Term
@@ -30,17 +30,17 @@ _UNSPACED = (
 _AS_THEY_ARE = _UNSPACED.replace("\u3105-\u318e", "\u3105-\u312f").replace(
     "\uf900-\ufaff\U00020000-\U0003ffff", "\U00020000-\U0002f7ff\U0002fa20-\U0003ffff"
 )
-_FOLDABLE = Late(f"[^\x00-\x7f{_AS_THEY_ARE}、。，！？；：「」『』【】《》（）…—]")
+_FOLDABLE = LazyPattern(f"[^\x00-\x7f{_AS_THEY_ARE}、。，！？；：「」『』【】《》（）…—]")
 """Characters that need more than lower case; Chinese, Japanese and Korean text mostly has none."""
-_RUN = Late(f"[{_UNSPACED}]+")
-_PIECE = Late(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
-_TO_END = Late(f"[^\\W_{_UNSPACED}]*")
+_RUN = LazyPattern(f"[{_UNSPACED}]+")
+_PIECE = LazyPattern(f"[{_UNSPACED}]+|[^\\W_{_UNSPACED}]+")
+_TO_END = LazyPattern(f"[^\\W_{_UNSPACED}]*")
 SEAM = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SIGNED = re.compile(r"[A-Za-z](?:#|\+\+)|\.net", re.IGNORECASE)
-_SIGN_OF_IT = Late(
+_SIGN_OF_IT = LazyPattern(
     "[\u0300-\u036f\u1100-\u11ff\u3099\u309a\ua960-\ua97c\ud7b0-\ud7fb\ufb00-\ufdff\ufe70-\ufefc\uff66-\uff9f]"
 )
-_WRITTEN_OTHERWISE = Late(
+_WRITTEN_OTHERWISE = LazyPattern(
     ".[\u0300-\u036f\u3099\u309a]+"  # a letter and its accents
     "|[\u1100-\u11ff\ua960-\ua97c\ud7b0-\ud7fb]+"  # syllables of Korean, letter by letter
     "|[\ufb00-\ufb4f\ufb50-\ufdff\ufe70-\ufefc]+"  # ligatures, and forms of Arabic letters

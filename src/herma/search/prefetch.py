@@ -258,7 +258,7 @@ PASSAGE, OFTEN = 600, 40
 """Characters within which words count together, and how many places of one word are read."""
 _ANSWERED = " Answered: "
 HEADING = "From earlier conversations, as it was said then; it may be out of date. session_search reads more."
-SLOW, PATIENCE = 3, 20
+SLOW, SKIPPED_TURNS = 3, 20
 """After `SLOW` questions that were not embedded in time, the next `PATIENCE` go by words."""
 _EMBEDDING = 0.4
 """Part of the deadline that embedding the question may take; the rest is for searching."""
@@ -339,7 +339,7 @@ class Prefetch:
             late = any("did not answer within" in note for note in found.notes)
             self._slow = self._slow + 1 if late else 0
             if self._slow >= SLOW:
-                self._slow, self._rest = 0, PATIENCE
+                self._slow, self._rest = 0, SKIPPED_TURNS
         if self._looks >= 2 and self._warming is None and not self._warmed:
             self._warming = BackgroundCall("warming up", self.warm).start()
         return found
@@ -435,10 +435,10 @@ def select_lines(found: Prefetched, room: int = CHARACTERS, known: Callable[[], 
     judged = []
     by_id = {one.hit.message_id: one for one in sorted(found.weighed, key=lambda one: -one.chance)}
     outdated = {id_: one.hit.outdated_by for id_, one in by_id.items() if one.hit.outdated_by is not None}
-    overtakes = {one.hit.outdated_by for one in found.weighed if _is_worth_it(one)}
+    overtakes = {one.hit.outdated_by for one in found.weighed if _is_relevant(one)}
     for one in [by_id[id_] for id_ in latest_first(list(by_id), outdated)]:
         why_not = ""
-        if not _is_worth_it(one) and one.hit.message_id not in overtakes:
+        if not _is_relevant(one) and one.hit.message_id not in overtakes:
             why_not = "not relevant enough"
         elif len(lines) == LINES or len(one.line) + 1 > left:
             why_not = "no room"
@@ -457,7 +457,7 @@ def select_lines(found: Prefetched, room: int = CHARACTERS, known: Callable[[], 
     return replace(found, text=text, outcome="recalled" if lines else "nothing", weighed=tuple(judged))
 
 
-def _is_worth_it(one: Weighed) -> bool:
+def _is_relevant(one: Weighed) -> bool:
     return one.chance >= model_for(one.evidence).least
 
 

@@ -25,7 +25,7 @@ from typing import Generic, Literal, NamedTuple, TypedDict, TypeVar, get_args
 
 from herma.errors import UsageError
 from herma.search.dates import MOST_WORDS, Span, framing, read_value, spoken, two_readings, words_of_date
-from herma.text import CJK, CJK_FILLERS, HAS_CJK, NAMES, RIGHT, STOP_WORDS, Late, strip
+from herma.text import CJK, CJK_FILLERS, HAS_CJK, NAMES, RIGHT, STOP_WORDS, LazyPattern, strip
 from herma.types import Scope, SessionInfo
 
 # ── what a search returns ──
@@ -264,7 +264,7 @@ _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"') | {"’": "'",
 _TOKEN = re.compile(r'(?P<minus>-?)(?:(?P<name>[A-Za-z]+):)?"(?P<quoted>[^"]*)"|(?P<bare>[^\s"]+)|"')
 _FIELD = re.compile(r"(-?)([A-Za-z]+):(.+)$", re.DOTALL)
 _FILLER = re.compile("|".join(map(re.escape, CJK_FILLERS)))
-_PART = Late(rf"[{CJK}]|(?:(?![{CJK}])[^\W_])+")
+_PART = LazyPattern(rf"[{CJK}]|(?:(?![{CJK}])[^\W_])+")
 _CJK_MARKS = re.compile("[，。、！？；：（）【】「」『』《》〈〉…]")
 _OPENED = re.compile(r"(-|AND|OR|NOT)?(\(+)")
 _ENDS = ").,;:!?…"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from herma.search.contradictions import Spoken, asks_for_the_past, latest_first, outdated
 from herma.search.match import Unit, fold, of_word
 from herma.search.query import AnswerOptions, Query
-from herma.text import Late, stem
+from herma.text import LazyPattern, stem
 from herma.worker import BackgroundCall
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ KEYWORDS = 0.4
 """Trust in meaning for words without grammar between them: such a query means the words."""
 ONE_THING = 0.5
 """Trust in meaning for one single thing."""
-HEARD = {"assistant": 0.7}
+ROLE_WEIGHTS = {"assistant": 0.7}
 """An answer repeats the question, at length and in several parts, each of which may be near."""
 
 
@@ -249,7 +249,7 @@ questions first, in Chinese and in Japanese, in both halves of each."""
 _CHARACTERS_SATURATION = 0.6
 _CHARACTERS_READ = 2_000
 _MOST_CHARACTERS = 32
-_CHARACTER = Late("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_CHARACTER = LazyPattern("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 def characters_of(query: Query) -> list[str]:
@@ -298,7 +298,7 @@ _SELVES = (
     *(" je ", " j'", " j’", " mon ", " ma ", " mes ", " nous ", " yo ", " mi ", " mis "),
 )
 _SELVES_EAST = ("我", "私", "僕", "俺", "저는", "나는", "우리")
-_SOMEBODY = re.compile(
+_PERSON = re.compile(
     r"\b(?:[Ii]|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|us|[Oo]ur|[Hh]e|him|[Hh]is|[Ss]he|[Hh]er|[Ii]ch|[Mm]eine?|[Ww]ir|[Jj]e|[Mm]on)\b"
     r"|\w\W{1,4}[A-Z]|我|私の|私は"
 )
@@ -308,14 +308,14 @@ _WORD = re.compile(r"[^\W_]+")
 
 def speaker_boost(question: str, candidates: Sequence[Candidate], roles: Mapping[int, str]) -> dict[int, float]:
     """Return what candidates gain because of who speaks, and of whom."""
-    about_somebody = _SOMEBODY.search(question) is not None
+    about_person = _PERSON.search(question) is not None
     speakers = _speakers(candidates, fold(question))
-    if not (about_somebody or speakers):
+    if not (about_person or speakers):
         return {}
     found = {}
     for one in candidates:
         gain = BY_THEMSELVES if one.id in speakers else 0.0
-        if about_somebody and roles.get(one.id) == "user" and _is_of_oneself(" " + one.folded[:_BEGINNING]):
+        if about_person and roles.get(one.id) == "user" and _is_of_oneself(" " + one.folded[:_BEGINNING]):
             gain += OF_ONESELF
         if gain:
             found[one.id] = gain
@@ -477,7 +477,7 @@ class Arranged(NamedTuple):
     notes: list[str]
 
 
-def arrange(
+def postprocess(
     ranked: Sequence[Candidate],
     query: Query,
     wanted: AnswerOptions,

@@ -47,10 +47,10 @@ from herma.search.rank import (
     ONE_THING,
     Arranged,
     Candidate,
-    arrange,
     by_cosine,
     fuse,
     near_enough,
+    postprocess,
     rank,
 )
 from herma.text import HAS_CJK, NOT_ENGLISH
@@ -354,7 +354,7 @@ class _Pass:
     def run(self) -> None:
         found = self.found
         if not (self.wanted.mode == "vectors" and self.pending.result().near):
-            found.gather(self._lag)  # meanwhile the question is embedded and compared
+            found.collect(self._lag)  # meanwhile the question is embedded and compared
             if self.pending.waiting:
                 found.read_ahead()
         meaning = self.pending.result()
@@ -362,7 +362,7 @@ class _Pass:
             found.add_near(meaning.near, meaning.spread)
         self.dropped, self.notes = found.dropped, list(found.notes)
         ranked = self._ranked(meaning)
-        arranged = arrange(ranked, self.query, self.wanted, found, self._searcher.reranker, self._searcher.wait)
+        arranged = postprocess(ranked, self.query, self.wanted, found, self._searcher.reranker, self._searcher.wait)
         self.notes += arranged.notes
         self.hits = self._hits(arranged)
         if self.wanted.level == "session":

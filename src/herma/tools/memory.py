@@ -283,8 +283,8 @@ def _listed(entries: Sequence[str]) -> list[str]:
 def _blocked(outcome: Blocked) -> str:
     if not outcome.findings:
         return f"Blocked: {outcome.message}"
-    advice = "Write it as a plain fact; only a person can override this (herma memory add --trust)."
-    return f"Blocked: {outcome.message.removeprefix('Blocked by the scanner, ')} {advice}"
+    note = "Write it as a plain fact; only a person can override this (herma memory add --trust)."
+    return f"Blocked: {outcome.message.removeprefix('Blocked by the scanner, ')} {note}"
 
 
 def _usage(outcome: MemoryOutcome) -> str:

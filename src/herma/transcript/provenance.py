@@ -17,7 +17,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 
 from herma.safety.fold import fold
-from herma.text import STOP_WORDS, Late, stem
+from herma.text import STOP_WORDS, LazyPattern, stem
 from herma.transcript.log import Transcripts, origins
 from herma.transcript.messages import outside_parts, text_of, typed_text, without
 from herma.types import Message, Origin, OutsideSpan
@@ -29,11 +29,11 @@ _CHUNK, _STRIDE = 8, 4
 _STRONG, _PLAIN, _EVERYDAY = 2.0, 1.0, 0.5
 _NEGATION = "\0not"
 _CJK = "぀-ヿ㐀-䶿一-鿿가-힯"
-_TOKEN = Late(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_TOKEN = LazyPattern(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _TAGS = re.compile(r"<[^<>]{0,300}>")
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|[nrtbf"/\\])')
-_COMPOUND = Late(rf"(?<![^\W_{_CJK}])[^\W_{_CJK}]++(?:[._/:@\\]++[^\W_{_CJK}]++)+")
-_ADDRESS = Late(
+_COMPOUND = LazyPattern(rf"(?<![^\W_{_CJK}])[^\W_{_CJK}]++(?:[._/:@\\]++[^\W_{_CJK}]++)+")
+_ADDRESS = LazyPattern(
     r"(?:https?|ftp|ssh|git|wss?)://[^\s\"'<>“”`|)\]]{3,200}"
     r"|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}"
     r"|(?<![\w.@/-])(?:[a-z0-9-]{1,63}\.){1,4}[a-z]{2,24}(?![\w-])"
@@ -49,7 +49,7 @@ _RUN, _STEP = 8, 4
 """Words of a run that is not an accident; at every fourth word of a marked text one is remembered."""
 _EDGE = 200
 """Characters to both sides of such a run that are compared one by one."""
-_RUN_TOKEN = Late(rf"[{_CJK}]|[^\W_{_CJK}]+")
+_RUN_TOKEN = LazyPattern(rf"[{_CJK}]|[^\W_{_CJK}]+")
 _ENDS = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
 _QUOTED = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
 _NEGATIONS_WORDS = """
