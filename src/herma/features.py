@@ -128,7 +128,7 @@ class Feature:
     def closing(self, view: SessionView, reason: str) -> None:
         """The session ends. With a reason of `types.MOVES` its conversation goes on and `switched` follows."""
 
-    def contribute(self, occasion: PromptRequest) -> PromptContribution | None:  # noqa: ARG002
+    def contribute(self, request: PromptRequest) -> PromptContribution | None:  # noqa: ARG002
         """Return what to add to the system prompt, when it is assembled at the start and after a reload."""
         return None
 
@@ -280,13 +280,13 @@ class FeatureDispatcher:
     def closing(self, view: SessionView, reason: str) -> None:
         self._notify("closing", lambda feature: feature.closing(view, reason))
 
-    def _notify(self, what: str, news: Callable[[Feature], None]) -> None:
+    def _notify(self, what: str, event: Callable[[Feature], None]) -> None:
         """Report an event to each feature, even if Ctrl-C or a signal interrupts one of them."""
         stopped: BaseException | None = None
         for feature, guard in self._guarded:
             if _overrides(feature, what):
                 try:
-                    guard.ask(what, lambda feature=feature: news(feature), None)  # type: ignore[misc]
+                    guard.ask(what, lambda feature=feature: event(feature), None)  # type: ignore[misc]
                 except (KeyboardInterrupt, SystemExit) as exc:
                     stopped = exc
         self._warn()
@@ -339,14 +339,14 @@ def prompt_with(
     bare = assemble(tiers).text
     memory = memory_of(bare)
     taken = count(memory)
-    occasion = PromptRequest(
+    request = PromptRequest(
         view,
         system_tokens=max(0, room[0] - count(bare) + taken),
         memory_tokens=max(0, room[1] - taken),
         count=count,
         rehearsal=rehearsal,
     )
-    gathered, troubles = contributions(contributors, occasion)
+    gathered, troubles = contributions(contributors, request)
     with_them = replace(
         tiers,
         skills="\n\n".join(filter(None, (tiers.skills, *(one.skills for one in gathered)))),
@@ -361,7 +361,7 @@ def prompt_with(
     return replace(prompt, warnings=(*prompt.warnings, *said, *troubles))
 
 
-def contributions(features: Sequence[Feature], occasion: PromptRequest) -> tuple[list[PromptContribution], list[str]]:
+def contributions(features: Sequence[Feature], request: PromptRequest) -> tuple[list[PromptContribution], list[str]]:
     """Return the contributions, and failures in words.
 
     Features with a `contribution_deadline` run in threads of their own, at the same time; others in this thread.
@@ -370,7 +370,7 @@ def contributions(features: Sequence[Feature], occasion: PromptRequest) -> tuple
     asked = []
     for feature in features:
         guard, deadline = guard_of(feature), feature.contribution_deadline
-        question = partial(feature.contribute, occasion)
+        question = partial(feature.contribute, request)
         asked.append((deadline, guard, guard.begin("contribute", question, wait=deadline is not None)))
     found: list[PromptContribution] = []
     troubles: list[str] = []

@@ -63,7 +63,7 @@ from herma.transcript.messages import (
     with_addition,
 )
 from herma.transcript.provenance import SeenText, check_origin, merged, sources_of
-from herma.transcript.rows import SessionNews, SessionRows
+from herma.transcript.rows import SessionHead, SessionRows
 from herma.types import (
     AnyMessage,
     Attachment,
@@ -148,8 +148,8 @@ class Session:
             prepared.info.branch,
         )
         self.prompt_digest, self.tools_digest = frame.prompt_digest, frame.tools_digest
-        self._meter = CallRecorder(PrefixTracker(frame, prepared.previous_call), self._app.calls)
-        self._meter.account.carry_on(self._history)
+        self._recorder = CallRecorder(PrefixTracker(frame, prepared.previous_call), self._app.calls)
+        self._recorder.prefix.carry_on(self._history)
         self._recorded = False
         self._version_at_start = prepared.memory.memory_version if prepared.shown is None else prepared.shown
         who = Who.REVIEW if self.environment.context == "review" else Who.TOOL
@@ -186,7 +186,7 @@ class Session:
             raise UsageError("There is nothing to send yet.", hint="Begin with before_model(text).")
         else:
             self._compression.compress_if_needed(self)
-        self._meter.called(self._history, self._app.clock(), _LIVES.get(cache_marks or ""))
+        self._recorder.called(self._history, self._app.clock(), _LIVES.get(cache_marks or ""))
         request: list[Json] = [{"role": "system", "content": self.system_prompt}, *map(to_request, self._history)]
         return cache_breakpoints(request, lifetime=cache_marks) if cache_marks else request
 
@@ -217,7 +217,7 @@ class Session:
         self._compression.answered(measured, self.tokens)
         limit = self._app.settings.context.tool_result_tokens
         replies = self._append([to_stored(message, limit, self._seen) for message in came])
-        if not self._meter.answered(replies, measured) and measured is not None:
+        if not self._recorder.answered(replies, measured) and measured is not None:
             self._app.transcripts.record_usage(self.id, measured)
         self._app.index.written(len(replies) + 1)
         if self._in_turn and is_complete(replies):
@@ -229,7 +229,7 @@ class Session:
         self._check_open()
         if self._history and not self._to_copy and not is_complete(self._history[-1:]):
             self._in_turn = False
-            self._meter.answered(self._append(all_from_wire(cut_off(self._history, partial), self._app.clock())))
+            self._recorder.answered(self._append(all_from_wire(cut_off(self._history, partial), self._app.clock())))
 
     def unsent(self) -> None:
         """Withdraw the last request, which did not reach the model or was refused. The user's message stays.
@@ -237,7 +237,7 @@ class Session:
         Otherwise a request without a reply counts as sent, and its cost is estimated.
         """
         self._check_open()
-        self._meter.unsent()
+        self._recorder.unsent()
 
     def mark_untrusted(self, text: str, origin: Origin | str = Origin.TOOL_OUTPUT) -> None:
         """Mark text from outside that the model is sent. A memory write that repeats it waits for a person's decision;
@@ -254,7 +254,7 @@ class Session:
     @property
     def tokens(self) -> int:
         """Tokens of a request as the conversation stands."""
-        return self._meter.account.tokens
+        return self._recorder.prefix.tokens
 
     @property
     def last_compression(self) -> Compression | None:
@@ -332,7 +332,7 @@ class Session:
         # of each session that the conversation went through, the first user message that goes
         for session_id, target in {one.session_id or self.id: one.id for one in reversed(users)}.items():
             self._app.transcripts.rewind(session_id, target)
-        self._meter.account.cut(first, self._history[first:])
+        self._recorder.prefix.cut(first, self._history[first:])
         old = self.view()
         del self._history[first:]
         self._in_turn = False
@@ -401,7 +401,7 @@ class Session:
         if not self._open:
             return
         self.interrupt()
-        self._meter.answered(())
+        self._recorder.answered(())
         self._open = False
         try:
             self._features.closing(self.view(), reason)
@@ -453,7 +453,7 @@ class Session:
         if fresh:
             self._history += fresh
             self._provenance.add_messages(fresh)
-            self._meter.account.add(fresh)
+            self._recorder.prefix.add(fresh)
             self._recalled |= recalled_units(fresh)
             self.restore_memory_version()
 
@@ -479,23 +479,23 @@ class Session:
         if self._to_copy:
             self._to_copy = False
             history, self._history = self._history, []
-            self._meter.account.cut(0, history)
+            self._recorder.prefix.cut(0, history)
             self._append(all_from_wire(history, self._app.clock()))
 
     def _switch(self, how: Move, prepare: Callable[[], PreparedSession], instead: Sequence[Message] = ()) -> None:
         """Give the conversation another prompt, or the messages `instead`, which are committed first."""
         old = self.view()
-        self._meter.answered(())
+        self._recorder.answered(())
         self._features.closing(old, how)
         prepared = prepare()  # after `closing`, so that features that add to the prompt know the whole conversation
         new = prepared.info.id != self.id
         if instead:
             self._history, last = replace_history(
-                self._app.transcripts, self._meter.account, self._history, instead, prepared, new=new
+                self._app.transcripts, self._recorder.prefix, self._history, instead, prepared, new=new
             )
             self._seen.clear()  # an earlier equal result may not be sent any more
         else:
-            last = before(self._meter.account.last, self._history, "reload")
+            last = before(self._recorder.prefix.last, self._history, "reload")
         ends = self._stored and new
         if ends and not instead:
             self._continues = self.info
@@ -517,8 +517,8 @@ class Session:
 
     def _append(self, messages: list[Message]) -> list[Message]:
         """Commit messages and append them to the history."""
-        account = self._meter.account
-        weighed = [account.weighed(message) for message in messages]
+        prefix = self._recorder.prefix
+        weighed = [prefix.weighed(message) for message in messages]
         if not self._stored:
             start_session(self._app.transcripts, self.info, self.system_prompt, self._prepared.prompt_outside)
             self._stored = True
@@ -526,7 +526,7 @@ class Session:
         stored = [replace(message, id=id_, session_id=self.id) for message, id_ in zip(weighed, ids, strict=True)]
         self._history += stored
         self._provenance.add_messages(stored)
-        account.add(stored)
+        prefix.add(stored)
         return stored
 
     def _check_open(self) -> None:
@@ -720,7 +720,7 @@ def start_session(
 
 def replace_history(
     transcripts: Transcripts,
-    account: PrefixTracker,
+    prefix: PrefixTracker,
     history: Sequence[Message],
     instead: Sequence[Message],
     prepared: PreparedSession,
@@ -736,18 +736,18 @@ def replace_history(
     memory_version = prepared.memory.memory_version if prepared.shown is None else prepared.shown
     later = transcripts.messages(at.session_id, after=at.id)
     instead = _with_spans(instead, history)
-    given = [account.weighed(message) for message in for_new_prompt(sendable([*instead, *later]), memory_version)]
+    given = [prefix.weighed(message) for message in for_new_prompt(sendable([*instead, *later]), memory_version)]
     if new:
         start_session(transcripts, info, prepared.system_prompt, prepared.prompt_outside)
         ids = transcripts.append(info.id, given)
         while fresh := transcripts.messages(at.session_id, after=(later or [at])[-1].id):  # came in this moment
             later = fresh
-            more = [account.weighed(message) for message in for_new_prompt(fresh, memory_version)]
+            more = [prefix.weighed(message) for message in for_new_prompt(fresh, memory_version)]
             given, ids = given + more, ids + transcripts.append(info.id, more)
     else:
         ids = transcripts.append(info.id, given, standing_for=(later or [at])[-1].id)
     kept = [replace(message, id=id_, session_id=info.id) for message, id_ in zip(given, ids, strict=True)]
-    last = account.last
+    last = prefix.last
     if last is None:
         return kept, None
     return kept, PreviousCall(last, min(shared(history, kept), last.messages), "compression")
@@ -793,14 +793,14 @@ class SessionChangeCheck:
         Raise `StoreChanged` if another program moved the conversation; with `branches`, a session that continues it
         does not matter.
         """
-        news = self._sessions.news(session.id)
-        if news is None:
+        head = self._sessions.head(session.id)
+        if head is None:
             return []
-        if news.follower and not branches:
-            raise _continued_elsewhere(news)
+        if head.follower and not branches:
+            raise _continued_elsewhere(head)
         begins = next((at for at, message in enumerate(history) if message.session_id == session.id), len(history))
         newest = max(history[-1].id if begins < len(history) else 0, self._newest)
-        if (news.visible, news.newest) == (len(history) - begins + self._visible, newest):
+        if (head.visible, head.newest) == (len(history) - begins + self._visible, newest):
             return []
         everything = self._transcripts.messages(session.id, include_hidden=True)
         stored = [message for message in everything if not message.hidden]
@@ -833,11 +833,11 @@ def settled(messages: Sequence[Message]) -> int:
     return end
 
 
-def _continued_elsewhere(news: SessionNews) -> StoreChanged:
-    how = "compressed" if news.reason == "compression" else "continued"
+def _continued_elsewhere(head: SessionHead) -> StoreChanged:
+    how = "compressed" if head.reason == "compression" else "continued"
     return StoreChanged(
-        f"Another program {how} this conversation; it continues as session {news.follower}.",
-        hint=f"Continue there: {_how_to_resume(news.follower)}",
+        f"Another program {how} this conversation; it continues as session {head.follower}.",
+        hint=f"Continue there: {_how_to_resume(head.follower)}",
     )
 
 

@@ -266,15 +266,15 @@ class Adds(Feature):
     def __init__(self, make: Callable[[PromptRequest], PromptContribution]) -> None:
         self._make = make
 
-    def contribute(self, occasion: PromptRequest) -> PromptContribution:
-        return self._make(occasion)
+    def contribute(self, request: PromptRequest) -> PromptContribution:
+        return self._make(request)
 
 
 def test_parts_add_to_the_prompt_within_what_is_left(home: Path) -> None:
     asked: list[PromptRequest] = []
 
-    def make(occasion: PromptRequest) -> PromptContribution:
-        asked.append(occasion)
+    def make(request: PromptRequest) -> PromptContribution:
+        asked.append(request)
         return PromptContribution(
             skills="# Skills\n- bake: bread",
             episodes=("Fixed the oven.",),
@@ -290,12 +290,12 @@ def test_parts_add_to_the_prompt_within_what_is_left(home: Path) -> None:
                 assert text in session.system_prompt
             assert "</memory-context>" not in session.system_prompt
             assert session.warnings == ("bake is stale",)
-            occasion = asked[0]
+            request = asked[0]
             plan = session.working_memory()
-            assert 0 < occasion.system_tokens < plan["system"].room
-            assert 0 < occasion.memory_tokens < plan["memory"].room - 100, "curated memory comes first"
-            assert occasion.count("word " * 100) > 50
-            assert not occasion.rehearsal
+            assert 0 < request.system_tokens < plan["system"].room
+            assert 0 < request.memory_tokens < plan["memory"].room - 100, "curated memory comes first"
+            assert request.count("word " * 100) > 50
+            assert not request.rehearsal
             talk(session, "one", reply="ok")
             session.reload()
             assert len(asked) == 2
@@ -307,10 +307,10 @@ def test_parts_add_to_the_prompt_within_what_is_left(home: Path) -> None:
 
 
 def test_one_that_cannot_add_to_the_prompt_is_named(home: Path) -> None:
-    def fail(occasion: PromptRequest) -> PromptContribution:
+    def fail(request: PromptRequest) -> PromptContribution:
         raise OSError("the disk is on fire")
 
-    def nonsense(occasion: PromptRequest) -> PromptContribution:
+    def nonsense(request: PromptRequest) -> PromptContribution:
         return 7  # type: ignore[return-value]
 
     plain = Herma.open(home)

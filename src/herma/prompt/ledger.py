@@ -385,8 +385,8 @@ KEPT_BACK = 1_000
 class CallRecorder:
     """Write each call of a session into the ledger. A failed write never fails a turn; it is repeated later."""
 
-    def __init__(self, account: PrefixTracker, rows: CallRows) -> None:
-        self.account = account
+    def __init__(self, prefix: PrefixTracker, rows: CallRows) -> None:
+        self.prefix = prefix
         self._rows = rows
         self._made: Call | None = None
         self._waiting: list[tuple[Call, Usage | None]] = []
@@ -395,13 +395,13 @@ class CallRecorder:
     def called(self, history: Sequence[Message], now: float, lifetime: float | None = None) -> None:
         """Record that a request was sent. It counts even if no reply comes."""
         self.answered(())
-        self._made = self.account.call(history, now, lifetime)
+        self._made = self.prefix.call(history, now, lifetime)
 
     def unsent(self) -> None:
         """Drop the last request: no model received it, or it was refused, so it cost nothing."""
         if self._made is not None:
             self._made = None
-            self.account.uncall()
+            self.prefix.uncall()
 
     def answered(self, replies: Sequence[Message], usage: Usage | None = None) -> bool:
         """Write the call whose replies were stored. → whether they belong to a request; a second reply does not.

@@ -352,11 +352,11 @@ class Transcripts:
         )
         if session.imported is not None:
             session = replace(session, started=min(session.started, now))
-        wish = sanitized(title)
-        if wish is None and before is not None and session.reason not in ("delegation", "new"):
-            wish = before.title
+        requested = sanitized(title)
+        if requested is None and before is not None and session.reason not in ("delegation", "new"):
+            requested = before.title
         spans = {} if prompt_outside is None else {session.id: prompt_outside}
-        return self._add(session, wish, system_prompt, spans)
+        return self._add(session, requested, system_prompt, spans)
 
     def append(self, session_id: str, messages: Sequence[AnyMessage], *, standing_for: int | None = None) -> Ids:
         """Add messages, all or none of them. Return their ids, increasing. When this returns, they are on disk.
@@ -699,15 +699,15 @@ class Transcripts:
     def _add(
         self,
         session: SessionInfo,
-        wish: str | None,
+        requested: str | None,
         system_prompt: str | None,
         outside: Mapping[str, Sequence[OutsideSpan]],
     ) -> str:
-        title = wish
+        title = requested
         prompts = {} if system_prompt is None else {session.id: system_prompt}
         while True:
-            if wish is not None:
-                title = self._free_title(title or wish, session.scope)
+            if requested is not None:
+                title = self._free_title(title or requested, session.scope)
             try:
                 self._sessions.add([replace(session, title=title)], prompts, outside)
             except StoreChanged:
@@ -715,7 +715,7 @@ class Transcripts:
                     raise UsageError(
                         f"There is a session {session.id} already.", hint="Leave session_id out, or choose another."
                     ) from None
-                if wish is None:
+                if requested is None:
                     raise
             else:
                 return session.id

@@ -55,7 +55,7 @@ class SessionChange(TypedDict, total=False):
     branch: str
 
 
-class SessionNews(NamedTuple):
+class SessionHead(NamedTuple):
     """Read the state of a session in one row: for a program that has it open, and may not be the only one."""
 
     visible: int
@@ -202,10 +202,10 @@ class SessionRows:
         found = self._sessions("get", ids=list(session_ids), deleted=deleted)
         return {session.id: session for session in found}
 
-    def news(self, session_id: str) -> SessionNews | None:
+    def head(self, session_id: str) -> SessionHead | None:
         """Return how it stands; None when it is not there."""
-        found = self._db.row(self._sql["news"], {"id": session_id})
-        return SessionNews(*found) if found else None
+        found = self._db.row(self._sql["head"], {"id": session_id})
+        return SessionHead(*found) if found else None
 
     def others_spoken(self, conversation: str) -> bool:
         """Return whether there is anything that was said in other conversations."""

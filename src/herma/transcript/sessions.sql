@@ -32,8 +32,8 @@ SELECT s.id, s.source, s.profile, s.project, s.user, s.chat, s.started, s.conver
 -- children --
  WHERE s.parent = ANY(:parents) AND s.deleted IS NULL;
 
--- news --
--- How a session stands, for a program that has it open: nobody tells it what others do.
+-- head --
+-- The state of a session, for a program that has it open: other programs may have written to it.
 SELECT s.message_count,
        coalesce((SELECT m.id FROM messages m WHERE m.session = s.key AND m.hidden = '' ORDER BY m.id DESC LIMIT 1), 0),
        coalesce(f.id, ''), coalesce(f.reason, '')
