@@ -250,7 +250,10 @@ def _answers_given(given: Sequence[str]) -> dict[str, str]:
     for each in given:
         key, equals, value = each.partition("=")
         if not equals or not key:
-            raise UsageError(f"--set takes KEY=VALUE, got {each!r}. Nothing was changed.")
+            raise UsageError(
+                f"--set takes KEY=VALUE, got {each!r}. Nothing was changed.",
+                hint="For example: --set memory_mode=context",
+            )
         answers[key] = sys.stdin.readline().rstrip("\n") if value == "-" else value
     return answers
 
@@ -326,7 +329,8 @@ def _configure(provider: MemoryProvider, home: Path, given: Mapping[str, str], *
             try:
                 value = convert(field, value)
             except ProviderError as exc:
-                raise UsageError(f"{exc} Nothing was changed.") from exc
+                hint = f"Give another value: --set {key}=…"
+                raise UsageError(f"{exc} Nothing was changed.", hint=hint) from exc
         answers[key] = value
         if variable:
             if value != "":
@@ -504,6 +508,7 @@ def test(context: CommandContext, name: str | None, wait: float) -> None:
     name = name or h.providers.active
     if not name:
         raise UsageError("No provider is in use.", hint=context.command("providers", "test", "NAME"))
+    find(h.home, name)  # an unknown name is wrong use, not a failing provider
     steps, found = _round_trip(h.providers, name, str(h.home), h.settings.providers.timeout, wait)
     failed = [what for what, _, why in steps if why]
     if context.json:

@@ -181,7 +181,7 @@ TOOL_TIMEOUT, BACKGROUND_TIMEOUT, DRAIN, SHUTDOWN = 60.0, 150.0, 5.0, 1.0
 that it leaves to a shutdown at least."""
 WAITING = 500
 """Events that may wait for a provider; when more wait, the oldest is dropped."""
-HANDED_OVER = ("reset", "switched", "branched")
+_PARKING_REASONS = ("reset", "switched", "branched")
 """Reasons of a session's end after which the same provider object goes on with the next session: /new, /resume,
 /branch. It is flushed and told of the switch, but not shut down."""
 MOST_PARKED = 16
@@ -208,7 +208,7 @@ class ProviderSession(Feature):
         self.parked = False
         self._found, self._providers, self._home = found, providers, providers.home
         around = environment_of(view, home=str(providers.home), profile=providers.profile)
-        self._told = {**around, "ask_model": providers.ask_model}
+        self._session_values = {**around, "ask_model": providers.ask_model}
         self._begun = threading.Event()
         self._gone = False
         self._switching: threading.Event | None = None
@@ -253,7 +253,7 @@ class ProviderSession(Feature):
             if not provider.is_available():
                 why = getattr(provider, "unavailable_reason", str)()
                 raise ProviderError(f"It is not available{f': {why}' if why else ''}")
-            provider.initialize(self.session_id, **accepted(provider.initialize, self._told))
+            provider.initialize(self.session_id, **accepted(provider.initialize, self._session_values))
             tools: object = provider.get_tool_schemas()
             if self.read_only:
                 tools = self._tools_that_read(provider, tools)
@@ -273,7 +273,7 @@ class ProviderSession(Feature):
 
     # ── the prompt and the tools ──
 
-    def contribute(self, occasion: PromptRequest) -> PromptContribution:
+    def contribute(self, request: PromptRequest) -> PromptContribution:
         """Return its block, scanned and cut to what is left for memory."""
         if self._provider is None or self._recall_only:
             return PromptContribution()
@@ -283,7 +283,7 @@ class ProviderSession(Feature):
             raise ProviderError(f"Its block is {type(block).__name__}, not text")
         if not block.strip():
             return PromptContribution()
-        cap = max(200, min(LONGEST_BLOCK, occasion.memory_tokens * 3)) if occasion.memory_tokens else LONGEST_BLOCK
+        cap = max(200, min(LONGEST_BLOCK, request.memory_tokens * 3)) if request.memory_tokens else LONGEST_BLOCK
         shown = show(ContextFile(f"the memory provider {self.name}", block[:READ]), cap)
         return PromptContribution(providers=((self.name, shown.text),), warnings=shown.warnings)
 
@@ -407,7 +407,7 @@ class ProviderSession(Feature):
         if view.messages and not self.read_only:
             said = view.messages
             self._tell("on_session_end", lambda provider: provider.on_session_end(plain(said)))
-        if reason in HANDED_OVER and not self.failed:
+        if reason in _PARKING_REASONS and not self.failed:
             self._turn = ("", 0)
             self.parked = True
         elif reason not in MOVES:
@@ -448,7 +448,7 @@ class ProviderSession(Feature):
         if within is not None:
             self._providers.forget(self)
 
-    def _tell(self, what: str, news: Callable[[MemoryProvider], object]) -> None:
+    def _tell(self, what: str, notify: Callable[[MemoryProvider], object]) -> None:
         def work(_: threading.Event) -> None:
             self._begun.wait()
             provider = self._provider
@@ -457,7 +457,7 @@ class ProviderSession(Feature):
             if self._running is not None and not self._running.done.is_set():
                 self.guard.count(what, f"was not handed over, because {self._running.what} has not returned yet")
                 return
-            self._running = call = self.guard.begin(what, lambda: news(provider), beside=True)
+            self._running = call = self.guard.begin(what, lambda: notify(provider), beside=True)
             if call is not None:
                 self.guard.answer(call, None, BACKGROUND_TIMEOUT)
 
@@ -467,20 +467,20 @@ class ProviderSession(Feature):
         self.guard.count(what, "it is so far behind that the oldest was given up")
 
 
-def leave(seats: Sequence[ProviderSession], within: float | None = None) -> None:
+def leave(opened: Sequence[ProviderSession], within: float | None = None) -> None:
     """Let providers go, in this order. One that hangs takes no time from the others."""
     until = time.monotonic() + (DRAIN if within is None else within)
-    for seat in seats:  # their lanes run side by side
-        seat.drain(max(until - time.monotonic(), 0.0))
-    for seat in seats:
-        seat.shut_down(max(until - time.monotonic(), SHUTDOWN))
+    for session in opened:  # their lanes run side by side
+        session.drain(max(until - time.monotonic(), 0.0))
+    for session in opened:
+        session.shut_down(max(until - time.monotonic(), SHUTDOWN))
 
 
 def _mirror(action: str, target: str, content: str, metadata: Json) -> Callable[[MemoryProvider], Any]:
-    def news(provider: MemoryProvider) -> None:
+    def notify(provider: MemoryProvider) -> None:
         provider.on_memory_write(action, target, content, **accepted(provider.on_memory_write, {"metadata": metadata}))
 
-    return news
+    return notify
 
 
 def place_of(view: SessionView) -> tuple[object, ...]:
@@ -515,12 +515,12 @@ class RecallSources(Feature):
     origin = Origin.PROVIDER
     at_once = True
 
-    def __init__(self, seats: Sequence[ProviderSession]) -> None:
-        self._seats = seats
-        self.deadline = max(seat.deadline for seat in seats) + 1
+    def __init__(self, opened: Sequence[ProviderSession]) -> None:
+        self._sessions = opened
+        self.deadline = max(session.deadline for session in opened) + 1
         self._troubles: dict[str, str] = {}
-        for seat in seats:
-            seat.guard.listen(self._listen)
+        for session in opened:
+            session.guard.listen(self._listen)
 
     @property
     def notices(self) -> Sequence[str]:  # type: ignore[override]
@@ -532,27 +532,30 @@ class RecallSources(Feature):
 
     def turn_began(self, view: SessionView, text: str) -> str:
         began = time.monotonic()
-        asked = [(seat, seat.guard.begin("prefetch", partial(seat.turn_began, view, text))) for seat in self._seats]
+        asked = [
+            (session, session.guard.begin("prefetch", partial(session.turn_began, view, text)))
+            for session in self._sessions
+        ]
         answers: list[tuple[str, str]] = []
-        for seat, call in asked:
+        for session, call in asked:
             if call is not None:
-                left = max(seat.deadline - (time.monotonic() - began), 0.0)
-                found = seat.guard.answer(call, "", left, of=seat.deadline)
+                left = max(session.deadline - (time.monotonic() - began), 0.0)
+                found = session.guard.answer(call, "", left, of=session.deadline)
                 if isinstance(found, str):
-                    answers.append((seat.name, found))
+                    answers.append((session.name, found))
                 else:
-                    seat.guard.count("prefetch", f"answered with {type(found).__name__}, not with text")
+                    session.guard.count("prefetch", f"answered with {type(found).__name__}, not with text")
         return fused(answers)
 
     def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:
-        for seat in self._seats:
-            seat.switched(old, new, reason, reset)
+        for session in self._sessions:
+            session.switched(old, new, reason, reset)
 
     def closing(self, view: SessionView, reason: str) -> None:  # noqa: ARG002
-        for seat in self._seats:
-            seat.parked = reason in HANDED_OVER and not seat.failed
+        for session in self._sessions:
+            session.parked = reason in _PARKING_REASONS and not session.failed
         if reason not in MOVES:
-            leave([seat for seat in reversed(self._seats) if not seat.parked], SHUTDOWN)
+            leave([session for session in reversed(self._sessions) if not session.parked], SHUTDOWN)
 
 
 def units(text: str) -> list[str]:
@@ -657,7 +660,7 @@ class Providers:
         self._ensure_open = ensure_open
         self.worker = worker or Worker()
         self._mutex = threading.Lock()
-        self._seats: list[ProviderSession] = []
+        self._sessions: list[ProviderSession] = []
         self._dropped = 0
         self._drains_at_exit = False
 
@@ -683,13 +686,13 @@ class Providers:
         if not name:
             return ProviderStatus("")
         with self._mutex:
-            seats = [seat for seat in self._seats if seat.name == name]
+            opened = [session for session in self._sessions if session.name == name]
         status = ProviderStatus(
             name,
-            health=sum((seat.guard.health for seat in seats), self._guard(name).health),
-            sessions=sum(not seat.parked for seat in seats),
-            waiting=sum(seat.waiting for seat in seats),
-            dropped=self._dropped + sum(seat.dropped for seat in seats),
+            health=sum((session.guard.health for session in opened), self._guard(name).health),
+            sessions=sum(not session.parked for session in opened),
+            waiting=sum(session.waiting for session in opened),
+            dropped=self._dropped + sum(session.dropped for session in opened),
             last=last_recall(self.home, name),
         )
         return self._asked(status) if ask else status
@@ -722,23 +725,23 @@ class Providers:
             BackgroundCall(name, partial(self._join, name, view, reserved)).start()  # all within one deadline
             for name in filter(None, (self._name, *self._sources))
         ]
-        seats = [seat for seat, _ in (each.answer() for each in joined) if seat is not None]
+        opened = [session for session, _ in (each.answer() for each in joined) if session is not None]
         refused = [
             f"memory.provider names {self._name} and {name}. One takes part at most, so {name} was refused; to let it"
             " recall, name it in providers.recall_from."
             for name in self._refused
         ]
         delegations.notices = (*refused, *(warning for each in joined for warning in each.answer()[1]))
-        written = [seat for seat in seats if seat.name == self._name]
-        others = [seat for seat in seats if seat.name != self._name]
+        written = [session for session in opened if session.name == self._name]
+        others = [session for session in opened if session.name != self._name]
         return [*written, *([RecallSources(others)] if others else []), delegations]
 
     def _join(
         self, name: str, view: SessionView, reserved: Sequence[str]
     ) -> tuple[ProviderSession | None, tuple[str, ...]]:
         """Return a provider's place in a session, and warnings for people."""
-        if (seat := self._handed_over(name, view)) is not None:
-            return seat, ()
+        if (session := self._take_parked(name, view)) is not None:
+            return session, ()
         guard = self._guard(name)
         try:
             found = find(self.home, name)
@@ -748,52 +751,59 @@ class Providers:
         if guard.left_out("initialize"):
             last = guard.health.last
             return None, (f"{name} failed so often that it is left out for a while ({last.why if last else ''}).",)
-        seat = ProviderSession(self, found, view, Guard(name, shown=self._shown))
+        session = ProviderSession(self, found, view, Guard(name, shown=self._shown))
         with self._mutex:
             if not self._drains_at_exit:
                 self._drains_at_exit = True
                 atexit.register(_drain, weakref.ref(self))
-            self._seats.append(seat)
-            forgotten = [each for each in self._seats if each.parked][:-MOST_PARKED]
+            self._sessions.append(session)
+            forgotten = [each for each in self._sessions if each.parked][:-MOST_PARKED]
         leave(forgotten)
-        warnings = seat.begin(reserved)
-        guard.note("initialize", failed=not seat.begun)
-        if seat.failed:
-            self.forget(seat)
+        warnings = session.begin(reserved)
+        guard.note("initialize", failed=not session.begun)
+        if session.failed:
+            self.forget(session)
             return None, warnings
-        return seat, warnings
+        return session, warnings
 
-    def _handed_over(self, name: str, view: SessionView) -> ProviderSession | None:
+    def _take_parked(self, name: str, view: SessionView) -> ProviderSession | None:
         """Return the provider of a session that was left for this one, told of the switch."""
         with self._mutex:
-            waiting = (seat for seat in self._seats if seat.parked and seat.name == name and not seat.failed)
-            seat = next((seat for seat in waiting if seat.place == place_of(view)), None)
-            if seat is None:
+            waiting = (
+                session for session in self._sessions if session.parked and session.name == name and not session.failed
+            )
+            session = next((session for session in waiting if session.place == place_of(view)), None)
+            if session is None:
                 return None
-            seat.parked = False
+            session.parked = False
         goes_on = view.info.parent is not None or view.turns > 0
         why = view.info.reason if view.info.reason in ("resume", "branch") else "resume" if goes_on else "new"
-        seat.switch_to(view.id, seat.session_id, why, reset=not goes_on)
-        return seat
+        session.switch_to(view.id, session.session_id, why, reset=not goes_on)
+        return session
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything has been handed over, in all sessions. Return whether that was so in time."""
         until = time.monotonic() + timeout
         with self._mutex:
-            seats = list(self._seats)
-        return all(seat.flush(max(0.0, until - time.monotonic())) for seat in seats)
+            opened = list(self._sessions)
+        return all(session.flush(max(0.0, until - time.monotonic())) for session in opened)
 
     def close(self) -> None:
         """Shut all down, newest first, in sessions that were not closed too."""
         with self._mutex:
-            seats = self._seats[::-1]
-        leave(seats)
+            opened = self._sessions[::-1]
+        leave(opened)
 
     def of_session(self, session_id: str) -> ProviderSession | None:
         """Return the provider that is written in a session."""
         with self._mutex:
             return next(
-                (seat for seat in self._seats if (seat.session_id, seat.name) == (session_id, self._name)), None
+                (
+                    session
+                    for session in self._sessions
+                    if (session.session_id, session.name) == (session_id, self._name)
+                ),
+                None,
             )
 
     def _guard(self, name: str) -> Guard:
@@ -819,13 +829,13 @@ class Providers:
         last = guard.health.last
         return replace(status, found=found, available=available, why=last.why if last else why, details=details)
 
-    def forget(self, seat: ProviderSession) -> None:
+    def forget(self, session: ProviderSession) -> None:
         """Forget a provider that was shut down; its failures are remembered."""
         with self._mutex:
-            if seat in self._seats:
-                self._seats.remove(seat)
-                self._dropped += seat.dropped
-        self._guard(seat.name).take_over(seat.guard.health)
+            if session in self._sessions:
+                self._sessions.remove(session)
+                self._dropped += session.dropped
+        self._guard(session.name).take_over(session.guard.health)
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -850,6 +860,6 @@ class _Delegations(Feature):
         parent = view.info.parent
         if reason in MOVES or view.environment.context != "subagent" or not parent or not view.messages:
             return
-        seat = self._providers.of_session(parent)
-        if seat is not None:
-            seat.delegated(view)
+        session = self._providers.of_session(parent)
+        if session is not None:
+            session.delegated(view)
