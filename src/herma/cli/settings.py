@@ -477,20 +477,20 @@ def serve(
         if token.note:
             context.warn(token.note)
         rules = Rules(token.value, listening.getsockname()[1], host, frozenset(map(host_name, names)))
-        house, codes = HomeHandle(home, context.open), Codes()
+        home_handle, codes = HomeHandle(home, context.open), Codes()
         address = _address(host, listening)
 
         def ready() -> None:
-            house.known_health()  # the first look takes longest
+            home_handle.known_health()  # the first look takes longest
             _print_link(context, rules, address)
             if open_it if open_it is not None else not context.json and _on_a_desktop():
                 _open(f"{address}/enter?code={codes.make()}", context.warn)
 
         try:
-            app = make_app(house, rules, codes)
-            run(app, listening, ready=ready, tell=context.warn, stop=house.stop, debug=context.debug)
+            app = make_app(home_handle, rules, codes)
+            run(app, listening, ready=ready, tell=context.warn, stop=home_handle.stop, debug=context.debug)
         finally:
-            house.close()
+            home_handle.close()
     context.line("Ended.")
 
 

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from herma.errors import HermaError, StoreError
 from herma.store.files import exclusive, replace_file
-from herma.web.api import as_json, error_json, failed, is_api, log, message, own_path, wrong
+from herma.web.api import as_json, error_at, failed, is_api, log, message, own_path, wrong
 
 if TYPE_CHECKING:
     from herma.web.app import HomeHandle
@@ -214,12 +214,12 @@ def _signature(rules: Rules, until: str) -> str:
 # ── responses ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def answer(house: HomeHandle, work: Callable[[], Response], path: str, kept: str = "") -> Response:
+def answer(handle: HomeHandle, work: Callable[[], Response], path: str, kept: str = "") -> Response:
     """Return a response, or the error as one: a page, or JSON where the path is the API's. Runs in a thread."""
     try:
         return work()
     except HermaError as error:
-        return failed(house, error, path, kept)
+        return failed(handle, error, path, kept)
     except Exception as error:  # noqa: BLE001 (no traceback may reach a browser)
         log().exception("%s failed: %s: %s", path, type(error).__name__, error)
         sentence = f"Internal error: {type(error).__name__}"
@@ -229,7 +229,7 @@ def answer(house: HomeHandle, work: Callable[[], Response], path: str, kept: str
 def refused(path: str, why: AccessRefusal) -> Response:
     """Return an error to a reader who is not signed in: nothing of the home is in it."""
     if is_api(path):
-        response = as_json(error_json(why.sentence, why.hint, "refused"), why.status)
+        response = as_json(error_at(path, why.sentence, why.hint, "refused"), why.status)
         if why.status == 401:
             response.headers["WWW-Authenticate"] = "Bearer"
     elif why.status == 401:
@@ -341,7 +341,7 @@ class Codes:
 # ── token ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 FILE = "web.token"
-_PATIENCE = 5.0
+_LOCK_WAIT = 5.0
 _TOKEN = re.compile(rb"[A-Za-z0-9_-]{32,128}\n?")
 
 
@@ -367,7 +367,7 @@ def home_token(home: Path, *, renew: bool = False) -> Token:
     if not home.exists():  # do not create a home that may be mistyped
         return Token(made, f"{home} does not exist yet; the link is valid until this server ends.")
     try:
-        with exclusive(home / f".{FILE}.lock", _PATIENCE):
+        with exclusive(home / f".{FILE}.lock", _LOCK_WAIT):
             now = _read(path)
             if now is not None and now != found and not renew:  # another server of this home was first
                 return Token(now)

@@ -8,8 +8,8 @@
 
 The signature is the description: a parameter without a default is required, its annotation is checked, one that stands
 in braces is part of the path, and those of an action are fields of the body (JSON, or a form). A function takes the
-opened home as `h`, or the `house` where it works without one. It returns the JSON of the API; a page shows the same
-values with the template of its name. `openapi` describes the table.
+opened home as `h`, or its `handle` if it works without opening it. It returns the JSON of the API; a page shows the
+same values with the template of its name. `openapi` describes the table.
 """
 
 from __future__ import annotations
@@ -200,11 +200,11 @@ class Operation(NamedTuple):
                 raise UsageError(f"{one.name} is missing. Nothing was changed.", code="invalid")
         return {name: one.read(given[name]) for name, one in known.items() if name in given}
 
-    def run(self, house: HomeHandle, arguments: Mapping[str, Any]) -> Json:
+    def run(self, handle: HomeHandle, arguments: Mapping[str, Any]) -> Json:
         """Call it, and take credentials out of what it shows. Runs in a thread of its own."""
-        if "house" in inspect.signature(self.call).parameters:
-            return without_secrets(self.call(house, **arguments))
-        with house.opened() as h:
+        if "handle" in inspect.signature(self.call).parameters:
+            return without_secrets(self.call(handle, **arguments))
+        with handle.opened() as h:
             return without_secrets(self.call(h, **arguments))
 
 
@@ -445,6 +445,15 @@ def error_json(sentence: str, hint: str, code: str, **more: object) -> Json:
     return {"ok": False, "error": {"code": code, "message": sentence, "hint": hint}, **more}
 
 
+def error_at(path: str, sentence: str, hint: str, code: str) -> Json:
+    """Return an error in the form of the interface at this path: OpenAI's below `/v1/`, else our own."""
+    if not path.startswith("/v1/"):
+        return error_json(sentence, hint, code)
+    return {
+        "error": {"message": f"{sentence} {hint}".strip(), "type": "invalid_request_error", "code": code, "param": None}
+    }
+
+
 def message(title: str, sentence: str, hint: str = "", *, status: int = 200, **more: object) -> Response:
     """Return a page with one sentence."""
     values = {"sign_in": False, "problems": (), "kept": "", **more}
@@ -456,7 +465,7 @@ def wrong(
 ) -> Response:
     """Return an error to a signed-in reader."""
     if is_api(path):
-        return as_json(error_json(sentence, hint, code), status)
+        return as_json(error_at(path, sentence, hint, code), status)
     title = "Not found" if status == 404 else "Something is wrong"
     return message(title, sentence, hint, status=status, here="/" if status == 404 else path, **more)
 
@@ -472,13 +481,13 @@ def status_of(error: HermaError) -> int:
     return 409 if error.exit_code == 1 else 500
 
 
-def failed(house: HomeHandle, error: HermaError, path: str, kept: str = "") -> Response:
+def failed(handle: HomeHandle, error: HermaError, path: str, kept: str = "") -> Response:
     """Return an error of the home; on a page, what the doctor says about it. `kept` is what the reader had typed."""
     status = status_of(error)
     problems: list[object] = []
     if status in (500, 503) and not isinstance(error, StoreBusy) and not is_api(path):
         try:
-            problems = [one for one in house.doctor(at_most=5.0).checks if one.state != "ok"]
+            problems = [one for one in handle.doctor(at_most=5.0).checks if one.state != "ok"]
         except HermaError:
             problems = []  # the error itself is on the page
     response = wrong(path, status, str(error), error.hint, code=error.code, problems=problems, kept=kept)

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from herma.app import Herma
 
 
-# ---------- web.house
+# ---------- the home
 #
 # The home: opened once for all requests, and again when its configuration changes.
 
@@ -242,30 +242,30 @@ FILES = {"style.css": "text/css", "page.js": "text/javascript", "mark.svg": "ima
 """Our own files, by name: nothing else can be asked for."""
 
 
-def make_app(house: HomeHandle, rules: Rules, codes: Codes, *, clock: Callable[[], float] = time.time) -> ASGIApp:
+def make_app(handle: HomeHandle, rules: Rules, codes: Codes, *, clock: Callable[[], float] = time.time) -> ASGIApp:
     """Return everything, behind the gate."""
     threads = ThreadLimit()
-    proxy = ChatProxy(house.opened, threads.run)
-    house.at_end.callback(proxy.close)
+    proxy = ChatProxy(handle.opened, threads.run)
+    handle.at_end.callback(proxy.close)
     entering = partial(_enter, rules=rules, codes=codes, clock=clock)
     routes = [
-        *(Route(V1 + one.path, _called(house, one, threads, rules), methods=[one.method]) for one in OPERATIONS),
-        *(Route(one.page, _shown(house, one, threads, rules, clock)) for one in OPERATIONS if one.page),
-        Route(f"{V1}/events", Events(house, threads)),
+        *(Route(V1 + one.path, _called(handle, one, threads, rules), methods=[one.method]) for one in OPERATIONS),
+        *(Route(one.page, _shown(handle, one, threads, rules, clock)) for one in OPERATIONS if one.page),
+        Route(f"{V1}/events", Events(handle, threads)),
         Route(f"{V1}/openapi.json", _described),
-        Route("/healthz", partial(_healthz, house=house, threads=threads)),
-        Route("/metrics", partial(_metrics, house=house, threads=threads)),
+        Route("/healthz", partial(_healthz, handle=handle, threads=threads)),
+        Route("/metrics", partial(_metrics, handle=handle, threads=threads)),
         Route("/enter", entering, methods=["GET", "POST"]),
         Route("/leave", partial(_leave, rules=rules), methods=["POST"]),
         Route("/files/{name}", _file),
-        Route("/mcp", _McpRoute(house)),
+        Route("/mcp", _McpRoute(handle)),
         *proxy.routes,
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _unknown})
-    return AccessMiddleware(inner, rules, clock, house.requests)
+    return AccessMiddleware(inner, rules, clock, handle.requests)
 
 
-def _called(house: HomeHandle, one: Operation, threads: ThreadLimit, rules: Rules) -> Callable[..., object]:
+def _called(handle: HomeHandle, one: Operation, threads: ThreadLimit, rules: Rules) -> Callable[..., object]:
     """Answer a call of the API. A form of one of our pages goes on to the page that it names."""
 
     async def endpoint(request: Request) -> Response:
@@ -285,7 +285,7 @@ def _called(house: HomeHandle, one: Operation, threads: ThreadLimit, rules: Rule
             return wrong(path, 403, sentence, "Open the link that herma serve printed.", code="people_only")
 
         def work() -> Response:
-            value = one.run(house, arguments)
+            value = one.run(handle, arguments)
             if not value.get("ok", True):
                 code = str(value.get("outcome", "refused")).lower()
                 if form:
@@ -296,7 +296,7 @@ def _called(house: HomeHandle, one: Operation, threads: ThreadLimit, rules: Rule
             return as_json(value, known=request.headers.get("if-none-match", ""))
 
         where, kept = (_page_of(back), str(given.get("text", ""))) if form else (path, "")
-        return await _in_thread(threads, lambda: answer(house, work, where, kept), path)
+        return await _in_thread(threads, lambda: answer(handle, work, where, kept), path)
 
     return endpoint
 
@@ -306,7 +306,7 @@ def _page_of(back: str) -> str:
 
 
 def _shown(
-    house: HomeHandle, one: Operation, threads: ThreadLimit, rules: Rules, clock: Callable[[], float]
+    handle: HomeHandle, one: Operation, threads: ThreadLimit, rules: Rules, clock: Callable[[], float]
 ) -> Callable[..., object]:
     """Answer with a page: the values of the API in the template of the operation's name."""
 
@@ -320,13 +320,13 @@ def _shown(
 
         def work() -> Response:
             arguments = one.arguments(given, strict=False)
-            found = one.run(house, arguments)
+            found = one.run(handle, arguments)
             asked = {each.name: arguments.get(each.name, each.default) for each in one.parameters}
             here = next((page for page, _ in reversed(PAGES) if path.startswith(page)), "/")
             query = f"?{request.url.query}" if request.url.query else ""
             api = f"{V1}{one.path.format_map(request.path_params)}{query}"
             values = {"found": found, "asked": asked, "here": here, "path": path, "back": path + query, "api": api}
-            page = render(f"{one.name}.html", title=one.title, said=said, inbox=house.waiting(), **values)
+            page = render(f"{one.name}.html", title=one.title, said=said, inbox=handle.waiting(), **values)
             response = HTMLResponse(page)
             if said:
                 response.delete_cookie(f"{rules.cookie_name}-said")
@@ -335,7 +335,7 @@ def _shown(
                 response.set_cookie(f"{rules.cookie_name}-seen", seen, age, httponly=True, samesite="strict")
             return response
 
-        return await _in_thread(threads, lambda: answer(house, work, path), path)
+        return await _in_thread(threads, lambda: answer(handle, work, path), path)
 
     return endpoint
 
@@ -353,25 +353,25 @@ class Events:
     EVERY, ALIVE, MOST = 1.0, 15, 64
     """Seconds between two looks; looks between two signs of life; pages that may listen."""
 
-    def __init__(self, house: HomeHandle, threads: ThreadLimit) -> None:
-        self._house, self._threads = house, threads
+    def __init__(self, handle: HomeHandle, threads: ThreadLimit) -> None:
+        self._handle, self._threads = handle, threads
         self._listeners = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._listeners >= self.MOST:
             await wrong(scope["path"], 503, "Too many pages listen for changes.", code="busy")(scope, receive, send)
             return
-        response = StreamingResponse(self._told(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        response = StreamingResponse(self._lines(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         await response(scope, receive, send)
 
-    async def _told(self) -> AsyncIterator[str]:
+    async def _lines(self) -> AsyncIterator[str]:
         self._listeners += 1
         try:
             seen = await self._stamp()
             yield "retry: 1000\nevent: ready\ndata: {}\n\n"
             for look in itertools.count(1):
                 await asyncio.sleep(self.EVERY)
-                if self._house.stopping:
+                if self._handle.stopping:
                     return
                 stamp = await self._stamp()
                 if stamp != seen and None not in (stamp, seen):
@@ -386,8 +386,8 @@ class Events:
         """Return a value that changes with the home; None while it cannot be read."""
 
         def read() -> object:
-            with self._house.opened() as h:
-                jobs = [(one.source, one.state, one.done) for one in self._house.imports.values()]
+            with self._handle.opened() as h:
+                jobs = [(one.source, one.state, one.done) for one in self._handle.imports.values()]
                 return change_stamp(h), jobs
 
         with suppress(HermaError):
@@ -399,12 +399,12 @@ async def _described(request: Request) -> Response:
     return as_json(openapi(), known=request.headers.get("if-none-match", ""))
 
 
-async def _healthz(request: Request, *, house: HomeHandle, threads: ThreadLimit) -> Response:  # noqa: ARG001
+async def _healthz(request: Request, *, handle: HomeHandle, threads: ThreadLimit) -> Response:  # noqa: ARG001
     """Say whether the home can be read; nothing else, because anybody may ask."""
 
     def work() -> Response:
         try:
-            with house.opened() as h:
+            with handle.opened() as h:
                 change_stamp(h)
         except HermaError as error:
             return as_json({"ok": False, "error": {"code": error.code, "message": "Not ready.", "hint": ""}}, 503)
@@ -413,15 +413,15 @@ async def _healthz(request: Request, *, house: HomeHandle, threads: ThreadLimit)
     return await _in_thread(threads, work, "/healthz")
 
 
-async def _metrics(request: Request, *, house: HomeHandle, threads: ThreadLimit) -> Response:  # noqa: ARG001
+async def _metrics(request: Request, *, handle: HomeHandle, threads: ThreadLimit) -> Response:  # noqa: ARG001
     def work() -> Response:
-        with house.opened() as h:
+        with handle.opened() as h:
             text = prometheus(h)
         lines = ["# HELP herma_http_requests_total Answers by status.", "# TYPE herma_http_requests_total counter"]
-        lines += [f'herma_http_requests_total{{status="{code}"}} {n}' for code, n in sorted(house.requests.items())]
+        lines += [f'herma_http_requests_total{{status="{code}"}} {n}' for code, n in sorted(handle.requests.items())]
         return Response(text + "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
-    return await _in_thread(threads, lambda: answer(house, work, "/metrics"), "/metrics")
+    return await _in_thread(threads, lambda: answer(handle, work, "/metrics"), "/metrics")
 
 
 async def _enter(request: Request, *, rules: Rules, codes: Codes, clock: Callable[[], float]) -> Response:
@@ -461,8 +461,8 @@ async def _file(request: Request) -> Response:
 class _McpRoute:
     """MCP over HTTP; loaded with the first call. The gate in front asks for the token, as for everything else."""
 
-    def __init__(self, house: HomeHandle) -> None:
-        self._house = house
+    def __init__(self, handle: HomeHandle) -> None:
+        self._handle = handle
         self._app: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -472,7 +472,7 @@ class _McpRoute:
             await refused(scope, receive, send)
             return
         if self._app is None:
-            self._app = importlib.import_module("herma.mcp.server").McpOverHttp(self._house.opened)
+            self._app = importlib.import_module("herma.mcp.server").McpOverHttp(self._handle.opened)
         await self._app(scope, receive, send)
 
 
@@ -570,7 +570,7 @@ def run(
     )
     server = StoppingServer(settings)
     for name in _LOGGERS:
-        logging.getLogger(name).addHandler(_Told(lambda: not server.should_exit, tell, debug=debug))
+        logging.getLogger(name).addHandler(_WarningHandler(lambda: not server.should_exit, tell, debug=debug))
         logging.getLogger(name).propagate = False
     # For the whole run: uvicorn raises the signal again at its end, which would end the program with the home open.
     before = {each: signal.signal(each, server.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -642,7 +642,7 @@ def bounded_protocol(seconds: float) -> type[asyncio.Protocol]:
     return Bounded
 
 
-class _Told(logging.Handler):
+class _WarningHandler(logging.Handler):
     """Report each record as a sentence, with its traceback if `debug`. Ignore requests that are cut off at the end."""
 
     def __init__(self, serving: Callable[[], bool], tell: Callable[[str], None], *, debug: bool) -> None:

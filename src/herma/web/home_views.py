@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from herma.web.app import HomeHandle
 
 _RECENT = 8
-_NEWS = 20
+_NEWEST = 20
 _WEEK, _WEEKS = 7 * 86_400.0, 26
 _KINDS: dict[str, str] = {
     "successful": "successful",
@@ -48,13 +48,13 @@ OneOutcome = Literal["", "successful", "resolved", "failed", "interrupted", "unc
 
 
 @view("/home", page="/", title="Home", seen=True)
-def home(house: HomeHandle, since: Seconds = 0) -> Json:
+def home(handle: HomeHandle, since: Seconds = 0) -> Json:
     """Show what changed since a time (seconds since 1970), what waits, the latest conversations, and whether
     everything works.
     """
-    with house.opened() as h:
-        news = changes(h, limit=_NEWS)["changes"]
-        fresh = [one for one in news if not since or one["at"] is None or one["at"] > (iso(float(since)) or "")]
+    with handle.opened() as h:
+        written = changes(h, limit=_NEWEST)["changes"]
+        fresh = [one for one in written if not since or one["at"] is None or one["at"] > (iso(float(since)) or "")]
         items = waiting(context_of(h))
         recent = h.transcripts.list(limit=_RECENT)
         background = background_of(h)
@@ -78,7 +78,7 @@ def home(house: HomeHandle, since: Seconds = 0) -> Json:
             "daily_usd": background.spent.caps.usd if background.has_model else 0.0,
             "model_set": background.has_model,
         }
-    found = house.known_health()
+    found = handle.known_health()
     return value | {"health": diagnosis_json(found) | {"verdict": verdict(found)} if found else None}
 
 
@@ -156,7 +156,7 @@ def skills(h: Herma) -> Json:
         "ok": True,
         "skills": sorted(found, key=lambda one: (-one["uses"], one["name"])),
         "archived": [encode(one) for one in library.archived()],
-        "refused": [encode(one) for one in library.shelf().refused],
+        "refused": [encode(one) for one in library.listing().refused],
         "reports": [encode(one, omit=["diff", "kept"], summary=one.summary) for one in reports],
     }
 
@@ -212,9 +212,9 @@ def pin_skill(h: Herma, name: str, pinned: bool = True) -> Json:
 
 
 @view("/connections", page="/connections", title="Connections")
-def connections(house: HomeHandle) -> Json:
+def connections(handle: HomeHandle) -> Json:
     """Show the agents, models, providers and MCP servers that are set up, when each last worked, and what to type."""
-    with house.opened() as h:
+    with handle.opened() as h:
         program = Program.here(h.home)
         clients = [client_json(one) for one in ConnectedClients(h.home, Machine.here(), program).status(h)]
         active = h.providers.active
@@ -239,7 +239,7 @@ def connections(house: HomeHandle) -> Json:
             "provider": encode(status.last, at=iso(status.last.at)) if status.last else None,
             "servers": servers,
         }
-    known = house.known_health()
+    known = handle.known_health()
     return value | {"failures": diagnosis_json(known)["failures"] if known else []}
 
 
@@ -278,9 +278,9 @@ class ImportJob:
     def progress(self, done: int, total: int) -> None:
         self.done, self.total = done, total
 
-    def run(self, house: HomeHandle) -> None:
+    def run(self, handle: HomeHandle) -> None:
         try:
-            with house.opened() as h:
+            with handle.opened() as h:
                 result = Imports(h).run(self.source, progress=self.progress)
         except HermaError as error:
             self.state, self.message = "failed", str(error)
@@ -293,15 +293,15 @@ class ImportJob:
 
 
 @view("/import", page="/import", title="Import")
-def imports(house: HomeHandle, look: bool = False) -> Json:
+def imports(handle: HomeHandle, look: bool = False) -> Json:
     """List the imports and those that run; with `look`, the transcripts of other programs on this machine."""
-    with house.opened() as h:
+    with handle.opened() as h:
         made = Imports(h)
         found = made.discover() if look else []
         batches = [encode(one, at=iso(one.at), undone=iso(one.undone), id=f"i{one.id}") for one in made.batches()]
     jobs = [
         {name: getattr(job, name) for name in ("source", "state", "done", "total", "message", "undo")}
-        for job in house.imports.values()
+        for job in handle.imports.values()
     ]
     return {
         "ok": True,
@@ -314,14 +314,14 @@ def imports(house: HomeHandle, look: bool = False) -> Json:
 
 
 @action("/import/{source}")
-def start_import(house: HomeHandle, source: str) -> Json:
+def start_import(handle: HomeHandle, source: str) -> Json:
     """Import the transcripts of a program on this machine. It runs in the background; the list shows how far it is."""
     if source not in readers():
         raise UsageError(f"Unknown source {source[:60]!r}.", hint=", ".join(sorted(readers())), code="not_found")
-    running = house.imports.get(source)
+    running = handle.imports.get(source)
     if running is None or running.state != "running":
-        job = house.imports[source] = ImportJob(source)
-        BackgroundCall("import", partial(job.run, house)).start()
+        job = handle.imports[source] = ImportJob(source)
+        BackgroundCall("import", partial(job.run, handle)).start()
     return {"ok": True, "message": f"The import of {source} is running."}
 
 
@@ -329,11 +329,11 @@ def start_import(house: HomeHandle, source: str) -> Json:
 
 
 @view("/health", page="/health", title="Health")
-def health(house: HomeHandle, fresh: bool = False) -> Json:
+def health(handle: HomeHandle, fresh: bool = False) -> Json:
     """Show what the doctor found at most five minutes ago, or finds now, and the command that repairs each problem."""
-    found = None if fresh else house.known_health()
-    found = found or house.doctor()
-    return diagnosis_json(found) | {"ok": True, "verdict": verdict(found), "checked": iso(house.checked)}
+    found = None if fresh else handle.known_health()
+    found = found or handle.doctor()
+    return diagnosis_json(found) | {"ok": True, "verdict": verdict(found), "checked": iso(handle.checked)}
 
 
 def prometheus(h: Herma) -> str:
