@@ -183,7 +183,7 @@ def rebuild(
     if stored or _file(context).exists():
         with context.progress("Indexing messages", stored, least=MANY) as report:
             context.h.index.rebuild(report, embedding=None)
-    whole = _embed(context, anew=True)
+    whole = _embed(context, rebuild=True)
     found = context.h.index.status()
     if context.json:
         built = {"messages": found.messages, "lag": found.lag, "size": found.size}
@@ -207,7 +207,7 @@ def embed(context: CommandContext) -> None:
       herma index embed
       herma index embed --json
     """
-    whole = _embed(context, anew=False)
+    whole = _embed(context, rebuild=False)
     found = context.h.index.status().vectors
     if not found.wanted:
         sentence = found.trouble or "There is no embedding model. Nothing was embedded; searches use words."
@@ -221,15 +221,15 @@ def embed(context: CommandContext) -> None:
         context.exit(1)
 
 
-def _embed(context: CommandContext, *, anew: bool) -> bool:
+def _embed(context: CommandContext, *, rebuild: bool) -> bool:
     """With a progress bar, where there is anything to do. → whether all of it is done."""
     vectors = context.h.index.vectors
     if not (state := vectors.state()).wanted:
         return True
-    many = _stored(context) if anew else state.left
+    many = _stored(context) if rebuild else state.left
     shown = context.progress("Embedding messages", many) if many > _MANY else nullcontext(silent)
     with shown as report:
-        return vectors.rebuild(report) if anew else vectors.wait(progress=report)
+        return vectors.rebuild(report) if rebuild else vectors.wait(progress=report)
 
 
 def _verify(context: CommandContext) -> None:

@@ -74,7 +74,7 @@ _LISTS = 4
 
 def compare(connections: Connections, rows: Rows) -> str:
     """Compare everything: structure, words of every shard, digest of every message. → what is wrong, or ""."""
-    with connections.reading(afresh=True) as connection:
+    with connections.reading(fresh=True) as connection:
         meta(connection)
         if fetch(connection, "PRAGMA quick_check(1)") != [("ok",)]:
             return "damaged"
@@ -109,13 +109,13 @@ def _compare_shard(connections: Connections, shard: int, checksum: int | None, r
             values = [(row.id & LAST, row.text, row.names) for row in given]
             again.executemany(queries("index.postings")["insert"].format(shard=0), values)
     expected = words_checksum(again, 0) if again is not None else checksum
-    with connections.reading(afresh=True) as connection:
+    with connections.reading(fresh=True) as connection:
         return "" if words_checksum(connection, shard) == expected else "words differ"
 
 
 def _compare_lists(connections: Connections) -> str:
     """Compare the lists of every weighed shard with their checksum. Lists of other shards are about to be deleted."""
-    with connections.reading(afresh=True) as connection:
+    with connections.reading(fresh=True) as connection:
         expected = dict(fetch(connection, "SELECT id, lists_checksum FROM shards WHERE stage = ?", (WEIGHED,)))
         found = dict.fromkeys(expected, 0)
         for table, bits in (("frequent", 0), ("lists", LIST_BITS), ("rare", BUCKET_BITS)):
@@ -128,7 +128,7 @@ def _compare_lists(connections: Connections) -> str:
 
 def sample(connections: Connections, rows: Rows) -> str:
     """Compare a few messages, which must be found by their own words, and one full shard. → what is wrong, or ""."""
-    with connections.reading(afresh=True) as connection:
+    with connections.reading(fresh=True) as connection:
         meta(connection)
         shards = fetch(connection, "SELECT id, stage, checksum FROM shards WHERE messages > 0")
         ids = {message for shard, _, _ in shards for message in _some(connection, shard, 1 + _SAMPLE // len(shards))}
@@ -236,7 +236,7 @@ class IndexTables:
         known = self._reached
         if known is not None and known[0] == stamp:
             return known[1]
-        with self._connections.glancing() as connection:
+        with self._connections.borrowed() as connection:
             position = _position(meta(connection))
         self._reached = (stamp, position) if settled else None
         return position
@@ -400,10 +400,10 @@ class IndexFiles:
         """Take the lock. It is tried often: a process that builds an index frees it for two milliseconds at a time."""
         return exclusive(self._lock, timeout, longest_pause=_ASK_AGAIN)
 
-    def building(self, *, anew: bool) -> IndexTables:
-        """Return the index that is being built: a new one, or (not `anew`) what an interrupted attempt left."""
+    def building(self, *, fresh: bool) -> IndexTables:
+        """Return the index that is being built: a new one, or (not `fresh`) what an interrupted attempt left."""
         with self._mutex:
-            if anew or identity(self._new) is None:
+            if fresh or identity(self._new) is None:
                 _remove(self._new)
                 create(self._new)
             found = identity(self._new)

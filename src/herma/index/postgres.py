@@ -97,7 +97,7 @@ class _Tokenizer(threading.local):
     """FTS5's tokenizer, which belongs to a connection of one thread."""
 
     def __init__(self) -> None:
-        self.divide = tokenizer(apsw.Connection(":memory:"))
+        self.tokenize = tokenizer(apsw.Connection(":memory:"))
 
 
 _TOKENIZER = _Tokenizer()
@@ -105,7 +105,7 @@ _TOKENIZER = _Tokenizer()
 
 def vector(row: IndexRow) -> tuple[str, int]:
     """Return a message as the text of a `tsvector`, and its number of words. Names follow the text after a gap."""
-    text, names = _TOKENIZER.divide(row.text), _TOKENIZER.divide(row.names)
+    text, names = _TOKENIZER.tokenize(row.text), _TOKENIZER.tokenize(row.names)
     places: dict[str, list[int]] = defaultdict(list)
     room = _MOST_BYTES
     for words, first in ((text, 1), (names, len(text) + 1 + _GAP)):
@@ -129,7 +129,7 @@ class ServerWords(Words):
 
     def __init__(self, connection: DatabaseConnection, sql: Mapping[str, str], build: int) -> None:
         self._link, self._statements, self._build = connection, sql, build
-        self._tokens = _TOKENIZER.divide
+        self._tokens = _TOKENIZER.tokenize
         rows = self._rows("shards")
         self.shards = [Shard(number, messages, stage) for number, messages, _, stage in rows]
         self.total = sum(shard.messages for shard in self.shards)
@@ -559,10 +559,10 @@ class ServerIndex:
         """Take the lock, for all hosts. `StoreBusy` after the deadline."""
         return self._db.hold("index", timeout)
 
-    def building(self, *, anew: bool) -> ServerTables:
-        """Return the index that is being built: a new one, or (not `anew`) what an interrupted attempt left."""
+    def building(self, *, fresh: bool) -> ServerTables:
+        """Return the index that is being built: a new one, or (not `fresh`) what an interrupted attempt left."""
         build = self._build("unpublished")
-        if anew and build is not None:
+        if fresh and build is not None:
             self._drop(build)
             build = None
         if build is None:

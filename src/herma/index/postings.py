@@ -106,18 +106,18 @@ class Connections:
         self._closed = False
 
     @contextmanager
-    def reading(self, *, afresh: bool = False) -> Iterator[apsw.Connection]:
-        """Give one consistent view of the index. FTS5 checks its structure only on a connection made `afresh`."""
-        with self.glancing(afresh=afresh) as connection:
+    def reading(self, *, fresh: bool = False) -> Iterator[apsw.Connection]:
+        """Give one consistent view of the index. FTS5 checks its structure only on a connection made `fresh`."""
+        with self.borrowed(fresh=fresh) as connection:
             connection.execute("BEGIN")
             yield connection
 
     @contextmanager
-    def glancing(self, *, afresh: bool = False) -> Iterator[apsw.Connection]:
+    def borrowed(self, *, fresh: bool = False) -> Iterator[apsw.Connection]:
         """Give a connection for one statement."""
         try:
             with self._mutex:
-                connection = self._idle.pop() if self._idle and not afresh else None
+                connection = self._idle.pop() if self._idle and not fresh else None
             connection = connection or _connect(self.path, apsw.SQLITE_OPEN_READWRITE)
             try:
                 yield connection
@@ -819,9 +819,9 @@ def _share(lists: Sequence[List]) -> bool:
 
 def tokenizer(connection: apsw.Connection) -> Callable[[str], list[str]]:
     """Return a function that divides and stems text as FTS5 does."""
-    divide = connection.fts5_tokenizer("porter", _TOKENIZER)
+    tokenize = connection.fts5_tokenizer("porter", _TOKENIZER)
     flags = {"include_offsets": False, "include_colocated": False}
-    return lambda text: [str(token) for token in divide(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags)]
+    return lambda text: [str(token) for token in tokenize(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, **flags)]
 
 
 def _quoted(text: str, begun: bool) -> str:

@@ -20,7 +20,7 @@ from herma.index.file import IndexFiles, IndexRow, IndexState, IndexTables
 from herma.index.postgres import ServerIndex, ServerTables
 from herma.index.postings import PreparedQuery, PreparedTerm
 from herma.index.vectors import IndexWorker, Progress, Stop, Vectors, never, silent
-from herma.text import Late
+from herma.text import LazyPattern
 from herma.transcript.rows import ChangeFeed, FeedChange, Position, Searchable
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ _PAIRED = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese
     "\u3105-\u312f\u31a0-\u31bf\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese
 )
-_RUN = Late(f"[{_PAIRED}]+")
-_RUN_AT_END = Late(f"[{_PAIRED}]+\\Z")
-_UNSTORABLE = Late("[\x00\ud800-\udfff]")
-_TOO_LONG = Late(rf"(\w{{{LONGEST_WORD}}})\w+")
+_RUN = LazyPattern(f"[{_PAIRED}]+")
+_RUN_AT_END = LazyPattern(f"[{_PAIRED}]+\\Z")
+_UNSTORABLE = LazyPattern("[\x00\ud800-\udfff]")
+_TOO_LONG = LazyPattern(rf"(\w{{{LONGEST_WORD}}})\w+")
 _SEAM = re.compile(  # where an identifier can be taken apart; begins with a set of characters, which is searched fast
     r"[0-9A-Z_-](?:"
     r"(?<=[a-z][A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"  # getTip, HTTPServer
@@ -68,7 +68,7 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TURN = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _JOINT = re.compile(r"[_-]+")
-_SIGNED = Late(r"(?<![A-Za-z0-9_])(?:([A-Za-z])(#|\+\+)(?![#+])|(\.)net(?![A-Za-z0-9_]))", re.IGNORECASE)
+_SIGNED = LazyPattern(r"(?<![A-Za-z0-9_])(?:([A-Za-z])(#|\+\+)(?![#+])|(\.)net(?![A-Za-z0-9_]))", re.IGNORECASE)
 _SIGNS = {"#": "sharp", "++": "plusplus"}
 
 
@@ -275,7 +275,7 @@ class Follower:
         self.rebuilding = True
         try:
             with self._files.hold(wait):
-                self._files.building(anew=True)
+                self._files.building(fresh=True)
             total, finished = self._feed.message_count(), False
             while not finished:
                 with self._files.hold(wait):
@@ -344,9 +344,9 @@ class Follower:
     def _build(self, batch: int) -> bool:
         """Do one step towards a new index. → whether it is in its place."""
         try:
-            finished = self._fill(self._files.building(anew=False), batch)
+            finished = self._fill(self._files.building(fresh=False), batch)
         except IndexUnusable:
-            self._files.building(anew=True)
+            self._files.building(fresh=True)
             return False
         if finished:
             self._files.publish()
@@ -357,7 +357,7 @@ class Follower:
         end, state = self._feed.position(), tables.state()
         reached = state.position or Position(end.store_id, end.epoch, 0)
         if (reached.store_id, reached.epoch) != (end.store_id, end.epoch) or reached.seq > end.seq:
-            tables, reached = self._files.building(anew=True), Position(end.store_id, end.epoch, 0)
+            tables, reached = self._files.building(fresh=True), Position(end.store_id, end.epoch, 0)
         if reached.seq < end.seq:
             reached = self._step(tables, reached, batch)
         elif state.position is None:

@@ -225,7 +225,7 @@ class VectorStore:
 
     def check(self) -> str:
         """Return what is wrong with the file, or ""; a whole one is walked once more."""
-        with self._connections().reading(afresh=True) as connection:
+        with self._connections().reading(fresh=True) as connection:
             meta(connection, FORMAT)
             if fetch(connection, "PRAGMA quick_check(1)") != [("ok",)]:
                 return "damaged"
@@ -274,7 +274,7 @@ class VectorStore:
         SQLite tells a connection whether others wrote since it last looked, but the numbers of two connections cannot
         be compared. So changes are counted here: a connection that sees none confirms the count.
         """
-        with self._connections().glancing() as connection:
+        with self._connections().borrowed() as connection:
             version = fetch(connection, "PRAGMA data_version")[0][0]
             with self._mutex:
                 if self._versions.get(connection) != version:
