@@ -22,7 +22,7 @@ from .crashing import together
 
 @pytest.fixture(autouse=True)
 def nobody_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "_told", set())
+    monkeypatch.setattr(locks, "_warned", set())
 
 
 def without(code: int) -> Locking:

@@ -79,17 +79,17 @@ SAID = (
 
 @pytest.mark.parametrize(("made_up", "text"), cases("named"))
 def test_names_and_numbers_that_nobody_named_are_made_up(made_up: str, text: str) -> None:
-    refusal = judge(text, Known(grounds=GroundingIndex(SAID)))
+    refusal = judge(text, Known(grounding=GroundingIndex(SAID)))
     assert (refusal.entry if refusal else "") == made_up
     assert refusal is None or refusal.reason == "unfounded"
     if made_up:
-        assert judge(text, Known(grounds=GroundingIndex(SAID)), replacing=f"It was {made_up} before.") is None
-        assert judge(text, Known(grounds=GroundingIndex([*SAID, f"well, {made_up.upper()}"]))) is None
+        assert judge(text, Known(grounding=GroundingIndex(SAID)), replacing=f"It was {made_up} before.") is None
+        assert judge(text, Known(grounding=GroundingIndex([*SAID, f"well, {made_up.upper()}"]))) is None
 
 
 @pytest.mark.parametrize(("reason", "said", "text"), cases("faithful"))
 def test_what_was_said_in_short_or_in_other_words_is_kept(reason: str, said: str, text: str) -> None:
-    refusal = judge(text, Known(said=(Message("user", said),), grounds=GroundingIndex([said], [said])))
+    refusal = judge(text, Known(said=(Message("user", said),), grounding=GroundingIndex([said], [said])))
     assert (refusal.reason if refusal else "") == reason
 
 

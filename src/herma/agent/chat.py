@@ -630,7 +630,7 @@ class TerminalChat:
         self.screen = screen
         self.listed: list[SessionInfo] = []
         """Conversations of the last list, for `/resume 2`."""
-        self._news = Notices(talk.h)
+        self._notices = Notices(talk.h)
         self._status = status(talk.model.name, None, None, "")
 
     def run(self) -> Reader:
@@ -640,7 +640,7 @@ class TerminalChat:
         reader = Reader(self.talk.h.home / HISTORY, commands, lambda: self._status)
         self._greet(reader.keys if first else "")
         BackgroundCall("loading", partial(_load, self.talk.model)).start()
-        self._news.look(None)
+        self._notices.look(None)
         with shown_by(self.screen), terminal_mode(echo=False, lines=False):
             self._loop(reader)
         return reader
@@ -739,7 +739,7 @@ class TerminalChat:
     def _show_notices(self) -> None:
         try:
             info = self.talk.info
-            for line in self._news.look(info.scope if info else None, info.id if info else ""):
+            for line in self._notices.look(info.scope if info else None, info.id if info else ""):
                 self.screen.note(line)
             for warning in self.talk.session.warnings if self.talk.begun else ():
                 self.screen.note(warning)
@@ -752,7 +752,7 @@ class TerminalChat:
         """Skip changes that a command has reported itself."""
         with suppress(StoreError):
             info = self.talk.info
-            self._news.skip(info.scope if info else None)
+            self._notices.skip(info.scope if info else None)
 
     def _refresh(self) -> None:
         """Update the line below the prompt."""
@@ -995,7 +995,7 @@ def _here() -> str | None:
 
 MOST_PIPED = 4_000_000
 """Maximum bytes of standard input."""
-_PATIENCE = 3.0
+_PIPE_WAIT = 3.0
 """Seconds after which a warning says what is waited for."""
 FIRST_BYTE = 60.0
 """Seconds that an open pipe may stay empty. Then nothing is sent: half of the message may be missing."""
@@ -1039,9 +1039,9 @@ def read_piped(context: CommandContext) -> str:
         return ""
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return ""  # /dev/null, as timers have it
-    if os.name == "posix" and not select.select([handle], [], [], _PATIENCE)[0]:
+    if os.name == "posix" and not select.select([handle], [], [], _PIPE_WAIT)[0]:
         context.warn("Reading standard input until it ends; use `< /dev/null` to send nothing.")
-        if not select.select([handle], [], [], FIRST_BYTE - _PATIENCE)[0]:
+        if not select.select([handle], [], [], FIRST_BYTE - _PIPE_WAIT)[0]:
             raise UsageError(
                 f"Standard input stayed empty for {FIRST_BYTE:g} seconds and is still open. Nothing was sent.",
                 hint="If there is nothing to send: herma chat -p … < /dev/null. If it takes longer, send a file.",

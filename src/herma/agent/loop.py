@@ -134,7 +134,7 @@ class Agent:
         self._max_steps = max_steps
         self._with_tools = tools
         self._show = show
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def turn(
         self,
@@ -278,8 +278,8 @@ class Agent:
     def _pass_on(self, run: _Run) -> None:
         """Report each warning of the session once."""
         for warning in self.session.warnings:
-            if warning not in self._told:
-                self._told.add(warning)
+            if warning not in self._warned:
+                self._warned.add(warning)
                 run.note(warning)
 
 

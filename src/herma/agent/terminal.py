@@ -201,7 +201,7 @@ class PlainScreen:
     def __init__(self, out: TextIO | None = None, aside: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._aside = aside or self._out
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._open = False
 
     def __call__(self, event: AgentEvent) -> None:
@@ -226,8 +226,8 @@ class PlainScreen:
         self._out.flush()
 
     def note(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._warned:
+            self._warned.add(text)
             self._say(f"· {text}")
 
     def line(self, text: str = "") -> None:

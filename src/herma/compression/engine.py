@@ -795,7 +795,7 @@ class SessionCompression(Feature):
                     "Another program has continued this conversation; resume it to see the newest messages."
                 )
             size = conversation.tokens if tokens is None else tokens
-            done = self._condensed(engine, conversation, size, topic, force=force, keep=keep)
+            done = self._compressed(engine, conversation, size, topic, force=force, keep=keep)
             if isinstance(done, Compressed):
                 conversation.continue_with(done.messages, in_place=self._in_place)
             self.last = done
@@ -811,7 +811,7 @@ class SessionCompression(Feature):
             return NotCompressed(self._why_not if self._engine is None else f"{self.name} has no preview.")
         return self._asked("preview", look, conversation, conversation.tokens, keep, focus_topic=topic)
 
-    def _condensed(
+    def _compressed(
         self, engine: ContextEngine, conversation: Session, tokens: int, topic: str, *, force: bool, keep: int
     ) -> Compression:
         """Return what the engine makes of it, if that may stand for the conversation."""

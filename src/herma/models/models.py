@@ -381,7 +381,7 @@ class SpendingMeter:
         self.count = count
         self._clock = clock
         self._stopped = stopped
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
 
     def reserve(self, purpose: str, model: str, worst: Usage) -> int | Refused:
         """Reserve room for a call that takes at most `worst`. Return the number of the reservation."""
@@ -399,8 +399,8 @@ class SpendingMeter:
             row = {"day": day, "at": now, "purpose": purpose, "model": model, "tokens": tokens, "usd": usd}
             number = self._rows.reserve(row, refuses)
         if refused is not None:
-            if (day, purpose) not in self._told:
-                self._told.add((day, purpose))
+            if (day, purpose) not in self._warned:
+                self._warned.add((day, purpose))
                 _log().warning("%s %s", refused.notice, refused.hint)
                 self._stopped(now, refused)
             return refused

@@ -35,7 +35,7 @@ from herma.skills.rows import (
     SkillWritten,
     WriteSkillFile,
 )
-from herma.text import NOT_ENGLISH, STOP_WORDS, Late
+from herma.text import NOT_ENGLISH, STOP_WORDS, LazyPattern
 from herma.transcript.messages import text_of
 from herma.transcript.provenance import SeenText, sources_of
 from herma.types import (
@@ -375,8 +375,8 @@ def _said_again(text: str, since: float, said: Iterable[Message]) -> bool:
     wanted = content_of(text)
     for message in said:
         if message.timestamp > since and isinstance(message.content, str):
-            heard = content_of(message.content)
-            if wanted.values <= heard.values and coverage(wanted.words, heard.words) >= COVERED:
+            content = content_of(message.content)
+            if wanted.values <= content.values and coverage(wanted.words, content.words) >= COVERED:
                 return True
     return False
 
@@ -478,7 +478,7 @@ class Known(NamedTuple):
     """The text that the user typed."""
     seen: SeenText | None = None
     """Text from outside in this conversation."""
-    grounds: GroundingIndex | None = None
+    grounding: GroundingIndex | None = None
     """Everything that was said in it; without it, statements need no ground."""
 
 
@@ -509,7 +509,7 @@ def judge(text: str, known: Known, *, replacing: str = "") -> GateRefusal | None
         return GateRefusal("removed", removed.text)
     if known.seen is not None and known.seen.outsider([text], [replacing]) is not None:
         return GateRefusal("outside")
-    invented = known.grounds.missing(text) if known.grounds is not None else ""
+    invented = known.grounding.missing(text) if known.grounding is not None else ""
     return GateRefusal("unfounded", invented) if invented and invented not in replacing else None
 
 
@@ -578,7 +578,7 @@ class KnownEntries:
         if view.info.imported is None:
             typed = tuple(replace(one, content=seen.typed(one)) for one in view.messages if one.role == "user")
         texts = [*_everything(view), *self.entries()]
-        grounds = GroundingIndex(texts, [text_of(one.content) for one in typed])
+        grounding = GroundingIndex(texts, [text_of(one.content) for one in typed])
 
         def known(target: Target, scope: Scope) -> Known:
             waiting = [
@@ -596,7 +596,7 @@ class KnownEntries:
                 for entry in removed_entries(self._store.history(target, scope=where, limit=_CHANGES))
             ]
             standing = [*self.entries(), *waiting, *(entry.text for entry in archived)]
-            return Known(standing, removed, typed, seen, grounds)
+            return Known(standing, removed, typed, seen, grounding)
 
         return known
 
@@ -816,7 +816,7 @@ _VERBS: dict[type, str] = {
 #
 # Only plain requests count: a question about remembering, a quotation or a negation does not. Reading is linear.
 
-_ASKS = Late(
+_ASKS = LazyPattern(
     r"^(?:(?:ok(?:ay)?|hey|hi|also|and|please|pls|so|yes|no|by the way|btw|for (?:the )?(?:future|next time)"
     r"|from now on)[,:;!.\s]+){0,3}"
     r"(?:(?:can|could|will|would) you (?:please )?|(?:i want|i need|i'd like|i would like) you to "
@@ -830,12 +830,12 @@ _ASKS = Late(
     r"\b[\s:,–—-]*(?P<what>.*)$",
     re.IGNORECASE,
 )
-_ASIAN = Late(
+_ASIAN = LazyPattern(
     r"^(?:请|麻烦|帮我|另外|还有|以后)?[，,\s]{0,3}(?:你要|你|要)?(?:记住|记一下|记下来?|记得|别忘了|不要忘记)[：:，,\s]{0,3}(?P<what>.*)$"
     r"|^(?P<ja>.{2,300}?)(?:を|って|と)?(?:覚えておいて|覚えて|記憶して|忘れないで)(?:ください|ね|下さい)?[。.!！]?$"
     r"|^(?P<ko>.{2,300}?)(?:을|를|라고)? ?(?:기억해|잊지 마)[^\s]{0,4}[.!]?$"
 )
-_OTHERS = Late(
+_OTHERS = LazyPattern(
     r"^(?:(?:bitte|und|also|ok(?:ay)?|s'il te pla[iî]t|por favor|per favore|пожалуйста|prosz[ęe])[,:;!.\s]+){0,2}"
     r"(?:merke? dir|vergiss (?:bitte )?nicht|nicht vergessen|denke? (?:bitte )?daran|notiere? dir"
     r"|retiens|souviens-toi|rappelle-toi|n'oublie pas|m[ée]morise|recuerda|acu[ée]rdate|no (?:te )?olvides"
@@ -846,20 +846,20 @@ _OTHERS = Late(
     r"|^(?:기억해|잊지 마)(?: ?(?:줘|주세요|둬|세요))?[,：:\s]+(?P<ko>.*)$",
     re.IGNORECASE,
 )
-_AFTERWARDS = Late(
+_AFTERWARDS = LazyPattern(
     r"^(?P<what>.{6,400}?)[,;–—-]{1,2} ?(?:(?:and|so|but) )?(?:please )?"
     r"(?:remember (?:that|this|it)|don'?t forget (?:that|this|it)|keep (?:that|this|it) in mind)(?:,? please)?[.!]*$",
     re.IGNORECASE,
 )
 """The fact comes first: "We deploy on Tuesdays, remember that."."""
 _PATTERNS = (_ASKS, _ASIAN, _OTHERS, _AFTERWARDS)
-_NOT_ASKING = Late(
+_NOT_ASKING = LazyPattern(
     r"^(?:do|did|don't|didn't|what|when|who|where|why|how|if|whether)\b[^?]{0,80}\bremember(?:ed)?\b"
     r"|\bremember(?:s|ed|ing)? (?:when|how|why|the (?:time|day)|if|whether|me)\b"
     r"|\bi (?:can'?t |don'?t |do )?remember\b",
     re.IGNORECASE,
 )
-_ABBREVIATED = Late(
+_ABBREVIATED = LazyPattern(
     r"(?:^|[\s(])(?:\w|\w\.\w|dr|mr|mrs|ms|prof|st|vs|etc|e\.g|i\.e|approx|no|nr|tel|inc|ltd|bzw|ca)\.$", re.IGNORECASE
 )
 _ABOUT_ME = re.compile(
@@ -869,7 +869,7 @@ _TAG = re.compile(r"^[ \t]{0,8}<([a-z][\w-]{1,40})(?: [^<>\n]{0,300})?>", re.IGN
 _MOST_TAGS = 50
 _SHORTEST_REQUEST, _LONGEST_REQUEST = 6, 600
 _SHOWN = "(?:text|page|file|attachment|document|link|message|conversation|chat|discussion)s?"
-_POINTING = Late(
+_POINTING = LazyPattern(
     r"^(?:(?:all (?:of )?)?(?:this|that|it|these)?"
     r"|(?:what|everything|all|anything)(?: (?!not\b)\S{1,20}){0,3}? (?:says?|said|tells?|told|writes?|wrote|written"
     r"|shows?|showed|shown|mention(?:s|ed)|discussed|talked|explain(?:s|ed)|decided|agreed|learned|sent|pasted|see|above"

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from herma.errors import ConfigError, HermaError, ModelCancelled, ModelError, SpendRefused, UsageError, checked
+from herma.config import BOUNDARIES
+from herma.errors import HermaError, ModelCancelled, ModelError, SpendRefused, UsageError, checked
 from herma.features import Feature
 from herma.memory.tidy import content_of, likeness
 from herma.models.models import lift_pause, local_day
@@ -43,7 +44,6 @@ from herma.review.proposal import (
     turn_task,
 )
 from herma.review.rows import (
-    SPLIT_REASONS,
     Counters,
     Due,
     Review,
@@ -434,13 +434,8 @@ def memory_interval(settings: Settings) -> int:
 
 
 def split_reasons(settings: ReviewSettings) -> tuple[SplitReason, ...]:
-    """Return what splits a chat, as `review.boundaries` says it. Refuse an unknown value."""
-    named = tuple(one.strip() for one in settings.boundaries.split(",") if one.strip())
-    for one in named:
-        if one not in SPLIT_REASONS:
-            allowed = f"Allowed: {', '.join(SPLIT_REASONS)}."
-            raise ConfigError(f"review.boundaries: unknown value {one!r}.", hint=allowed)
-    return cast("tuple[SplitReason, ...]", named)
+    """Return what splits a chat, as `review.boundaries` says it."""
+    return cast("tuple[SplitReason, ...]", BOUNDARIES.read(settings.boundaries))
 
 
 MOST_STOPPED = 3

@@ -150,6 +150,8 @@ def find(home: Path, name: str) -> Backup:
     if not known:
         raise UsageError("There is no backup yet.", hint="Make one: herma backup create")
     what = f"{len(matching)} backups begin with {name!r}" if matching else f"There is no backup {name!r}"
+    if path.is_file():
+        what = f"{name} is not a backup: the name of a backup ends with {SUFFIX}"
     raise UsageError(f"{what}.", hint="`herma backup list` shows them all.")
 
 

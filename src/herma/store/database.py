@@ -259,7 +259,7 @@ class GroupCommit:
     ) -> None:
         self._connect = connect
         self._translated = translated
-        self._gate = threading.Condition(threading.Lock())
+        self._changed = threading.Condition(threading.Lock())
         self._queue: deque[_Ticket] = deque()
         self._leader: _Ticket | None = None
 
@@ -270,7 +270,7 @@ class GroupCommit:
         """
         ticket = _Ticket(work)
         try:  # an interrupt may come anywhere here, and must not leave others waiting for this thread
-            with self._gate:
+            with self._changed:
                 if self._leader is not None and self._leader.thread == ticket.thread:
                     raise StoreError(
                         "A write was begun inside another write.", hint="Use the connection that was given."
@@ -292,8 +292,8 @@ class GroupCommit:
 
     def drain(self, timeout: float) -> bool:
         """Wait until no thread writes. Return False if that took too long."""
-        with self._gate:
-            return self._gate.wait_for(lambda: self._leader is None, timeout)
+        with self._changed:
+            return self._changed.wait_for(lambda: self._leader is None, timeout)
 
     def _await(self, ticket: _Ticket) -> None:
         """Wait until the work is done or its caller is to lead. The database's deadline bounds leaders."""
@@ -319,7 +319,7 @@ class GroupCommit:
             done = committing and connection is not None and not connection.in_transaction
             if not done:
                 _roll_back(connection)
-                with self._gate:
+                with self._changed:
                     self._queue.extendleft(reversed(batch[1:]))
                 raise
             _release(batch)
@@ -333,7 +333,7 @@ class GroupCommit:
             connection.begin()
         except StoreBusy:
             now = time.monotonic()
-            with self._gate:
+            with self._changed:
                 while self._queue and now - self._queue[0].since >= (now - began) / 2:
                     batch.append(self._queue.popleft())
             raise
@@ -345,7 +345,7 @@ class GroupCommit:
             self._run_one(connection, batch[at], first=not at)
             at += 1
             if at == len(batch) and at < AT_MOST and self._queue:
-                with self._gate:
+                with self._changed:
                     while self._queue and len(batch) < AT_MOST:
                         batch.append(self._queue.popleft())
 
@@ -371,7 +371,7 @@ class GroupCommit:
 
     def _step_down(self, ticket: _Ticket) -> None:
         """Let the first waiting caller lead, if any. Remove a caller that leaves without having led."""
-        with self._gate:
+        with self._changed:
             if self._leader is not ticket:
                 if ticket in self._queue:
                     self._queue.remove(ticket)
@@ -380,7 +380,7 @@ class GroupCommit:
                 self._leader.turn.release()
             else:
                 self._leader = None
-                self._gate.notify_all()
+                self._changed.notify_all()
 
 
 def _roll_back(connection: DatabaseConnection | None) -> None:

@@ -205,7 +205,7 @@ def sync_folder(folder: Path) -> None:
 _TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 _LONGEST_PAUSE = 0.02
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +303,8 @@ def _wait(handle: int, path: Path, timeout: float, locking: Locking, longest_pau
 
 def _warn_once(path: Path) -> None:
     folder = str(path.parent)
-    if folder not in _told:
-        _told.add(folder)
+    if folder not in _warned:
+        _warned.add(folder)
         warnings.warn(
             f"No file locks in {folder}: two programs that write at the same moment may undo each other's change.",
             HermaWarning,

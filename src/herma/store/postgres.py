@@ -358,7 +358,7 @@ class PostgresDatabase(Database):
 
     def read(self, work: Work[T], otherwise: T) -> T:  # noqa: ARG002  there is always a database
         def at_one_time(connection: PostgresConnection) -> T:
-            with _steady(connection.link):
+            with _one_snapshot(connection.link):
                 return work(connection)
 
         return self._using(work if self._pinned.connection else at_one_time)
@@ -373,7 +373,7 @@ class PostgresDatabase(Database):
 
         def transaction(connection: PostgresConnection) -> T:
             if not writing:
-                with _steady(connection.link):
+                with _one_snapshot(connection.link):
                     return work(connection)
             with connection.link.transaction():
                 connection.link.execute("SET LOCAL synchronous_commit = off")
@@ -389,7 +389,7 @@ class PostgresDatabase(Database):
             return
         connection = self.retrying(self._take)
         try:
-            with translating(), _steady(connection.link):
+            with translating(), _one_snapshot(connection.link):
                 self._pinned.connection = connection
                 yield
         finally:
@@ -594,7 +594,7 @@ def _deleted(connection: DatabaseConnection, table: str) -> bool:
 
 
 @contextmanager
-def _steady(link: psycopg.Connection[Row]) -> Iterator[None]:
+def _one_snapshot(link: psycopg.Connection[Row]) -> Iterator[None]:
     """Read one state in the block."""
     link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     try:

@@ -680,7 +680,7 @@ class _Salvage:
         if not catalogue.listed:
             self._drop("curated_tail_uses", "not_uses")
         self._identify()
-        self._feed_anew(readings)
+        self._rebuild_feed(readings)
         self._progress(total, total)
         return self._report(readings, stand_ins)
 
@@ -813,7 +813,7 @@ class _Salvage:
             if key != "epoch":
                 self._db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
-    def _feed_anew(self, readings: dict[str, Reading]) -> None:
+    def _rebuild_feed(self, readings: dict[str, Reading]) -> None:
         run: list[int] = []
         for (number,) in [*self._db.rows(self._sql["message_ids"]), (None,)]:
             if run and (number is None or number != run[-1] + 1 or len(run) == _RUN):

@@ -499,7 +499,7 @@ def _connect(target: str, flags: int, busy_timeout: float, path: Path | None = N
         connection.convert_binding = lambda _cursor, _number, value: apsw.jsonb_encode(value)  # of a list
         _alive.add(connection)
     keep_plans(connection)
-    connection.set_busy_handler(_Patience(busy_timeout))
+    connection.set_busy_handler(_BusyHandler(busy_timeout))
     return connection
 
 
@@ -538,7 +538,7 @@ def keep_plans(connection: apsw.Connection) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
-class _Patience:
+class _BusyHandler:
     """Wait for another process in short, uneven steps until the deadline. SQLite's own wait starves some callers."""
 
     __slots__ = ("_deadline", "_timeout")

@@ -526,11 +526,11 @@ class ImporterContract:
         imports, before = Imports(app, Machine(sample.parent), reader), sample.read_bytes()
         first = imports.run(reader.name, sample)
         assert first.messages
-        kept = [_told(app, one.id) for one in app.transcripts.list()]
+        kept = [_texts(app, one.id) for one in app.transcripts.list()]
         app.db.run("DELETE FROM import_files")  # so that the file is read again
         again = imports.run(reader.name, sample)
         assert (again.messages, again.known) == (0, first.messages)
-        assert [_told(app, one.id) for one in app.transcripts.list()] == kept
+        assert [_texts(app, one.id) for one in app.transcripts.list()] == kept
         assert sample.read_bytes() == before
 
     def test_a_record_that_says_nothing_is_reported(self, reader: FormatReader, sample: Path) -> None:
@@ -566,10 +566,10 @@ class ImporterContract:
                 for end in range(step, len(lines) + step, step):
                     sample.write_bytes(b"".join(lines[:end]))
                     imports.run(reader.name, sample)
-                kept = _all_told(grown, hidden=not reader.edits)
+                kept = _everything(grown, hidden=not reader.edits)
             Imports(app, Machine(sample.parent), reader).run(reader.name, sample)
-            whole_told = _all_told(app, hidden=not reader.edits)
-            assert kept == whole_told, "what is read in pieces differs from what is read at once"
+            at_once = _everything(app, hidden=not reader.edits)
+            assert kept == at_once, "what is read in pieces differs from what is read at once"
         assert sample.read_bytes() == whole
 
 
@@ -578,12 +578,12 @@ def _taken(log: ReadLog) -> bool:
     return True
 
 
-def _told(app: Herma, session: str, *, hidden: bool = True) -> list[tuple[object, ...]]:
+def _texts(app: Herma, session: str, *, hidden: bool = True) -> list[tuple[object, ...]]:
     messages = app.transcripts.messages(session, include_hidden=hidden)
     return [(one.role, one.content, one.hidden, one.tool_name, one.tool_calls, one.reasoning) for one in messages]
 
 
-def _all_told(app: Herma, *, hidden: bool) -> list[Any]:
+def _everything(app: Herma, *, hidden: bool) -> list[Any]:
     return [
         (
             one.title,
@@ -593,7 +593,7 @@ def _all_told(app: Herma, *, hidden: bool) -> list[Any]:
             one.parent,
             one.reason,
             one.usage,
-            _told(app, one.id, hidden=hidden),
+            _texts(app, one.id, hidden=hidden),
         )
         for one in sorted(app.transcripts.list(limit=100, delegated=None), key=lambda one: one.id)
     ]
