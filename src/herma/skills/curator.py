@@ -197,7 +197,8 @@ class Curator:
         self._records.remember(memory)
         self._due_at = None
         if self._settings.consolidate and not cancel.is_set():
-            report = consolidate(report, self._app, cancel)
+            report, asked = consolidate(report, self._app, memory.asked, cancel)
+            self._records.remember(replace(memory, asked=asked))
         failed = any(move.result == "failed" for move in moves)
         report = replace(report, state="failed" if failed else "done", ended=self._app.clock(), moves=tuple(moves))
         report = replace(report, diff=seen.diff(done))
@@ -630,33 +631,39 @@ _SYSTEM = (
 )
 
 
-def consolidate(report: CuratorReport, app: Herma, cancel: threading.Event) -> CuratorReport:
-    """Ask a model for one text for each of the most similar pairs that agents made.
+def consolidate(
+    report: CuratorReport, app: Herma, known: Sequence[str], cancel: threading.Event
+) -> tuple[CuratorReport, tuple[str, ...]]:
+    """Ask a model for one text for each of the most similar pairs that agents made. Return for which it was ever asked.
 
-    Nothing is merged here: the new text waits in the inbox, and archiving the other skill after it.
+    Nothing is merged here: the new text waits in the inbox, and archiving the other skill after it. For a pair that did
+    not change the model is not asked again: a person may have rejected its text.
     """
     if not report.merges:
-        return report
+        return report, ()
     model = app.models.get("auxiliary", purpose="curate")
     if model is None:
         note = "No model is configured, so none could propose one text for two skills (herma models check)."
-        return replace(report, notes=(*report.notes, note))
+        return replace(report, notes=(*report.notes, note)), tuple(known)
     skills = {skill.name: skill for skill in app.skills.listing().skills if not skill.external}
     usage = app.skills.usage()
     waiting = {one.operation.absorbed_into for one in app.skills.pending() if isinstance(one.operation, DeleteSkill)}
     merges = list(report.merges)
+    pairs = [" ".join(skills[name].hash[:_SHORT] for name in pair.skills if name in skills) for pair in merges]
+    asked = [pair for pair in known if pair in pairs]
     free = [at for at, pair in enumerate(merges) if all(_may_change(usage.get(name)) for name in pair.skills)]
-    asked = [at for at in free if waiting.isdisjoint(merges[at].skills)][:_MOST_ASKED]
-    for at in asked:
+    free = [at for at in free if waiting.isdisjoint(merges[at].skills) and pairs[at] not in asked]
+    for at in free[:_MOST_ASKED]:
         if cancel.is_set():
             break
         heir, gone = sorted(merges[at].skills, key=lambda name: (-usage[name].uses, name))
         try:
             merges[at] = _proposed(merges[at], skills[heir], skills[gone], model, app, cancel)
+            asked.append(pairs[at])
         except ModelError as exc:
             merges[at] = replace(merges[at], said=str(exc))
             break
-    return replace(report, merges=tuple(merges))
+    return replace(report, merges=tuple(merges)), tuple(asked)
 
 
 def _may_change(usage: SkillUsage | None) -> bool:

@@ -625,6 +625,7 @@ class CuratorFiles:
                 runs=int(value["runs"]),
                 noticed={str(name): float(at) for name, at in value["noticed"].items()},
                 flagged={str(name): Flag(**flag) for name, flag in value["flagged"].items()},
+                asked=tuple(map(str, value.get("asked", ()))),
                 clean=tuple(map(str, value.get("clean", ()))),
                 scanner=str(value.get("scanner", "")),
             )

@@ -436,8 +436,8 @@ class CuratorMemory:
     """The curator's knowledge from earlier runs.
 
     `seen`: when it first saw skills in this home. `noticed`: skill → since when reports name it as unused. `flagged`:
-    skills that it marked for review; it lifts only its own marks. `clean`: hashes of texts that this version of the
-    `scanner` finds safe.
+    skills that it marked for review; it lifts only its own marks. `asked`: hashes of pairs that a model was asked to
+    merge. `clean`: hashes of texts that this version of the `scanner` finds safe.
     """
 
     seen: float | None = None
@@ -445,6 +445,7 @@ class CuratorMemory:
     runs: int = 0
     noticed: Mapping[str, float] = field(default_factory=dict)
     flagged: Mapping[str, Flag] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
     clean: tuple[str, ...] = ()
     scanner: str = ""
 
