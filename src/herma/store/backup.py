@@ -269,7 +269,7 @@ def copy_database(path: Path | None, target: Path) -> Iterator[DatabaseCopy]:
 
 def copy_derived(path: Path, target: Path) -> bool:
     """Copy a derived file (`index.db` and the like) while others may write to it. Return whether there is a copy now:
-    one that cannot be made is made again by whoever needs it.
+    one that cannot be made is made again when it is needed.
     """
     if not path.is_file():
         return False
@@ -386,13 +386,13 @@ def _free_path(home: Path, target: Path | None, name: str, now: float) -> Path:
     raise StoreError(f"Too many backups in {folder} within one second.", hint="Try again.")
 
 
-# Restore a backup: what it holds takes the place of what is there, all of it or nothing.
+# Restore a backup: its files replace those of the home, all of them or none.
 #
 # Everything is extracted, checked and made ready in a folder of its own first, and a backup is made of what is there,
 # while no other process can write. Then a list of what is to be moved is written and flushed. From that moment on the
 # restore only goes forward: after a crash, the next program that opens the home finishes it (`store/replace.py`). What
 # a step leaves on the disk tells whether it was done: what comes from the backup is moved last, so it is in the folder
-# until then. Nothing is merged: what the backup does not have is not there afterwards.
+# until then. Nothing is merged: files that the backup lacks are gone afterwards.
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def _rename(temporary: Path, path: Path, data: bytes, rename: Rename) -> None:
     for attempt in range(_SHARING_TRIES):
         try:
             rename(temporary, path)
-        except PermissionError:  # Windows: somebody has the file open (a virus scanner, an editor, a reader of ours)
+        except PermissionError:  # Windows: a virus scanner, an editor or a reader has the file open
             if os.name != "nt" or attempt == _SHARING_TRIES - 1:
                 raise
             time.sleep(0.005 * (attempt + 1))
@@ -253,7 +253,7 @@ def exclusive(
 ) -> Iterator[bool]:
     """Hold the lock file `path` while the block runs; yields whether a lock is really held.
 
-    `longest_pause` is for a lock that its holder lets go of for moments only: whoever pauses longer misses them.
+    `longest_pause` is for a lock that its holder lets go of for moments only: a longer pause would miss them.
     """
     locking = locking or platform_locking()
     try:

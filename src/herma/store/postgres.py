@@ -102,7 +102,7 @@ def translated(sql: str) -> tuple[str, tuple[str, ...]]:
             return bound(match["name"])
         if piece.startswith("ON"):
             return "ON CONFLICT (tenant, "
-        if piece.startswith(("INDEXED", "CROSS")):  # SQLite needs to be told the plan
+        if piece.startswith(("INDEXED", "CROSS")):  # a hint for SQLite's planner
             return "JOIN" if piece.startswith("CROSS") else ""
         return '"user"' if piece == "user" else piece
 
@@ -652,7 +652,7 @@ def _make_index(link: psycopg.Connection[Any]) -> None:
 def migrate(url: str, *, version: int = VERSION, folder: Path = MIGRATIONS) -> list[int]:
     """Apply the scripts up to `version`, each in one transaction; return the formats that were reached.
 
-    A script adds: what the previous release uses stays as it is until the release after the next. One that cannot
+    A script only adds: columns of the previous release stay until the release after the next. One that cannot
     begins with `-- compatible: N`, the oldest format whose release can use what it leaves.
     """
     reached: list[int] = []

@@ -37,7 +37,7 @@ class Alone:
     """Hold `herma.db` so that no other process can read or write it. A missing file needs no holding."""
 
     def __init__(self, path: Path, timeout: float) -> None:
-        self.path = real_path(path)  # what belongs to it lies beside the file itself, not beside a link to it
+        self.path = real_path(path)  # its other files lie beside the file itself, not beside a link to it
         self._timeout = timeout
         self._file: apsw.VFSFile | None = None
 
@@ -101,7 +101,7 @@ class Alone:
         """Put `new` in the place of the file. Delete the log of the old one first: it would be taken for the new one's.
 
         Before that, make the old file unusable: without its log it may look whole, and a program that went on with it
-        after a crash at this point would write what nobody finds again.
+        after a crash at this point would write to a file that is lost.
         """
         ready = new
         if new.stat().st_dev != self.path.parent.stat().st_dev:  # behind a link to another disk
@@ -268,7 +268,7 @@ def _read_list(stage: Path) -> tuple[dict[str, bool], list[Path]]:
 
 
 def move(home: Path, stage: Path, moves: dict[str, bool], held: Alone, step: Step = lambda _what: None) -> None:
-    """Move piece by piece. What the backup has and is not in the folder any more was moved before a crash."""
+    """Move piece by piece. Files of the backup that the folder lacks were moved before a crash."""
     old = stage / "old"
     for name, given in moves.items():
         step(name)

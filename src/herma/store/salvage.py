@@ -1,6 +1,6 @@
 """Make a new `herma.db` from everything that can still be read in a damaged one.
 
-Rows are taken as they are. What they refer to and is gone is replaced so that the new database is whole: a session
+Rows are taken as they are. Lost rows that they refer to are replaced so that the new database is whole: a session
 that only its messages remember gets a stand-in, a lost payload a line that says so. What is derived from other rows
 (uses of payloads, counts, the change feed) is rebuilt.
 """
@@ -43,7 +43,7 @@ from herma.store.salvage_pages import (
 from herma.store.sqlite import SqliteConnection, create_empty, open_writer, our_schema, translated
 from herma.transcript.rows import PURGE_SLICE, unpack
 
-# What the change feed of a damaged file says, as far as it can be believed: one wrong bit in it must cost no message.
+# The change feed of a damaged file, as far as it is plausible: one wrong bit in it must not lose a message.
 # Numbers of messages are given out once, so what was appended never overlaps; and only what was appended can be gone.
 
 Span = tuple[int, int]
@@ -157,14 +157,14 @@ class Reading:
     seen: set[int] = field(default_factory=set)
     damaged: bool = False
     later: list[int] = field(default_factory=list)
-    """Leaves whose rows are not where the tree says: looked at last."""
+    """Leaves whose rows are not where the tree says: read last."""
     named: dict[int, tuple[Value, ...]] = field(default_factory=dict)
     """Row number → what the index says about it."""
     named_all: bool = False
     unreadable: int = 0
     """Rows that are there and make no sense."""
     strays: set[int] = field(default_factory=set)
-    """Rows from pages that no tree leads to: what was deleted may be among them."""
+    """Rows from pages that no tree leads to: deleted rows may be among them."""
 
 
 Take = Callable[[Reading, list[Value], Record], None]
@@ -280,7 +280,7 @@ def read_tables(pages: PageFile, catalogue: TableList, take: Take, step: Callabl
         if catalogue.roots.get(reading.shape.row_index):
             _follow_index(pages, reading, catalogue.roots[reading.shape.row_index], visited)
             reading.named_all = reading.named_all and catalogue.listed  # else it may be another's index
-    for name in catalogue.others():  # indexes that tell nothing new: their pages are nobody else's
+    for name in catalogue.others():  # indexes have no data of their own: their pages belong to no table
         for record in TreeWalk(pages, visited).tree(catalogue.roots[name], INDEX_LEAF):
             visited.update(record.pages)
     for reading in readings:
@@ -310,7 +310,7 @@ def _follow(pages: PageFile, reading: Reading, visited: set[int], take: Take, st
             reading.later.append(number)
             continue
         if records and not fitting:
-            visited.discard(number)  # somebody else's, most likely
+            visited.discard(number)  # most likely another tree's
             continue
         for record, row in fitting:
             _hand_over(reading, record, row, visited, take)
@@ -430,7 +430,7 @@ def _literal(text: str | None) -> Value:
     return text[1:-1] if text.startswith("'") else int(text)
 
 
-# What is done about a value that is only partly there: it says so where the rest would be.
+# A value that is only partly there ends with a note in the place of the rest.
 
 CUT = "\n[The rest of this text could not be read when the database was repaired.]"
 LOST = "[This part could not be read when the database was repaired.]"
@@ -523,7 +523,7 @@ def say_lost(changed: dict[str, Value], values: Mapping[str, Value] = MappingPro
 
 Terms = Callable[[SqliteConnection], dict[str, int]]
 """Write the words by which episodes and archived entries are found, again from their texts; return the rows per table.
-Without the file's list of tables, their old rows cannot be told from those of indexes that look the same.
+Without the file's list of tables, their old rows look like those of some indexes.
 """
 _DERIVED = {"payload_uses", "changes"}
 _TERMS = {"episode_terms", "curated_tail_terms"}
@@ -806,7 +806,7 @@ class _Salvage:
         self._kept[table] -= self._db.changes()
 
     def _identify(self) -> None:
-        """Keep the store's id in a new epoch: what was derived from the old file is not valid any more."""
+        """Keep the store's id in a new epoch: data derived from the old file is no longer valid."""
         if "store_id" not in self._meta:
             self._notes.append("The store's own name could not be read; it has a new one.")
         for key, value in self._meta.items():

@@ -1,7 +1,7 @@
 """Read the pages and the write-ahead log of an SQLite database as bytes.
 
 SQLite stops at the first damaged page, and silently leaves out everything in the log from the first wrong bit on.
-Nothing here trusts a number that it read; what does not fit is `Unreadable`, and costs the page or the row that it
+Nothing here trusts a number that it read; an impossible one raises `Unreadable`, and costs the page or the row that it
 stands in, nothing else. The format is the published one: https://sqlite.org/fileformat2.html.
 """
 

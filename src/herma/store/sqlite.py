@@ -313,7 +313,7 @@ def refuse_damaged_log(connection: apsw.Connection) -> None:
     log = Path(connection.filename_wal)
     try:
         lost = _lost_changes(connection, log)
-    except (apsw.ReadOnlyError, apsw.BusyError):  # nobody can write over anything; or somebody writes at this moment
+    except (apsw.ReadOnlyError, apsw.BusyError):  # the file is read-only; or another process writes at this moment
         return
     if lost:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # so that the log stays as it is
@@ -460,7 +460,7 @@ def _judge(path: Path) -> tuple[bool, int]:
         connection = apsw.Connection(_frozen(path), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         try:
             # Moving the write-ahead log into the file may have been cut off, by a kill or a full disk: then the head
-            # names more pages than are there yet, which SQLite takes for damage unless it is told not to mind.
+            # names more pages than are there yet, which SQLite takes for damage without this setting.
             connection.pragma("writable_schema", True)
             ours = connection.pragma("application_id") == APPLICATION_ID
             empty = not ours and connection.pragma("page_count") == 0
@@ -559,7 +559,7 @@ class _BusyHandler:
 def _prepare(connection: apsw.Connection, path: Path) -> None:
     """Create the schema of a new file, migrate an old one; then make every writer's settings."""
     connection.pragma("foreign_keys", True)
-    connection.pragma("secure_delete", True)  # what is gone for good is overwritten, not merely let go of
+    connection.pragma("secure_delete", True)  # deleted data is overwritten, not only unlinked
     if user_version(connection) == 0:
         _create(connection)
         path.chmod(0o600)  # transcripts and memory are private
@@ -769,7 +769,7 @@ class SqliteDatabase(Database):
             if now is None:
                 raise self._deleted()
             if handle.identity == now and self._writing is not None:
-                with suppress(StoreError):  # the next writer is told, too
+                with suppress(StoreError):  # the next writer gets the error, too
                     self._commits.run(lambda _: None)  # saves what only the deleted log has
         if handle is None or not handle.log:
             try:
@@ -796,7 +796,7 @@ class SqliteDatabase(Database):
 
     def _settle(self) -> None:
         """Finish a restore that was cut off before anything is read or written, or wait for one that is under way.
-        Refuse the caller once: what it has read so far is of another state.
+        Refuse the caller once: its earlier reads are of another state.
         """
         if cut_off_restores(self.path.parent):
             settle(self.path.parent, lock_timeout=self._busy_timeout)
