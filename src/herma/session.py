@@ -262,7 +262,7 @@ class Session:
         return self._compression.last
 
     def working_memory(self) -> Plan:
-        """Return how the model's window is filled: what each part of it holds, and what was left out."""
+        """Return the use of the model's window: the contents of each part, and the text that was left out."""
         counter = counter_for(self.info.model)
         return hold(self._app.budget.of(self.model), counter, self.system_prompt, self.tools, self._history)
 

@@ -392,7 +392,7 @@ class Applied(_Outcome):
     change: int = 0
     backup: str = ""
     freed: tuple[str, ...] = ()
-    """Entries that a person should be told of: exact duplicates that were removed for room, and entries of a person
+    """Entries to report to a person: exact duplicates that were removed for room, and entries of a person
     that an agent removed."""
 
 

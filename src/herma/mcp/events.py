@@ -55,7 +55,7 @@ _LAGGING = 0.4
 _BEFORE = 600.0
 """Seconds by which the first message of a session may be older than its first event."""
 _TEXT = 200_000
-"""Characters of a prompt that are looked at."""
+"""Characters of a prompt that are read."""
 
 # Whether a client takes text at the start of a session, and with a prompt.
 INJECTS = {
@@ -169,7 +169,7 @@ def formatted(client: str, event: str, payload: Payload, text: str) -> str:
 
 
 def _capture_later(h: Herma, session: ClientSession, lane: Lane | None, event: str) -> None:
-    """Capture in the background; without a lane at once, except at a start, which somebody waits for."""
+    """Capture in the background; without a lane at once, except at a start, because the user waits for it."""
 
     def work(cancel: threading.Event) -> None:
         cancel.wait(_LAGGING if event == "stop" else 0.0)
@@ -249,13 +249,13 @@ def start_helper(home: str, request: bytes = b"") -> bool:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd=home, **quiet)  # type: ignore[call-overload]
         process.stdin.write(request)
         process.stdin.close()
-        process.returncode = 0  # nobody waits for it
+        process.returncode = 0  # the process is not awaited
         return True
     return False
 
 
 def serve(home: Path, first: bytes = b"", *, idle: float = IDLE) -> None:
-    """Answer `first`, then serve hooks until nobody asks any more, unless another helper does already."""
+    """Answer `first`, then serve hooks until no more come, unless another helper already does."""
     make_folder(folder_of(home))
     with Herma.open(home) as h, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         lane = h.worker.lane("capture", daemon=False)

@@ -1,7 +1,7 @@
 """`herma hook`: start in milliseconds, hand the client's JSON to a helper that is running, print its answer.
 
 Nothing is imported here but what Python has loaded anyway: opening a home takes longer than a client waits for a hook.
-The helper (`events.serve`) is started by the first hook and ends when nobody asked it for a while. Without one, the
+The helper (`events.serve`) is started by the first hook and ends when it had no requests for a while. Without one, the
 answer to a start or a prompt is made here.
 
 A hook must never break its client: it always ends with 0, and a failure is written down for `herma doctor`.
@@ -99,5 +99,5 @@ def ask_helper(home: str, request: bytes, seconds: float) -> bytes | None:
 def _write_down(home: str, error: Exception) -> None:
     try:
         import_module("herma.mcp.events").record_failure(home, "herma hook", error)
-    except Exception:  # noqa: BLE001 (where even that fails, there is nobody to tell)
+    except Exception:  # noqa: BLE001 (if even that fails, the error cannot be reported)
         return

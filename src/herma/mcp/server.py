@@ -1,7 +1,7 @@
 """`herma mcp`: memory as an MCP server, over stdio and, in `herma serve`, over HTTP.
 
 The tools are those of `herma.tools` with shorter descriptions, and `recall`. The server's instructions hold the
-snapshot, so that a client without hooks begins with memory. What a tool writes carries the client's session: its id is
+snapshot, so that a client without hooks begins with memory. A tool's write carries the client's session: its id is
 the one that the session's transcript has here, and the session has the client's name as its source.
 """
 

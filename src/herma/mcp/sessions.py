@@ -1,4 +1,4 @@
-"""The sessions of clients: which client calls, what each session was told, and what memory has for it.
+"""The sessions of clients: the calling client, the memory that each session received, and what memory has for it.
 
 A client is the program that a person talks with: `claude-code`, `codex`, `gemini`. Its name is the source of its
 transcripts, so that a session has one id in Herma, whether a hook, a tool call or an import comes first. What is kept
@@ -50,7 +50,7 @@ _SAME_EVENT = 30.0
 _DAY = 86_400.0
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
-# What clients call themselves in MCP's `clientInfo`, without blanks and signs: their name, perhaps with more behind it.
+# The names that clients give in MCP's `clientInfo`, without blanks and signs: their name, perhaps with more behind it.
 _NAMES = (
     *("claude-code", "codex", "gemini", "cursor", "opencode", "copilot"),
     *("zed", "goose", "openclaw", "hermes", "qwen"),
@@ -191,7 +191,7 @@ def session_of(home: Path, client: str, id_: str) -> Iterator[ClientSession]:
 def owner_of(home: Path, declared: str, id_: str) -> str:
     """Return the client whose session this id belongs to, where two clients run each other's hooks.
 
-    VS Code and Copilot CLI read the same files, and send payloads that cannot be told apart.
+    VS Code and Copilot CLI read the same files, and send payloads that look the same.
     """
     for other in _SHARED_HOOKS if declared in _SHARED_HOOKS else ():
         if other != declared and _path(home, other, id_).exists():
@@ -220,7 +220,7 @@ def find_session(
 
 
 def drop_old(home: Path, at: float) -> None:
-    """Remove what is known of sessions that nobody used for a month."""
+    """Remove the state of sessions that were not used for a month."""
     for path in folder_of(home).glob("*.*"):
         with suppress(OSError):
             if path.suffix in (".json", ".lock") and at - path.stat().st_mtime > KEPT_DAYS * _DAY:
@@ -253,7 +253,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a file, without waiting for the disk: what it holds is derived."""
+    """Replace a file, without waiting for the disk: its data is derived."""
     temporary = path.with_name(f".{path.name}.{time.monotonic_ns()}.tmp")
     try:
         temporary.touch(0o600)
@@ -320,7 +320,7 @@ def shortened(text: str, tokens: int) -> str:
 def turn_recall(h: Herma, session: ClientSession, text: str, *, tokens: int = TURN_TOKENS) -> str:
     """Return what is recalled for a message of the user, and what changed in memory, fenced. Nothing is said twice.
 
-    `session` is told what it is given.
+    `session` remembers the text that it was given.
     """
     live = h.memory.follow(Scope(h.settings.profile))
     shown = "\n".join(block.text for block in live.snapshot.blocks)
@@ -339,7 +339,7 @@ def turn_recall(h: Herma, session: ClientSession, text: str, *, tokens: int = TU
 
 
 def memory_changes(h: Herma, session: ClientSession, live: LiveMemory | None = None) -> str:
-    """Return what changed in curated memory since the session was told last. From now on it counts as told."""
+    """Return the changes of curated memory since the session's last update. From now on it counts as known."""
     live = live or h.memory.follow(Scope(h.settings.profile))
     known = session.memory_version
     if known:

@@ -275,7 +275,7 @@ def placeholder(name: str, findings: Sequence[Finding]) -> str:
 
 
 def _title(target: Target, scope: Scope) -> str:
-    """Return a block's title. A project may be named after somebody's folder, so its name is scanned as well."""
+    """Return a block's title. A project may be named after any folder, so its name is scanned, too."""
     if target == "memory" and scope.project:
         name = " ".join(scope.project.split())[:80]
         return f"PROJECT MEMORY (your notes on {name if not scan(name) else 'this project'})"
@@ -389,7 +389,7 @@ _MOST_BYTES = 2 * 2**20
 
 
 def read_soul(home: Path) -> str:
-    """Return the text of SOUL.md: who the agent is, in the user's words."""
+    """Return the text of SOUL.md: the user's description of the agent."""
     return _read(home / SOUL, _MOST_BYTES) or ""
 
 

@@ -336,7 +336,7 @@ def recalled_in(sent: Content) -> str:
 
 
 def with_usage(call: Call, output: int, usage: Usage | None) -> Call:
-    """Return the call with its output. What the provider measured replaces what was counted here.
+    """Return the call with its output. The provider's measurement replaces Herma's own count.
 
     A provider that says nothing about its cache has measured only the sum: the shares stay as counted.
     """

@@ -8,8 +8,8 @@ estimated from its length and its letters, with constants fitted to exact counts
 other texts). Scripts without spaces are counted by the character. The estimate errs on the high side: a budget that is
 too small costs a little room, one that is too large costs a failed call.
 
-The window is divided into slots, each with a share. What does not fit overflows, and an `Overflow` says where it can
-still be found.
+The window is divided into slots, each with a share. Contents that do not fit overflow; an `Overflow` says where they
+can still be found.
 """
 
 from __future__ import annotations
@@ -584,7 +584,7 @@ class WorkingMemory:
         return self.plan()[slot].room
 
     def plan(self, usage: Mapping[Slot, int] | None = None, where: Mapping[Slot, str] | None = None) -> Plan:
-        """Enter what each slot uses. What overflows goes to `where`, or to the slot's usual place."""
+        """Enter the use of each slot. Overflow goes to `where`, or to the slot's usual place."""
         if self.window <= 0:
             raise ConfigError(f"context.window must be greater than 0, got {self.window:,}.")
         usage, goes = usage or {}, {**WHERE, **(where or {})}
@@ -615,7 +615,7 @@ class Budget:
         """Return the divided window of a model: as configured, else as known for the model's name."""
         window = window_of(model, self.window)
         changes = {slot: share for slot, share in self.shares.items() if share}
-        least = 0 if "system" in changes else FIXED  # a share that somebody set is kept to
+        least = 0 if "system" in changes else FIXED  # a share that the user set is kept
         return WorkingMemory(window.tokens, shares_of(self.profile, changes), window.note, least)
 
 

@@ -61,7 +61,7 @@ class Exchange:
         self._thread = thread
 
     def answered(self, reply: Mapping[str, Any] | None, usage: object = None, answer: str = "") -> None:
-        """Keep the model's message; `None` if nothing came. What it cost is recorded if the client was told.
+        """Keep the model's message; `None` if nothing came. Its cost is recorded if the client received it.
 
         `answer` is the id by which a request may name it instead of sending it back.
         """
@@ -73,7 +73,7 @@ class Exchange:
         self._owner.keep(_rolled(self._digest, reply), self.session, self._digest, (answer, self._thread))
 
     def failed(self) -> None:
-        """Note that the request reached nobody. The user's message is kept; asking again goes on with it."""
+        """Note that the request was not sent. The user's message is kept; a retry continues with it."""
         self.session.unsent()
         self._owner.keep(self._digest, self.session, self._digest)
 

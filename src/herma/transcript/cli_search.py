@@ -195,7 +195,7 @@ def _write(context: CommandContext, report: SearchReport, *, explain: bool, mark
 
 
 def _write_memory(context: CommandContext, query: str) -> None:
-    """Print the entries of memory that have a word of the query: a person may have told Herma instead of an agent."""
+    """Print the entries of memory that have a word of the query: a person may have added it without a conversation."""
     looked_for = context.h.searcher.looked_for(query)
     targets: tuple[Target, ...] = ("memory", "user")
     for target in targets:

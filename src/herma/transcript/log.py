@@ -87,7 +87,7 @@ def _is_foreign(session: SessionInfo, sessions: Family) -> bool:
 
 
 def resume_target(sessions: Family, session_id: str) -> str:
-    """Return what to open when somebody wants to go on with this session: the tip, or the last one with messages."""
+    """Return the session to open to continue this one: the tip, or the last one with messages."""
     end = tip(sessions, session_id)
     for candidate in ancestors(sessions, end):
         if sessions[candidate].message_count:
@@ -101,7 +101,7 @@ def newness(session: SessionInfo) -> tuple[float, float, str]:
 
 
 def whole(conversation: Iterable[SessionInfo]) -> dict[str, SessionInfo]:
-    """Return a conversation by ids. What continues a deleted session continues the first one instead."""
+    """Return a conversation by ids. A session that continues a deleted one continues the first one instead."""
     sessions = {session.id: session for session in conversation}
     first = _first(sessions.values())
     for session in sessions.values():
@@ -199,7 +199,7 @@ def base_of(title: str) -> str:
 
 
 def next_title(title: str, taken: Iterable[str]) -> str:
-    """Return the title itself if nobody has it, else its base with the next number; no number counts as the first."""
+    """Return the title itself if it is free, else its base with the next number; no number counts as the first."""
     base = base_of(title)
     numbers = [number for other in taken if (number := _number(other, base)) is not None]
     if not numbers:
@@ -389,8 +389,8 @@ class Transcripts:
         """Say where a session takes place now: `model`, `provider`, `chat_type`, `folder`, `branch`. Return as it is
         kept.
 
-        Only what is given changes, so that what nobody knew when it began can be filled in later. What held for each
-        call is in the ledger, see `Herma.cost`.
+        Only given fields change, so that values unknown at the start can be filled in later. The values of each
+        call are in the ledger, see `Herma.cost`.
         """
         self._known(session_id)
         named = given.place({name: value for name, value in place.items() if value is not None})
@@ -487,8 +487,8 @@ class Transcripts:
         return self._mark(self._quiet(chosen, quiet, is_over), whole=False, dry_run=dry_run)
 
     def expire(self, keeping: Keeping, *, dry_run: bool = False) -> Deletion:
-        """Delete what has been quiet for longer than it is kept. What is archived stays, and a conversation that went
-        through several sources stays as long as any of them is kept.
+        """Delete conversations that were quiet for longer than they are kept. Archived ones stay, and a conversation of
+        several sources stays as long as any of them is kept.
         """
         now = self._clock()
 
@@ -564,7 +564,7 @@ class Transcripts:
         return self._sessions.system_prompt(session_id)
 
     def prompt_outside(self, session_id: str) -> tuple[OutsideSpan, ...] | None:
-        """Return the parts of the system prompt that came from outside; None where nobody recorded them."""
+        """Return the parts of the system prompt that came from outside; None if they were not recorded."""
         return self._sessions.prompt_outside(session_id)
 
     def messages(
@@ -678,7 +678,7 @@ class Transcripts:
                 self._sessions.update([session_id], {"title": title})
             try:
                 self._sessions.update([session.id for session in chosen], {"deleted": None})
-            except StoreChanged:  # somebody took a title at this moment
+            except StoreChanged:  # another writer took a title at this moment
                 if attempt == _ATTEMPTS:
                     raise
             else:

@@ -195,7 +195,7 @@ def text_of(content: Content) -> str:
 
 
 def preview_of(messages: Sequence[Message]) -> str:
-    """Return the first words of the first thing the user said. What a summary stands for was said all the same."""
+    """Return the first words of the first thing the user said. Messages behind a summary count, too."""
     for message in messages:
         if message.role == "user" and message.hidden != "rewound":
             words = " ".join(text_of(message.content)[: 8 * PREVIEW].replace("\0", " ").split())
@@ -317,7 +317,7 @@ INTERRUPTED = "interrupted"
 
 
 def as_sent(message: Message) -> dict[str, Any]:
-    """Return the message as the model got it: what was injected into it is part of it for good."""
+    """Return the message as the model got it, with the text that was injected into it."""
     wire = to_wire(message)
     wire.pop(FOREIGN_ITEM, None)
     if message.sent is not None:
@@ -429,7 +429,7 @@ def outside_parts(message: Message) -> Iterator[tuple[str, Origin]]:
         yield text_of(message.content), Origin.TOOL_OUTPUT
     for span in message.outside or ():
         yield sent[span.start : span.end], span.origin
-    if message.outside is None and message.role == "user":  # nobody recorded it: what was recalled stands at the end
+    if message.outside is None and message.role == "user":  # it was not recorded: recalled text stands at the end
         content = text_of(message.content)
         if sent.startswith(content) and len(sent) > len(content):
             yield sent[len(content) :], Origin.RECALL
@@ -493,7 +493,7 @@ def imported_turns(messages: Iterable[Message], withhold: Callable[[str], str]) 
     return kept
 
 
-# What callers hand to transcripts, as far as its type does not say what is allowed.
+# Checks of callers' values, as far as types do not state them.
 
 LONGEST_ID = 200
 MOST_ID = 2**62
@@ -560,7 +560,7 @@ _FOREIGN_COUNTS: Mapping[str, str] = {
     "output_tokens_details.thinking_tokens": "reasoning",
     "cost": "cost_usd",
 }
-"""The names of OpenAI, OpenRouter and Anthropic. What they say besides is not counted."""
+"""The names of OpenAI, OpenRouter and Anthropic. Other fields are not counted."""
 
 
 def usage(value: object) -> Usage:
@@ -627,7 +627,7 @@ def unknown(session_id: object) -> UsageError:
     return UsageError(f"There is no session {session_id!r:.220}.", hint="`herma sessions list` shows them.")
 
 
-# Messages in words, for people: what is not text is named with its size.
+# Messages in words, for people: other parts are named with their size.
 
 
 def words_of(content: Content) -> str:
@@ -654,7 +654,7 @@ def called(call: dict[str, Any], indent: int | None = None) -> tuple[str, str]:
     return name, arguments
 
 
-# What a message has to offer to a search: its text, and the names and arguments of the tools it calls.
+# The searchable text of a message: its words, and the names and arguments of the tools it calls.
 
 DEEPEST = 20
 """Maximum depth to which arguments are searched."""

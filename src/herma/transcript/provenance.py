@@ -106,7 +106,7 @@ class EntryPart:
 
 
 class MarkedTexts:
-    """Texts that somebody marked as untrusted, to be found again in messages: whole, or in runs of words."""
+    """Texts that were marked as untrusted, to be found again in messages: whole, or in runs of words."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, Origin]] = []
@@ -191,7 +191,7 @@ class SeenText:
         self.marked = MarkedTexts()
 
     def mark(self, text: str, origin: Origin) -> None:
-        """Take in a text from outside that messages may contain: what repeats it there is not the person's."""
+        """Take in a text from outside that messages may contain: text that repeats it there is not the person's."""
         self.add(text, origin)
         self.marked.add(text, origin)
 

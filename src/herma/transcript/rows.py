@@ -249,7 +249,7 @@ class SessionRows:
         return unpack(*found) if found else None
 
     def prompt_outside(self, session_id: str) -> tuple[OutsideSpan, ...] | None:
-        """Return the parts of the system prompt that came from outside; None where nobody recorded them."""
+        """Return the parts of the system prompt that came from outside; None if they were not recorded."""
         found = self._db.row(self._sql["prompt_outside"], {"id": session_id})
         return spans_of(found[0]) if found else None
 

@@ -4,7 +4,7 @@ An export is a header, then each session followed by its messages; importing it 
 again is left out (counts, previews, numbers of messages), so two exports of the same sessions are the same bytes. No
 line holds a character that could steer a terminal.
 
-An import checks the whole file first. What it writes is hidden, as deleted sessions, until one step makes all of it
+An import checks the whole file first. Its rows are hidden, as deleted sessions, until one step makes all of it
 visible. What a killed import leaves is purged by the next one, or when the grace period is over.
 """
 
@@ -170,7 +170,7 @@ class Redactor:
         return value
 
     def _as_text(self, value: Any) -> Any:
-        """Return what is nested so deeply that only its text can be looked at: as it is, or redacted."""
+        """Return a value that is nested so deeply that only its text can be checked: as it is, or redacted."""
         before = self.found.total()
         text = self.text(json.dumps(value, ensure_ascii=False))
         return text if self.found.total() > before else value
@@ -207,7 +207,7 @@ class Redactor:
 
 @lru_cache(maxsize=4096)
 def _short_spans(text: str) -> list[tuple[int, int, str]]:
-    """The same for short texts, which repeat: the keys of a large JSON message are looked at once."""
+    """The same for short texts, which repeat: the keys of a large JSON message are checked once."""
     return list(_spans(text))
 
 
@@ -232,7 +232,7 @@ def _through(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 class _Field(NamedTuple):
-    """What a field of a line may hold, in words for people, and whether it must be there."""
+    """The allowed values of a field of a line, in words for people, and whether the field is required."""
 
     fits: Callable[[Any], bool]
     words: str
@@ -514,7 +514,7 @@ class Importer:
             self._stage(new, file, report, staged, progress or _silent)
             self._publish(new, report)
         except BaseException:
-            with suppress(StoreError):  # what stays is hidden, and purged later
+            with suppress(StoreError):  # the rest is hidden, and purged later
                 for session_id in staged:
                     self._sessions.purge(session_id)
             raise
@@ -703,7 +703,7 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0; font: inh
 """.strip()
 
 
-# What a message says keeps its Markdown. Nothing in it is active where the file is shown: no HTML, no `javascript:`.
+# The text of a message keeps its Markdown. Nothing in it is active where the file is shown: no HTML, no `javascript:`.
 # A fence counts at the start of a line only, where every reader of Markdown agrees that it opens or ends a block.
 
 _FENCE = re.compile(r"(`{3,}|~{3,})([^\n]*)")
