@@ -3,7 +3,7 @@
 `ContextEngine` decides; Herma's own is `Compressor`: prune old tool results, choose what stays, summarise the rest,
 check the summary. A model that fails never costs a message: the next one is asked, then the conversation's own words
 do, or nothing is changed; each is reported. `SessionCompression` asks the engine and commits its answer, one program
-at a time. An engine may be a user's: what it raises is caught, counted and shown, and its answer is checked.
+at a time. A user may supply the engine: its errors are caught, counted and shown, and its answer is checked.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ _TOO_LONG = 2
 
 
 class CompressionCut(NamedTuple):
-    """`messages[:head]` and `messages[tail:]` stay; what lies between is summarised.
+    """`messages[:head]` and `messages[tail:]` stay; the messages between them are summarised.
 
     In one long turn the user's last request lies between too: then it is `request`, and stays before the tail.
     """
@@ -679,7 +679,7 @@ def _log() -> logging.Logger:
 
 
 class SessionCompression(Feature):
-    """The compression of one session. It follows the session, so that the engine is told about every event."""
+    """The compression of one session. It follows the session, so that the engine receives every event."""
 
     def __init__(self, app: Herma | None = None, view: SessionView | None = None) -> None:
         """Make the engine of a session; without an app, for a preview of the prompt, there is none."""
@@ -769,7 +769,7 @@ class SessionCompression(Feature):
             took = usage or Usage(input=estimated)
             self.guard.ask("update_from_response", lambda: engine.update_from_response(took), None)
 
-    # ── when somebody wants it ──
+    # ── on request ──
 
     @traced("compress", lambda _, conversation, **__: {CONVERSATION: conversation.id})
     def make(

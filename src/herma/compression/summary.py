@@ -45,7 +45,7 @@ class Compressed:
     kept: Mapping[str, float] = field(default_factory=dict)
     """The share of paths, identifiers, numbers and open tasks that the summary still names."""
     notes: tuple[str, ...] = ()
-    """For people: what failed on the way, what was put in its place."""
+    """For people: failures on the way, and their replacements."""
     model: str = ""
 
 
@@ -174,7 +174,7 @@ def _line(said: str, known: Callable[[int], bool]) -> SummaryLine:
 
 _MOST_SOURCES = 10_000
 _SHOWN_RUNS = 8
-"""Runs of numbers that one line names: what comes up all the time is found by the first place and the newest."""
+"""Runs of numbers that one line names: for frequent numbers, the first and the newest place are enough."""
 
 
 def numbers(text: str) -> list[int]:
@@ -251,7 +251,7 @@ _TASK = re.compile(
 _DONE = re.compile(r"^[ \t]*+(?:[-*+]|\d{1,3}[.)])[ \t]*+\[[xX✓✔]\][ \t]*+(?P<task>\S[^\n]{2,300})", re.MULTILINE)
 _EDGE = ".,;:!?)]}»”’'\""
 _READ = 200_000
-"""Characters of one text that are looked at; a longer one is machine output, and its beginning and end will do."""
+"""Characters read of one text; a longer one is machine output, and its beginning and end suffice."""
 
 
 class Landmark(NamedTuple):
@@ -334,7 +334,7 @@ def plain(task: str) -> str:
 
 
 # A summary without a model: sentences of the conversation itself, sorted into the sections by what they say.
-# It says nothing that was not said. What it leaves out is chosen by age and weight: the newest of each kind stays.
+# It adds nothing. Age and weight decide which lines it leaves out: the newest of each kind stays.
 
 _SENTENCE = re.compile(r"[^.!?。！？\n]++(?:[.!?。！？]++(?!\s|$)[^.!?。！？\n]*+)*+[.!?。！？]*+")
 _MARKS: Mapping[Section, re.Pattern[str]] = {
@@ -521,7 +521,7 @@ def _cut(text: str, longest: int = _LONGEST) -> str:
 
 
 # The gate before anything is replaced: does the summary still name what the work hangs on?
-# What is missing is added, the most used first, as far as the budget goes. A summary that then still lacks what it must
+# Missing items are added, the most used first, as far as the budget goes. A summary that then still lacks what it must
 # have is not used.
 
 _A_LINE = 8
@@ -640,7 +640,7 @@ def _batches(missing: Sequence[Weighty]) -> list[Sequence[Weighty]]:
 
 
 # Nothing that was only read becomes an order because it was summed up.
-# A summary stands where the user and the agent speak, so each of its lines is looked at once more: fences and
+# A summary stands where the user and the agent speak, so each of its lines is checked again: fences and
 # credentials are taken out, and a line that reads like an attack is left out, with a note that says where its originals
 # are. Pure.
 

@@ -234,7 +234,7 @@ def _files(steps: Sequence[ToolStep]) -> tuple[str, ...]:
 
 
 def _folder(steps: Sequence[ToolStep]) -> str:
-    """Return the last folder in which a tool was told to work."""
+    """Return the last folder in which a tool was called to work."""
     for step in reversed(steps):
         folder = _argument(step.arguments, _FOLDERS)
         moved = [found[1].strip("'\"") for found in _CD.finditer(_argument(step.arguments, _COMMANDS)[:4_000])]

@@ -56,7 +56,7 @@ _POSTINGS = 3_000
 _FAR = 0.75
 """Share of the best cosine that an episode found by meaning alone must reach."""
 _LOOKED_AT = 2_000
-"""Candidates that are looked at, if most belong to other users."""
+"""Candidates that are examined if most belong to other users."""
 _MOST_ARCHIVED = 1_000_000
 FIRST, LAST, AT_MOST = 40, 360, 4_500
 """Messages from the beginning and the end of a conversation that are read, and characters of each."""

@@ -1,7 +1,7 @@
 """Read facts out of an entry: "My time zone is Europe/Berlin" states the user's time zone. Pure and linear.
 
-Conservative: a sentence that hedges, denies, asks or tells of the past states nothing. What is missed here is still
-found by search; what is wrong here would be told as certain. The rules are English and Chinese.
+Conservative: a sentence that hedges, denies, asks or tells of the past states nothing. Search still finds
+a missed fact; a wrong one would be given as certain. The rules are English and Chinese.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _ARTICLES = frozenset(("a", "an", "the", "ein", "eine", "der", "die", "das"))
 
 
 def tells_how(words: Sequence[str], *, done: bool = False) -> bool:
-    """Test if the words about a thing describe it. `done`: what somebody does is a name for it ("my job is teaching").
+    """Test if the words about a thing describe it. `done`: an activity is a name for it ("my job is teaching").
 
     Words as they were written: what begins with a capital is a name as a rule.
     """
@@ -137,7 +137,7 @@ PERSONAL = frozenset(
         *("phone", "diet", "allergy"),
     )
 )
-"""Attributes of people: a note on them is about the user unless it names somebody."""
+"""Attributes of people: a note on them is about the user unless it names a person."""
 _MOST = 40
 """Statements that one entry may make."""
 _NEGATED = LazyPattern(
@@ -207,7 +207,7 @@ class StatementRule(NamedTuple):
     pattern: LazyPattern
     attribute: str = "{attribute}"
     of_user: bool = True
-    """True if it is about the user if it names nobody; else it is about the subject of its file."""
+    """True: a statement without a name is about the user; False: it is about the subject of its file."""
     plain: bool = False
     """True if the value ends at a comma."""
     names: bool = False

@@ -1,7 +1,7 @@
 """Answer exact questions from curated memory: `Facts` follows its history and keeps one value for each attribute.
 
 Every question first reads what changed since the last one, so undo and edits by hand need no notice. Of several values
-the newest holds; if that cannot be told, nothing is answered.
+the newest holds; if it is unclear which one that is, there is no answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _FEW = 20
 """Changes that are read first; there are seldom more new ones."""
 _SUBJECTS: dict[str | None, Sequence[str]] = {None: (USER, "project", "home"), "": ("project", "home")}
-"""Whose fact a question may ask for that names nobody."""
+"""The owners whose facts a question without a name may ask for."""
 FactSource: TypeAlias = Literal["curated", "review", "user"]
 
 

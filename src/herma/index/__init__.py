@@ -131,7 +131,7 @@ class VectorState:
     """The progress of embedding: `done` and `left` count messages, `vectors` those stored for this model.
 
     `trouble` is why it does not go on, or ""; the embedder is asked again at `retry_at` (seconds since 1970). `others`
-    are other models with their vectors, which are kept until nobody uses them. A model that is not multilingual neither
+    are other models with their vectors, which are kept until they are unused. A model that is not multilingual neither
     embeds nor is asked about text that it cannot read.
     """
 

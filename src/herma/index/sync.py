@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Text and names are kept apart, so that a phrase is found even if it contains identifiers.
 
 LONGEST_WORD = 128
-"""A longer run of letters and digits is cut: nobody types it, and it is not language."""
+"""A longer run of letters and digits is cut: people do not type it, and it is not language."""
 LONGEST_NAME = 48
 MOST_TURNS = 3
 """A word that changes between letters and digits more often is a hash or a key: it stays whole."""

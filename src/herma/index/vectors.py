@@ -314,7 +314,7 @@ def packed(vectors: EmbedderVectors) -> list[bytes]:
 #
 # A message stands with the end of what was said before it: an answer is about its question, and "yes, that one" is
 # about nothing by itself. It never stands with what follows, or every new message would change the one before. A long
-# message is cut into parts; what comes after the last part is found by its words. Tool calls and results are not
+# message is cut into parts; text after the last part is found by its words. Tool calls and results are not
 # embedded: they are most of the bytes and little of the meaning, and the reply has what mattered in them.
 
 PART = 1_200

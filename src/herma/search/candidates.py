@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from herma.transcript.rows import TranscriptReader
     from herma.types import Scope, SessionInfo
 
-# ── filters: which messages may be shown; what each rule leaves out is counted ──
+# ── filters: which messages may be shown; the messages that a rule hides are counted ──
 
 HIDDEN_SOURCES = frozenset(("subagent", "tool", "kanban"))
-"""Sessions without a person: what they say comes back in the session that started them."""
+"""Sessions without a person: the session that started them has their results."""
 
 REMEDIES = {
     "deleted": "herma sessions delete --undo restores a deleted session.",
@@ -305,7 +305,7 @@ class Candidates:
         look_for(self._make(chosen), self.looked_for)
 
     def add_near(self, near: Sequence[Near], spread: float) -> None:
-        """Add what is near in meaning and may be shown. What may not is not counted, because it is not a match."""
+        """Add messages that are near in meaning and may be shown. Hidden ones are not counted: they do not match."""
         unknown = [one.message_id for one in near if one.message_id not in self.heads]
         new = self._reader.turns(unknown, READ if len(unknown) <= NEAREST else 0)
         heads = {head.id: head for head in new.heads}

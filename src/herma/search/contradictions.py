@@ -23,7 +23,7 @@ _MOST = 20
 
 
 class Spoken(NamedTuple):
-    """A message: folded text, time, whose it is if that is known, and who of the two spoke."""
+    """A message: folded text, time, owner if known, and role."""
 
     id: int
     text: str
@@ -55,7 +55,7 @@ def outdated(spoken: Sequence[Spoken]) -> dict[int, int]:
     for one in order:
         named = _SPEAKER.match(one.text)
         for claim in claims(one.text[named.end() :] if named else one.text, one.role):
-            if claim.new or one.role == "user":  # an assistant repeats what it was told
+            if claim.new or one.role == "user":  # an assistant repeats the user's words
                 by_thing[f"{one.who}/{named[1] if named else ''}", claim.thing].append((one.id, claim))
     found: dict[int, int] = {}
     for (speaker, thing), made in by_thing.items():

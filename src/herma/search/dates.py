@@ -463,7 +463,7 @@ talked talking told besprochen gesagt gesprochen parlé dit hablamos dijo 聊了
 """
 _ABOUT_TALK = frozenset(_TALK.split())
 """With these words, a date is the time of the conversation. Not with "did": "what did I paint last year" was mostly
-told at another time than it happened.
+reported at another time than it happened.
 """
 _DOING = "debugged decided did do doing fixed message messages session sessions work worked working gemacht"
 _ABOUT_DOING = frozenset(_DOING.split())

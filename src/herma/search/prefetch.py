@@ -58,7 +58,7 @@ def question_of(text: str) -> str:
 
 
 QuestionType: TypeAlias = Literal["", "plain", "own", "run on"]
-"""Ways to ask for something that was told before: not plainly; plainly ("which port does staging use?"); for the
+"""Ways to ask for something that was said before: not plainly; plainly ("which port does staging use?"); for the
 asker's own things ("which tiles did we choose?"); in a script without spaces, where pairs of characters are searched.
 """
 _QUESTION_CHARACTERS, _QUESTION_WORDS = 120, 18
@@ -81,13 +81,13 @@ _GENERAL = re.compile(
     r"|什么是|什麼是|为什么|為什麼|意思|怎么样|怎麼樣|最|你|您",
     re.IGNORECASE,
 )
-"""Asks for what the world knows, not for what was told here."""
+"""Asks for general knowledge, not for earlier messages."""
 _OWN = re.compile(r"\b(?:i|my|we|our|us|mein\w{0,3}|unser\w{0,3}|ich|wir|uns)\b", re.IGNORECASE)
 _HOW_TO = re.compile(r"how do (?:i|we)\b", re.IGNORECASE)
 
 
 def question_type(text: str) -> QuestionType:
-    """Return how a text asks for something that was told before. Pure and linear."""
+    """Return how a text asks for something that was said before. Pure and linear."""
     said = text.strip()
     if len(said) > _QUESTION_CHARACTERS or len(said.split()) > _QUESTION_WORDS:
         return ""

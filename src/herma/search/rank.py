@@ -2,7 +2,7 @@
 
 The index scores a message as a whole, by its words. A turn rarely says everything: the question names the thing, the
 answer next to it has the fact. So a message also gets part of what its neighbours are worth, and a little for every
-term that occurs anywhere in its conversation. What vectors say is added, made relative to its best, so that neither
+term that occurs anywhere in its conversation. Cosines are added, made relative to their best, so that neither
 side has to be good for the other to count. The weights were chosen across sets of conversations, each time without the
 set or conversation that was then asked (docs/explanation/search-quality.md); results change little between half and
 twice of each.
@@ -39,7 +39,7 @@ CONVERSATION = 0.3
 """Weight of terms that occur elsewhere in the conversation; from 0.5 on, long conversations fill the list."""
 NAMED_DATE, NAMED_PERIOD = 0.8, 0.4
 """Gain for the day or month that the query names; and for "last month", which is more often when something happened
-than when it was told. 2.5 points on LoCoMo, 20 on questions by date."""
+than to its message. 2.5 points on LoCoMo, 20 on questions by date."""
 SPEAKER = {"user": 0.15, "tool": -0.1}
 """Users tell facts, and assistants repeat them at length: 4 to 6 points on BEAM."""
 _SATURATION, _LENGTH = 1.2, 0.75
@@ -241,7 +241,7 @@ def by_cosine(candidates: Sequence[Candidate], cosines: Mapping[int, float]) -> 
     return _sorted(near)
 
 
-# ── boosts: what else speaks for a message ──
+# ── boosts ──
 
 ALONE = 0.5
 """Weight of a single Chinese character, where a pair counts 1. 0.3 to 0.8 answer four to seven more of a thousand
@@ -286,10 +286,10 @@ def character_boost(characters: Sequence[str], candidates: Sequence[Candidate]) 
 
 
 BY_THEMSELVES = 0.6
-"""Gain of a message by somebody whom the question names: "What did Ann paint?" is mostly answered by Ann. Six points of
+"""Gain of a message by a speaker that a question names: "What did Ann paint?" is mostly answered by Ann. Six points of
 hit@1 on LoCoMo, on conversations that were not learned from."""
 OF_ONESELF = 0.3
-"""Gain of a user's message in the first person, if the question is about somebody: four points there, one on BEAM."""
+"""Gain of a user's message in the first person, if the question is about a person: four points there, one on BEAM."""
 _LONGEST_NAME = 32
 _BEGINNING = 500
 """Characters that are read for the first person: a longer message is about much else."""
@@ -464,9 +464,9 @@ def opinion(reranker: Reranker, question: str, texts: Sequence[str], deadline: f
 LEAST_POOL = 20
 """Contradictions are looked for among so many, and among twice as many as are wanted."""
 LOOKED_AT, READ_CLOSELY = 150, 100
-"""Messages whose speakers are looked at, and whose characters are: those further down hardly reach the first ten."""
+"""Messages whose speakers are examined, and whose characters are: lower ones hardly reach the first ten."""
 DEMOTED_SOURCES = frozenset(("cron",))
-"""Shown after all others: what runs every hour says the same things every hour."""
+"""Shown after all others: an hourly job says the same things every hour."""
 
 
 class Arranged(NamedTuple):

@@ -174,7 +174,7 @@ def _trust(query: Query, *, multilingual: bool) -> float:
 # ── searching ──
 
 _TITLES = 100
-"""Conversations with a matching title that are looked at if not all of them may be shown."""
+"""Conversations with a matching title that are examined if not all of them may be shown."""
 _QUOTED = "\"'`“”„«» \n\t"
 _WHOLE = 1_000_000
 """Characters of a hit that are read to mark its matches."""
