@@ -809,7 +809,7 @@ class SessionFactory:
         return Session(self._app, self._prepare(request, info, history), history, after=imported, copied=True)
 
     def _with_present_memory(self, session: Session) -> Session:
-        """Reset the known memory version if a message told of a change: the new prompt holds memory as it is now."""
+        """Reset the known memory version if a message announced a change: the new prompt holds the current memory."""
         return self._continued(session) if has_memory_updates(session.messages) else session
 
     def _continued(self, session: Session) -> Session:

@@ -395,7 +395,7 @@ class Guard:
         """Start a call in a thread of its own; `answer` fetches its result. Return `None` if it is skipped.
 
         With `wait=False` the call runs in this thread and is never skipped: an event must not be lost. With `beside` it
-        has a thread, and runs next to a call that somebody waits for.
+        has a thread, and runs next to a call that the user waits for.
         """
         call = BackgroundCall(self.name, question, what)
         alone = wait and not beside

@@ -291,7 +291,7 @@ def hook(context: CommandContext, words: tuple[str, ...]) -> None:
     """Answer a hook of an agent: its JSON on stdin, what to show the model on stdout.
 
     `herma connect` writes this into an agent's configuration. EVENT is session-start, prompt, stop, pre-compact or
-    session-end. It never fails: what went wrong is in `herma doctor`.
+    session-end. It never fails: `herma doctor` reports errors.
 
     \b
     Examples:

@@ -52,7 +52,7 @@ class Splice(NamedTuple):
     """Folders that were made for the file."""
 
     def undone(self, text: str) -> str | None:
-        """Return the text without what was put in; None if that cannot be told any more."""
+        """Return the text without the inserted part; None if that part cannot be found any more."""
         if digest(text) == self.after:
             restored = text[: self.offset] + self.old + text[self.offset + len(self.new) :]
             return restored if digest(restored) == self.before else None
@@ -147,7 +147,7 @@ class ConnectedClients:
         return ClientPlan(client, found, files)
 
     def apply(self, plan: ClientPlan) -> None:
-        """Write what was planned. What is put in where is on disk before a file is changed."""
+        """Write the plan. A record of each insertion is on disk before a file is changed."""
         name = plan.client.name
         known = {one.path: one for one in self._splices(name)}
         for file in plan.files:
@@ -184,7 +184,7 @@ class ConnectedClients:
                 replace_file(real_path(path), then.encode("utf-8", "surrogatepass"))
         if not dry_run:
             for folder in sorted({one for splice in known.values() for one in splice.folders}, key=len, reverse=True):
-                with suppress(OSError):  # something of somebody else's is in it
+                with suppress(OSError):  # another program's file is in it
                     Path(folder).rmdir()
             self._record(name).unlink(missing_ok=True)
         return done
@@ -369,7 +369,7 @@ def bundle(kind: str, program: Program) -> dict[str, str]:
         raise UsageError(f"Unknown plug-in format {kind!r}. Formats: common, claude-code, openclaw.")
     hooks: dict[str, object] = {}
     for name, event in next(one for one in CLIENTS if one.name == "claude-code").hooks.items():
-        # Other clients read this bundle too; who calls is recognised by the payload.
+        # Other clients read this bundle too; the payload identifies the client.
         one = {"type": "command", "command": f"herma hook {event} --client claude-code", "timeout": 10}
         hooks[name] = [{"hooks": [one]}]
     return {

@@ -53,7 +53,7 @@ REPAIR = "herma doctor --repair"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, what was found in one sentence, and what to type next where that helps."""
+    """One check: its result in one sentence, and a command that helps, if there is one."""
 
     name: str
     state: State
@@ -74,7 +74,7 @@ _EMBED = "herma index embed"
 
 
 def check_embedder(choice: Choice) -> Iterator[Check]:
-    """Report an embedder that is set and cannot be made. It is not asked: what fails when asked is in the file."""
+    """Report an embedder that is set and cannot be created. It is not called: failed calls are in the log."""
     if choice.embedder is None and choice.wanted:
         yield Check("embedder", "warning", f"{choice.reason}; words alone are searched.", "herma models list")
 
@@ -284,7 +284,7 @@ def check_sqlite() -> Iterator[Check]:
     yield Check("SQLite", "ok", f"SQLite {sqlite_version()}.")
 
 
-# What was distilled of conversations: whether every one that ended has its episode.
+# Episodes: every conversation that ended needs one.
 
 _MANY = 1_000
 
@@ -418,7 +418,7 @@ def check_curated(home: Path, settings: Settings) -> Iterator[Check]:
 
 
 def leftovers(home: Path) -> list[Path]:
-    """Return what interrupted work left behind and nobody needs. Unfinished changes of curated files are not among it:
+    """Return unneeded files that interrupted work left behind. Unfinished changes of curated files are not among it:
     the next write settles those.
     """
     patterns = ("backups/.*.tmp", "backups/.*.tmp.part")
@@ -430,8 +430,8 @@ def leftovers(home: Path) -> list[Path]:
 
 
 def _given_up(home: Path) -> list[Path]:
-    """Return an index that somebody stopped building beside one that is in use; one that is being built changes all the
-    time. It holds words of messages that may be gone for good by now.
+    """Return an unfinished index beside the one in use, if no process builds it: it stopped changing.
+    It holds words of messages that may be gone for good by now.
     """
     if not (home / "index.db").is_file():
         return []
@@ -761,7 +761,7 @@ def diagnose(
     ]
     if closed(home):  # everything else would only say so again
         rounds = [lambda: check_home(home), check_sqlite]
-    elif cut_off_restores(home):  # a part of everything is of another state, and whoever opens the database finishes it
+    elif cut_off_restores(home):  # files differ in state; the next process that opens the database finishes it
         rounds = [*rounds[:3], lambda: check_leftovers(home), lambda: check_space(home)]
     for done, look in enumerate(rounds, 1):
         try:

@@ -350,7 +350,7 @@ class ReadLog:
                 connection = stack.enter_context(_connected(file, "?mode=ro"))
                 try:
                     connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-                except sqlite3.OperationalError:  # nobody has it open any more, and the log would have to be applied
+                except sqlite3.OperationalError:  # no program has it open, and the log would have to be applied
                     connection = None
             if connection is None and log.exists():
                 copy = Path(folder) / "copy.db"

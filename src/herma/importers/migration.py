@@ -604,7 +604,7 @@ def _print(context: CommandContext, found: list[MigrationItem], *, dry_run: bool
 
 
 def _found(context: CommandContext, source: str | None) -> list[Path]:
-    """Return the folders to read; end with what was looked at where there is none."""
+    """Return the folders to read; if there are none, end with a list of the folders that were tried."""
     if source:
         place = Path(source).expanduser().absolute()
         found, looked = ([place] if place.is_dir() else []), str(place)

@@ -71,7 +71,7 @@ class HermaMemory(Memory):
         await asyncio.to_thread(self._app.memory.reset, "memory", scope=self._scope)
 
     async def close(self) -> None:
-        """Do nothing: who opened the Herma closes it."""
+        """Do nothing: the caller that opened the Herma closes it."""
 
 
 def _text_of(content: MemoryContent) -> str:

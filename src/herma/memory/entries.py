@@ -546,7 +546,7 @@ def notes_after(
             if not before.of_a_person and author.who is Who.USER:  # from now on it is theirs
                 notes[text] = replace(notes[text], origin=author.origin, change=None)
             continue
-        if before and isinstance(op, Replace) and op.reworded:  # nobody stated it again
+        if before and isinstance(op, Replace) and op.reworded:  # it was not stated again
             notes[text] = replace(before, text=text, category=category, tags=tags, vouched=False, change=None)
             continue
         notes[text] = Entry(

@@ -363,7 +363,7 @@ class MemoryFiles:
         return path_of(self._home, place, digits=64)
 
     def _owner(self, folder: Path, place: Place) -> str | None:
-        """Return the key of a folder: the stored one, else that of the first who wrote there; None if nobody did."""
+        """Return the key of a folder: the stored one, else that of the first writer; None if there was none."""
         try:
             return (folder / KEY_FILE).read_bytes().decode("utf-8", "surrogateescape")
         except FileNotFoundError:
@@ -672,7 +672,7 @@ class _Known:
 
 
 class Presenter:
-    """Turn documents into what the prompt shows. What cannot be shown becomes a warning for people."""
+    """Turn documents into blocks of the prompt. A document that cannot be shown becomes a warning for people."""
 
     def __init__(self, documents: MemoryFiles, history: MemoryRows, limits: Mapping[Target, int]) -> None:
         self._documents = documents

@@ -517,7 +517,7 @@ class MemoryStore:
     # ── steps ──
 
     def _touching_a_persons(self, place: Place, ops: Sequence[MemoryOp], author: Author) -> tuple[MemoryOp, ...]:
-        """Return the operations if they drop or reword an entry of a person that nobody asked to change; else nothing.
+        """Return the operations if they drop or reword a person's entry without being asked to; else nothing.
 
         Background work asks for every such change. An agent in a conversation asks for moves, for rewordings, and if it
         puts something else in the place of an entry: what it corrects or removes is said there.
@@ -678,7 +678,7 @@ class MemoryStore:
         return Staged(message=f"Saved to the inbox as m{kept.id}: {why}.", pending=kept.id, **self._sizes(place))
 
     def _rejected(self, place: Place, ops: Sequence[MemoryOp], author: Author) -> MemoryOutcome | None:
-        """Refuse an entry that a person rejected in the same words, in any session; None if nobody has.
+        """Refuse an entry that a person rejected in the same words, in any session; None if there is no such rejection.
 
         A person may write it all the same, and what the user asks to remember is theirs.
         """
@@ -723,7 +723,7 @@ class MemoryStore:
             result = apply(entries, ops, limit, place.target)
             said = making_room(entries, ops, limit, place.target) if author.who is Who.TOOL else ops
             why = reason
-            asked = author.who in (Who.TOOL, Who.USER)  # nobody would notice at once what background work takes out
+            asked = author.who in (Who.TOOL, Who.USER)  # a user would not notice at once what background work removes
             if asked and isinstance(result.outcome, OverBudget):
                 said, result = self._without_duplicates(place, entries, ops) or (said, result)
                 if isinstance(result.outcome, Applied):
@@ -882,7 +882,7 @@ def _action(ops: Sequence[MemoryOp]) -> str:
 
 
 def revert(current: str, change: Change) -> str | None:
-    """Return the text without a change: what it put in is gone, what it took out is back where it stood. Pure.
+    """Return the text without a change: remove what it added, and restore what it removed in its place. Pure.
 
     If nothing happened since, this is the old text to the byte. None if an entry of the change was changed since.
     """

@@ -79,7 +79,7 @@ class Endpoint:
 
     @property
     def official(self) -> bool:
-        """Return whether this is the maker of the API, who rejects unknown fields."""
+        """Return whether this is the server of the API's maker, which rejects unknown fields."""
         own = ("anthropic.com",) if self.kind == "anthropic" else ("openai.com", "openai.azure.com")
         return any(_belongs_to(self.url, domain) for domain in own)
 

@@ -2,7 +2,7 @@
 
 Spans and durations of memory writes, searches, recall, tools, compression, imports and calls of models; tokens of
 models. No text is reported: neither what was written or asked, nor the words of an error. Nothing of OpenTelemetry is
-imported before `enable`. What is reported goes to the providers of the program, or to the collector that the standard
+imported before `enable`. Spans and metrics go to the providers of the program, or to the collector that the standard
 variables (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`) name; without either, nowhere.
 """
 

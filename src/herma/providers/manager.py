@@ -2,7 +2,7 @@
 
 `Providers` is `h.providers`. `ProviderSession` is one provider in one session; it follows the session as a `Feature`.
 A provider learns of everything in order, in the background. Only recall, tools and the beginning are waited for, each
-with a deadline. Its text comes from outside: it is scanned, fenced, and marked as somebody else's words.
+with a deadline. Its text comes from outside: it is scanned, fenced, and marked as untrusted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def accepted(method: Callable[..., Any], named: Mapping[str, Any]) -> Json:
     """Those of the named arguments that a method takes: older ones know fewer."""
     try:
         parameters = inspect.signature(method).parameters.values()
-    except (TypeError, ValueError):  # written in C, or by somebody who overrides this too
+    except (TypeError, ValueError):  # written in C, or the class overrides this too
         return dict(named)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return dict(named)
@@ -63,7 +63,7 @@ def accepted(method: Callable[..., Any], named: Mapping[str, Any]) -> Json:
 
 
 def environment_of(view: SessionView, *, home: str, profile: str) -> Json:
-    """Return where and for whom a session takes place, as `initialize` is told it."""
+    """Return the place and the user of a session, as `initialize` takes them."""
     info, around = view.info, view.environment
     return {
         "platform": info.source,
@@ -183,7 +183,7 @@ WAITING = 500
 """Events that may wait for a provider; when more wait, the oldest is dropped."""
 _PARKING_REASONS = ("reset", "switched", "branched")
 """Reasons of a session's end after which the same provider object goes on with the next session: /new, /resume,
-/branch. It is flushed and told of the switch, but not shut down."""
+/branch. It is flushed and notified of the switch, but not shut down."""
 MOST_PARKED = 16
 """Providers that may wait for the next session of their place; the oldest of more is shut down."""
 
@@ -267,7 +267,7 @@ class ProviderSession(Feature):
             self._begun.set()
 
     def _tools_that_read(self, provider: MemoryProvider, tools: object) -> object:
-        """Keep the tools that the provider names in `read_tools`; another provider's writing tools cannot be told."""
+        """Keep the tools that the provider names in `read_tools`; other providers do not say which tools write."""
         reading = () if self._recall_only else getattr(provider, "read_tools", ())
         return [schema for schema in tool_schemas(tools)[0] if schema["name"] in reading]
 
@@ -277,7 +277,7 @@ class ProviderSession(Feature):
         """Return its block, scanned and cut to what is left for memory."""
         if self._provider is None or self._recall_only:
             return PromptContribution()
-        self._lane.wait(self.deadline / 2)  # so that it answers with what it was told
+        self._lane.wait(self.deadline / 2)  # so that its answer includes what it received
         block = self._provider.system_prompt_block()
         if not isinstance(block, str):
             raise ProviderError(f"Its block is {type(block).__name__}, not text")
@@ -767,7 +767,7 @@ class Providers:
         return session, warnings
 
     def _take_parked(self, name: str, view: SessionView) -> ProviderSession | None:
-        """Return the provider of a session that was left for this one, told of the switch."""
+        """Return the provider of a session that was left for this one, after notifying it of the switch."""
         with self._mutex:
             waiting = (
                 session for session in self._sessions if session.parked and session.name == name and not session.failed

@@ -1,8 +1,8 @@
 """Decide what a review may write: durable, new, grounded in the conversation, and not from outside; and keep what the
 user asks to be remembered, if need be in their own words.
 
-Precision before recall: what is in doubt is not kept. A fact that matters comes up again; one that should not have been
-kept is shown in every session until somebody notices. Code judges every write, not the prompt; what a person wrote is
+Precision before recall: doubtful facts are not kept. A fact that matters comes up again; one that should not have been
+kept is shown in every session until a person notices. Code judges every write, not the prompt; what a person wrote is
 only ever proposed for change.
 """
 
@@ -204,7 +204,7 @@ def numbers(words: Sequence[str]) -> Iterator[tuple[frozenset[str], int]]:
 def stands_for(short: str, parts: Sequence[str], *, several: bool = False) -> bool:
     """Return whether a word is short for a name: its first letters, those of its parts, its consonants, or k8s.
 
-    A name of `several` words must be named with all of them: somebody who said Anna has not said Anna Smith.
+    A name of `several` words must be named with all of them: "Anna" does not name Anna Smith.
     """
     whole = "".join(parts)
     if counted := _NUMERONYM.fullmatch(short):
@@ -250,7 +250,7 @@ def plain(text: str) -> str:
     return "".join(mark for mark in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(mark))
 
 
-# ── grounding: names, numbers and paths that nobody named are made up ────────────────────────────────────────────────
+# ── grounding: names, numbers and paths that were not named are made up ───────────────────────────────────────────────
 #
 # Other words for what was said are fine, and so is another language; only what can hardly be said in other words is
 # looked for. A weak model invents such things, or repeats the question that it was asked.
@@ -288,7 +288,7 @@ class GroundingIndex:
         self._said = Abbreviations(said)
 
     def missing(self, text: str) -> str:
-        """Return the first thing in a statement that nobody named; "" if there is none."""
+        """Return the first thing in a statement that was not named; "" if there is none."""
         absent = [anchor for anchor in anchors(text) if not self._has(anchor)]
         if absent:
             runs = [run for run in _RUN.findall(text[:_LONGEST_STATEMENT]) if self._said.names(run.split())]

@@ -1,7 +1,7 @@
 """Review conversations in the background: when a review is due, the queue, and the three kinds of review.
 
 After a reply, at the end of a session, and where a long chat pauses or changes its topic. Never while a turn runs, and
-one process at a time. What is due is stored first, so that what a crash or a new turn stopped is done later.
+one process at a time. Due work is stored first, so that work that a crash or a new turn stopped is done later.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class Reviews:
     def resume_unfinished(self, session: str) -> None:
         """Resume reviews that a new turn, a crash or the end of a program stopped.
 
-        They may be about another user's session, so nobody is notified; the log has them.
+        They may be about another user's session, so there is no notice; the log has them.
         """
 
         def work(cancel: threading.Event) -> None:
@@ -228,7 +228,7 @@ class Reviews:
         self._submit("resuming unfinished reviews", work, SOMETIME, session)
 
     def stop(self, session: str) -> None:
-        """Stop what runs for a session; what is due is done later."""
+        """Stop the work for a session; it is done later."""
         self._lane.cancel(session)
         self._lane.cancel(f"{session} is idle")
 
@@ -419,7 +419,7 @@ def _ended(review: Review, record: ReviewRecord, state: ReviewState, now: float)
 
 
 def _ignore(notice: str) -> None:
-    """Notify nobody."""
+    """Do not notify."""
 
 
 def background_model(app: Herma, purpose: str) -> ChatModel | None:
@@ -577,7 +577,7 @@ class ReviewFeature(Feature):
         self._app.reviews.owe(view, kind, why, last, self._tell)
 
     def _when_idle(self, view: SessionView) -> None:
-        """Review the part before a long enough pause, even if nobody ever says anything again."""
+        """Review the part before a long enough pause, even if no message follows."""
         if "idle" not in self._splits or not self._settings.idle_minutes or not self._enough(view):
             return
 

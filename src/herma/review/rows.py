@@ -254,7 +254,7 @@ class ReviewRows:
         self._db.run(self._sql["end"], bindings)
 
     def owed(self, now: float, most_tries: int, limit: int) -> Sequence[Review]:
-        """Return what is due and does not run, oldest first; what was tried too often is given up on the way."""
+        """Return due work that does not run, oldest first; give up work that was tried too often."""
         if not self._db.rows(self._sql["owed"], {"now": now, "limit": 1}):
             return []  # the usual case: do not write only to look
         self._db.run(self._sql["give_up"], {"now": now, "most": most_tries})

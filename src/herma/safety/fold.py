@@ -1,4 +1,4 @@
-"""Fold text for comparison, and drop machine noise that nobody searches for. Both take linear time.
+"""Fold text for comparison, and drop machine noise that is never searched for. Both take linear time.
 
 Folded text is plain lower-case letters with single spaces and nothing invisible. Each place in it can be traced back to
 the original. A line break inside a sentence becomes a space, so that a phrase cannot hide by wrapping; a break before a
@@ -170,7 +170,7 @@ _SAMPLES_OF_DUMPS = re.compile(f"[{_OF_DUMPS}]{{8}}")
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _SEPARATOR = re.compile(r"[+/_-]")
 _DIGEST = 64
-"""Hex up to this length may be a digest that somebody looks for."""
+"""Hex up to this length may be a digest that a user looks for."""
 _TURN = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 """Places where one kind of character follows another, except after the capital at the beginning of a word."""
 _MANY_TURNS = 0.3

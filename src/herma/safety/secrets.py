@@ -16,7 +16,7 @@ from pathlib import Path
 
 from herma.types import Finding
 
-# Names of credentials are found by these endings; what follows decides.
+# Names of credentials are found by these endings; the text after them decides.
 _NAMES = ("password", "passwd", "passphrase", "pwd", "secret", "token", "key", "bearer")
 _ASSIGNED = (
     r"(?:[_-]\w{1,20})?[\"'`]?\s{0,4}(?::=|=>|[=:]|\bis\b)\s{0,4}"

@@ -568,7 +568,7 @@ class SkillLibrary:
         return SkillStaged(name=op.name, message=f"Saved to the inbox (#{kept.id}): {why}.", pending=kept.id)
 
     def _rejected(self, op: SkillOp, author: Author) -> SkillRefused | None:
-        """Refuse a text that a person rejected, in any session and under any name; None if nobody has.
+        """Refuse a text that a person rejected, in any session and under any name; None if there is no such rejection.
 
         A person may write it all the same.
         """

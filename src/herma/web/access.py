@@ -247,7 +247,7 @@ def sign_in(sentence: str, hint: str = "") -> Response:
 
 
 def signed_in(to: str = "/") -> Response:
-    """Return a page that goes on to one of our pages, the first unless told otherwise.
+    """Return a page that goes on to one of our pages, by default the first.
 
     A redirect would not do: after a link on another site, a browser sends the cookie only if one of our pages asks.
     """

@@ -192,7 +192,7 @@ def restore_skill(h: Herma, name: str) -> Json:
 
 @action("/skills/rollback/{run}", person=True)
 def rollback_skills(h: Herma, run: str) -> Json:
-    """Undo a run of tidying. What was changed since stays as it is."""
+    """Undo a run of tidying. Skills that changed since stay as they are."""
     done = h.curator.rollback(run)
     restored = f"Restored {count(len(done.done), 'skill')}." if done.done else "Every skill is in its place already."
     left = "".join(f" {path} stays as it is: {why}." for path, why in done.left)

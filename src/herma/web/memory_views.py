@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 OneCategory = Literal["", "identity", "preference", "environment", "convention", "lesson"]
 OneTarget = Literal["memory", "user"]
 _LATEST = 8
-"""Sessions whose prompts are looked at, to say when an entry was last in one."""
+"""Sessions whose prompts are read, to say when an entry was last in one."""
 _SCOPES = 100
 
 

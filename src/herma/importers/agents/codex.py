@@ -19,7 +19,7 @@ _REPEATED = re.compile(
     r"|diff|notice|event|error)|(user|agent)_message|agent_reasoning(_raw_content)?|view_image_tool_call|error|warning"
     r"|guardian_assessment|thread_rolled_back|codex/event/raw_item|account/rateLimits/updated"
 )
-"""Events of the interface. What they tell of the conversation is in `response_item` too."""
+"""Events of the interface. `response_item` has the conversation, too."""
 _NOT_TYPED = ("<environment_context>", "<user_instructions>", "<INSTRUCTIONS>", "# AGENTS.md instructions",
               "<turn_aborted>", "<permissions", "<skill", "<collaboration_mode", "<model_switch>")  # fmt: skip
 

@@ -123,7 +123,7 @@ class _Events:
 
 
 def _database(file: Path, log: base.ReadLog) -> Iterator[base.Item]:
-    """Read the transcripts of an agent's database; its other tables hold credentials and are not looked at."""
+    """Read the transcripts of an agent's database; its other tables hold credentials and are not read."""
     with log.database(file) as database:
         tables = {row[0] for row in log.rows(database, "SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "transcript_events" not in tables:

@@ -42,7 +42,7 @@ _SHORT = re.compile(
 )
 _LONGEST_REASON = 300
 _WRONG = frozenset({400, 404, 409, 422})
-"""Error statuses of a service that the model is told of: its arguments are wrong."""
+"""Error statuses of a service that are passed to the model: its arguments are wrong."""
 
 
 # ── settings ──
@@ -364,7 +364,7 @@ class BundledProvider(MemoryProvider):
 
 
 class Unsent:
-    """What a service does not have yet, in order. What cannot be sent waits for the next attempt."""
+    """The messages that a service does not have yet, in order. Failed ones wait for the next attempt."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -395,7 +395,7 @@ class Unsent:
 
 
 class ToolProblem(ProviderError):
-    """A tool cannot do what the model asks for; the model is told why."""
+    """A tool cannot do what the model asks for; the model gets the reason."""
 
 
 def checked_arguments(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Json:
@@ -497,6 +497,8 @@ class Http:
         if not re.match(r"https?://[^/\s]+", url):
             raise ProviderError(f"{name}: {url!r} is not an http or https address.")
         self._name, self._url, self._timeout = name, url.rstrip("/"), timeout
+        secret = [value.split() for key, value in headers.items() if key in ("Authorization", "X-API-Key")]
+        self._keys = [words[-1] for words in secret if words]
         self.client: httpx2.Client = httpx2.Client(headers=dict(headers), timeout=timeout)
 
     def call(
@@ -523,7 +525,10 @@ class Http:
         except httpx2.HTTPError as exc:
             raise ProviderError(f"Cannot reach {self._name} at {self._url}: {exc}") from exc
         if answer.status_code >= 400:
-            why = " ".join(answer.text.split())[:_LONGEST_REASON]
+            why = answer.text
+            for key in self._keys:  # some services repeat it
+                why = why.replace(key, "…")
+            why = " ".join(why.split())[:_LONGEST_REASON]
             raise ServiceRefused(f"{self._name} answered {answer.status_code}: {why}", answer.status_code)
         if raw or not answer.content:
             return answer.content if raw else {}

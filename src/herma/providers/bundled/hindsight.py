@@ -1,6 +1,6 @@
 """Hindsight: a bank of facts and observations, through its SDK; in the cloud or a server of your own.
 
-With `local_embedded` Herma starts the server on this machine when it is needed, and it ends when nobody uses it.
+With `local_embedded` Herma starts the server on this machine when it is needed, and it ends when it is unused.
 """
 
 from __future__ import annotations

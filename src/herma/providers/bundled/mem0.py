@@ -77,7 +77,7 @@ class Mem0InProcess:
     """The open-source library, with a vector store and models of its own."""
 
     def __init__(self, config: Json) -> None:
-        os.environ.setdefault("MEM0_TELEMETRY", "False")  # the library reports its use unless told otherwise
+        os.environ.setdefault("MEM0_TELEMETRY", "False")  # the library reports its use by default
         from mem0 import Memory
 
         self._memory: Any = Memory.from_config(config)
