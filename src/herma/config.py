@@ -405,13 +405,36 @@ BY_SOURCE = Pairs(
 SHARES = Pairs("parts of the window, each with its percentage, as in: system=10, tools=30", partial(_amount, most=100))
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Some of several words, separated by commas: `idle, day`."""
+
+    allowed: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        return f"words separated by commas, of: {', '.join(self.allowed)}"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        """Return the words. Raise ValueError with the first that is not allowed."""
+        found = tuple(filter(None, map(str.strip, text.split(","))))
+        for word in found:
+            if word not in self.allowed:
+                raise ValueError(word)
+        return found
+
+
+BOUNDARIES = Choices(("idle", "day", "topic"))
+ORIGINS = Choices(("agent", "installed", "user", "found"))
+
+
 def option(
     default: Value,
     doc: str,
     low: float | None = None,
     high: float | None = None,
     *,
-    pairs: Pairs[Any] | None = None,
+    pairs: Pairs[Any] | Choices | None = None,
     project: bool = False,
 ) -> Any:
     """Declare a key: its meaning, its range, and whether a project's file may set it. A `Literal` names its words."""
@@ -428,7 +451,7 @@ class Option:
     low: float | None
     high: float | None
     one_of: tuple[str, ...] = ()
-    pairs: Pairs[Any] | None = None
+    pairs: Pairs[Any] | Choices | None = None
     project: bool
 
     @property
@@ -820,7 +843,9 @@ class CuratorSettings:
     enabled: bool = option(True, "Maintain skills automatically in the background.")
     stale_days: float = option(30.0, "Days without use after which a skill is stale.", 1, 36_500)
     archive_days: float = option(90.0, "Days without use after which a skill is archived.", 1, 36_500)
-    origins: str = option("agent", "Skills that may be archived: agent, installed, user, found, separated by commas.")
+    origins: str = option(
+        "agent", "Skills that may be archived: agent, installed, user, found, separated by commas.", pairs=ORIGINS
+    )
     consolidate: bool = option(
         False, "Let the auxiliary model propose one text for near-duplicate skills; a person decides."
     )
@@ -877,7 +902,9 @@ class ReviewSettings:
     at_end: bool = option(True, "Review a session as a whole when it ends.")
     min_turns: int = option(3, "User messages that a session must have for that.", 1, 1000)
     idle_minutes: float = option(60.0, "Minutes of silence that split a long chat; 0: never.", 0, 100_000)
-    boundaries: str = option("idle, day, topic", "Events that split a long chat: idle, day, topic; empty: none.")
+    boundaries: str = option(
+        "idle, day, topic", "Events that split a long chat: idle, day, topic; empty: none.", pairs=BOUNDARIES
+    )
     deadline: float = option(120.0, "Maximum seconds of one review.", 1, 3600)
     drain: float = option(5.0, "Seconds that closing waits for a running review; the rest is done later.", 0, 600)
     keep_days: float = 90.0
@@ -945,7 +972,7 @@ class Settings:
 
     @property
     def tenant(self) -> str:
-        """Whose rows a home has on a server: each profile of a tenant has its own."""
+        """The owner of the home's rows on a server: each profile of a tenant has its own rows."""
         return self.store.tenant + (f"/{self.profile}" if self.profile != DEFAULT_PROFILE else "")
 
 

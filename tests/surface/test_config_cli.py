@@ -75,6 +75,11 @@ def test_show_lists_every_key_with_value_source_and_meaning(home: Path) -> None:
     [
         (("show", "memory.memry_char_limit"), f"is not a known configuration key.\n  → Did you mean {KEY}?\n"),
         (("show", "x.y"), "`herma config show` lists the known keys."),
+        (
+            ("set", "review.boundaries", "x"),
+            "review.boundaries cannot be 'x': it must be words separated by commas, of: idle",
+        ),
+        (("set", "curator.origins", "agent, nobody"), "curator.origins cannot be 'agent, nobody'"),
         (("set", KEY, "-5"), f"{KEY} cannot be '-5': it must be a whole number from 1 to 1000000.\n  → Maximum"),
         (("unset", "memory.nonsense"), "is not a known configuration key"),
     ],
