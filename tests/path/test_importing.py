@@ -260,7 +260,7 @@ def test_a_file_is_recognised(h: Herma, projects: Path) -> None:
     assert set(importer.recognise(projects)) == {"claude-code", "messages"}  # each file by the reader that knows it
     assert [file.name for file in importer.files("messages", projects)] == ["a.jsonl"]
     assert importer.files("claude-code", projects) == [file]
-    with pytest.raises(UsageError, match="in no format that Herma imports"):
+    with pytest.raises(UsageError, match="not in a format that Herma imports"):
         importer.recognise(write(projects / "other.txt", ["hello"]))
 
 

@@ -79,7 +79,7 @@ def test_an_import_is_one_line_of_the_log_and_one_undo(type_: Type, machine: Pat
     assert [(one["id"], one["kind"]) for one in type_("log", "--json").json["changes"]] == [("i1", "imports")]
     assert "undone already" in type_("undo", "i1").err
     assert type_("undo").code == 1
-    assert "brought back 1 session" in type_("import", "claude-code").out
+    assert "added 1 session and no new messages" in type_("import", "claude-code").out
     assert "cart" in type_("search", "cart").out
 
 
@@ -99,7 +99,7 @@ def test_a_file_is_imported_by_its_path(type_: Type, tmp_path: Path, machine: Pa
     assert "Unknown source 'nobody'" in type_("import", "nobody").err
     assert "Unknown source ''" in type_("import", "").err
     assert "do not apply to notes" in type_("import", "notes", "--watch").err
-    assert "is in no format" in type_("import", str(Path(__file__))).err
+    assert "is not in a format that Herma imports" in type_("import", str(Path(__file__))).err
 
 
 def test_watching_adds_what_is_written_meanwhile(home: Path, machine: Path) -> None:

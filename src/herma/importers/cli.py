@@ -224,12 +224,13 @@ def _run(
 
 def _report(context: CommandContext, result: ImportResult) -> None:
     verb = "would add" if result.dry_run else "added"
-    added = f"{count(result.messages, 'message')} in {count(result.sessions, 'new session')}"
-    back = f"brought back {count(result.sessions, 'session')}" if result.sessions else "nothing new"
-    context.line(f"{result.source}: {verb} {added}." if result.messages else f"{result.source}: {back}.")
+    added = f"{verb} {count(result.messages, 'message')} in {count(result.sessions, 'new session')}"
+    if not result.messages:
+        added = f"{verb} {count(result.sessions, 'session')} and no new messages" if result.sessions else "nothing new"
+    context.line(f"{result.source}: {added}.")
     notes = []
     if result.known and result.messages:
-        notes.append(f"{count(result.known, 'message')} that were here already")
+        notes.append(f"{count(result.known, 'message')} here already")
     if result.deleted:
         notes.append(f"{count(result.deleted, 'session')} left out, because you deleted them here")
     if result.skipped:

@@ -199,8 +199,10 @@ class Imports:
         found = Counter(map(self._reader_of, [path] if path.is_file() else filter(Path.is_file, path.rglob("*"))))
         found.pop("", None)
         if not found:
+            if path.is_file() and not path.stat().st_size:
+                raise UsageError(f"{path} is empty.", hint="Is it the right file?")
             raise UsageError(
-                f"{path}: this is in no format that Herma imports.",
+                f"{path} is not in a format that Herma imports, or is damaged.",
                 hint="Name the source if you know it. Sources: " + ", ".join(sorted(self._readers)),
             )
         if path.is_dir():
