@@ -693,7 +693,8 @@ class _Attempt:
                 return broken(where, "was cut off", partial)
             cause = error.__cause__ or error
             connecting = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
-            return unreachable(where, str(cause) if connecting else "", connecting=connecting)
+            why = re.sub(r"^\[Errno -?\d+\] ", "", str(cause)) if connecting else ""
+            return unreachable(where, why, connecting=connecting)
         if isinstance(error, library.APIError):  # reported inside an answer that had begun
             words, code, _ = words_of(body := getattr(error, "body", None))
             if _TOO_LONG.search(f"{code} {words}"):
