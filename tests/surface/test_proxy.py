@@ -119,7 +119,9 @@ def test_what_goes_wrong_is_told_and_loses_nothing(home: Path) -> None:
             refused = server.ask("/v1/chat/completions", method="POST", body=body)
             assert refused.status == 400
             assert "Nothing was sent." in refused.json["error"]["message"]
-        assert server.ask("/v1/models", key=False).status == 401
+        refused = server.ask("/v1/models", key=False)
+        assert refused.status == 401
+        assert {"message", "type", "code", "param"} == set(refused.json["error"]), "OpenAI's form"
         assert len(model.requests) == 3
     [first, *_] = kept(home)
     assert first[0] == QUESTION["content"]
