@@ -338,6 +338,14 @@ def test_what_a_fork_of_codex_repeats_stays_in_the_session_it_was_forked_from(h:
     assert (report.messages, report.problems) == (8, [])
 
 
+def test_a_message_of_claude_code_in_an_unknown_form_is_reported(h: Herma, tmp_path: Path) -> None:
+    record = {"type": "user", "uuid": "u", "sessionId": "s", "parentUuid": None, "message": {"role": "user"}}
+    file = lines("s.jsonl", {**record, "toolUseResult": {"stdout": "done"}})(tmp_path)
+    report = Imports(h).run("claude-code", file)
+    assert [problem.unknown for problem in report.problems] == [{"message without content": 1}]
+    assert [message.content for message in h.transcripts.messages("claude-code-s")] == ['{"stdout": "done"}']
+
+
 def test_what_a_parent_said_after_a_fork_takes_nothing_from_the_fork(h: Herma, tmp_path: Path) -> None:
     def said(role: str, text: str, at: str) -> dict[str, Any]:
         message = codex("response_item", type="message", role=role, content=[{"type": "input_text", "text": text}])

@@ -78,10 +78,7 @@ class ClaudeCode(base.FormatReader):
                     described[session] = facts
                     yield _described(file, session, facts, record)
                 newest = (uuid, session)
-                if kind == "assistant":
-                    yield from _answer(record, session, parents, log)
-                else:
-                    yield from _prompt(record, session, parents)
+                yield from (_answer if kind == "assistant" else _prompt)(record, session, parents, log)
                 if usage := base.mapping(record["message"].get("usage")):  # it stands on each line of one answer
                     call = base.string(record["message"].get("id")) or base.string(record.get("requestId")) or uuid
                     if call != counted:
@@ -129,7 +126,7 @@ def _answer(record: dict[str, Any], session: str, parents: base.Links, log: base
         parents[uuid] = parents.get(parent := base.string(record.get("parentUuid")), parent)
 
 
-def _prompt(record: dict[str, Any], session: str, parents: base.Links) -> Iterator[base.Item]:
+def _prompt(record: dict[str, Any], session: str, parents: base.Links, log: base.ReadLog) -> Iterator[base.Item]:
     """Yield what a person typed, or the results of tools; images stay with the text."""
     message, uuid, at = record["message"], record["uuid"], base.moment(record.get("timestamp"))
     given = message.get("content")
@@ -149,6 +146,10 @@ def _prompt(record: dict[str, Any], session: str, parents: base.Links) -> Iterat
         parent = base.string(record.get("parentUuid"))
         after = parents.get(parent, parent) if role == "user" and not results else ""
         yield base.ImportedMessage(session, (uuid,), role, said, at, after=after)
+    elif "content" not in message:
+        log.meet_unknown("message without content")
+        if structured is not None:
+            yield base.ImportedMessage(session, (uuid,), "tool", base.text_of(structured), at)
 
 
 # ── Droid ──
