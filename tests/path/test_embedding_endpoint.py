@@ -90,6 +90,12 @@ def test_what_is_asked_and_sent(server: ScriptedModel, monkeypatch: pytest.Monke
     assert "authorization" not in server.requests[3].headers
 
 
+def test_a_key_that_the_server_repeats_is_not_shown(serving: Serving) -> None:
+    server = serving(Answer.failing(400, "Incorrect API key provided: s3cret"))
+    with pytest.raises(EmbedderError, match="Incorrect API key provided: …"):
+        embedder(server, api_key="s3cret").queries(["x"])
+
+
 def test_names_tell_models_apart(server: ScriptedModel) -> None:
     others: tuple[dict[str, Any], ...] = (
         {},

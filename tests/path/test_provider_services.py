@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +24,7 @@ from tests.path.memory_services import KEY, MemoryService, Routes
 
 from herma import Herma, HermaWarning, MemoryProvider, Message
 from herma.errors import ProviderError
-from herma.providers.bundled import supervise
+from herma.providers.bundled import Http, supervise
 from herma.providers.discovery import discover, find, load
 from herma.testing import ScriptedModel
 from herma.testing.contracts import ProviderContract
@@ -628,6 +629,16 @@ def test_hindsight_starts_its_own_server(home: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(ProviderError, match=r"ended.*no model"):
         place.begin().prefetch("Where does the heron nest?")
     place.shut()
+
+
+def test_a_key_that_a_service_repeats_is_not_shown() -> None:
+    pytest.importorskip("httpx2")
+    with MemoryService({"GET /x": lambda s, body, query, names: (400, {"error": s.headers[-1]})}, key="") as service:
+        for header, value in (("Authorization", "Bearer sk-1234"), ("X-API-Key", "sk-1234")):
+            http = Http("A", service.url, {header: value}, 5.0)
+            with closing(http), pytest.raises(ProviderError, match="answered 400") as refused:
+                http.call("GET", "/x")
+            assert "sk-1234" not in str(refused.value)
 
 
 def test_a_server_ends_with_its_home(home: Path) -> None:

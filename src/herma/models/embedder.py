@@ -44,6 +44,7 @@ _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 20.0
 _LONGEST_RETRY_AFTER = 3600.0
 _LONGEST_TEXT = 20_000  # characters: more than such models read, and endpoints refuse what is too long
+_SHORTEST_KEY = 6
 _QUOTED = 200  # characters of a server's own words in an error
 _LARGEST_ANSWER = 256 * 1024 * 1024
 _PIECE = 64 * 1024
@@ -225,7 +226,10 @@ class EndpointEmbedder:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _refused(self, status: int, body: bytes) -> EmbedderError:
-        words = words_of(body)[0][:_QUOTED].rstrip(".")
+        words = words_of(body)[0]
+        if len(self._key) >= _SHORTEST_KEY:  # some servers repeat it
+            words = words.replace(self._key, "…")
+        words = " ".join(words.split())[:_QUOTED].rstrip(".")
         sentence = f"The embedding endpoint {self.address} answered {status}{f': {words}' if words else ''}."
         if status in (401, 403):
             key = self._key_variable

@@ -498,7 +498,7 @@ class Http:
             raise ProviderError(f"{name}: {url!r} is not an http or https address.")
         self._name, self._url, self._timeout = name, url.rstrip("/"), timeout
         secret = [value.split() for key, value in headers.items() if key in ("Authorization", "X-API-Key")]
-        self._keys = [words[-1] for words in secret if words]
+        self._keys = [words[-1] for words in secret if words and len(words[-1]) > 5]
         self.client: httpx2.Client = httpx2.Client(headers=dict(headers), timeout=timeout)
 
     def call(
