@@ -290,6 +290,12 @@ def test_shared_options_stand_before_or_after_the_command(trial: Any, before: An
             "Run the command again with --debug, and report what it shows.",
             3,
         ),
+        (
+            NotADirectoryError(20, "Not a directory", "/dev/null/x"),
+            "Cannot use /dev/null/x: Not a directory.",
+            "Check the path and its permissions.",
+            3,
+        ),
         (AssertionError(), "Internal error: AssertionError", "Run the command again with --debug", 3),
     ],
 )
@@ -330,9 +336,17 @@ def test_an_error_is_a_sentence_and_a_next_step(
         (("config", "show", "x", "y"), "Got unexpected extra argument (y)", "`herma config show --help` shows"),
         (
             ("log", "--limit", "x"),
-            "Invalid value for '--limit': 'x' is not a valid integer range.",
+            "Invalid value for '--limit': 'x' is not a number.",
             "`herma log --help`",
         ),
+        (("log", "--limit", "0"), "Invalid value for '--limit': 0 is not between 1 and 1000000.", "`herma log --help`"),
+        (
+            ("backup", "verify", "pyproject.toml"),
+            "pyproject.toml is not a backup: the name of a backup ends with .tar.zst.",
+            "`herma backup list` shows them all.",
+        ),
+        (("providers", "test", "nosuch"), "There is no memory provider 'nosuch'.", "There are: byterover"),
+        (("forget",), "Give one of --match, --session and --user; nothing was changed.", "For example: herma forget"),
         (("--home",), "Option '--home' requires an argument.", "`herma --help` shows how it is used."),
         (("--json",), "Missing command.", "`herma --help` shows how it is used."),
     ],

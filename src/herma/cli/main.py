@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import sys
 import warnings
 from contextlib import suppress
@@ -349,7 +350,7 @@ def _explain(error: BaseException) -> tuple[str, str, str]:
         if isinstance(error, click.NoSuchOption):
             sentence = f"{path} has no option {error.option_name}."
             hint = f"Did you mean {' or '.join(error.possibilities)}?" if error.possibilities else hint
-        return sentence, hint, "usage"
+        return _in_words(sentence), hint, "usage"
     if isinstance(error, click.ClickException):
         message = error.format_message()
         editor, failed, _ = message.partition(": Editing failed")
@@ -358,8 +359,17 @@ def _explain(error: BaseException) -> tuple[str, str, str]:
         return message, "", "refused"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and not error.filename:
         return f"Cannot write the output: {error.strerror}.", "Free some space, or send it elsewhere.", "store"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"Cannot use {error.filename}: {error.strerror}.", "Check the path and its permissions.", "store"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"Internal error: {what}", "Run the command again with --debug, and report what it shows.", "internal"
+
+
+def _in_words(sentence: str) -> str:
+    """Say in plain words what click says of a number."""
+    sentence = re.sub(r"is not in the range (-?[\d.]+)<=x<=(-?[\d.]+)", r"is not between \1 and \2", sentence)
+    sentence = re.sub(r"is not in the range x>=(-?[\d.]+)", r"is less than \1", sentence)
+    return re.sub(r"is not a valid (integer|float)( range)?\b", "is not a number", sentence)
 
 
 def _flushed(code: int) -> int:

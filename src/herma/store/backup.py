@@ -147,11 +147,12 @@ def find(home: Path, name: str) -> Backup:
     matching = [each for each in known if name and each.name.startswith(name)]
     if len(matching) == 1:
         return matching[0]
+    if path.is_file():
+        what = f"{name} is not a backup: the name of a backup ends with {SUFFIX}."
+        raise UsageError(what, hint="`herma backup list` shows them all.")
     if not known:
         raise UsageError("There is no backup yet.", hint="Make one: herma backup create")
     what = f"{len(matching)} backups begin with {name!r}" if matching else f"There is no backup {name!r}"
-    if path.is_file():
-        what = f"{name} is not a backup: the name of a backup ends with {SUFFIX}"
     raise UsageError(f"{what}.", hint="`herma backup list` shows them all.")
 
 
