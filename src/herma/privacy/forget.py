@@ -170,12 +170,20 @@ class Forgetting:
             found = self._app.transcripts.resolve(text)
             waiting = [one.id for one in self._app.transcripts.deleted() if one.id == text]
             if found is None and not waiting:
-                raise UsageError(f"There is no session {text!r}; nothing was changed.", code="not_found")
+                raise UsageError(
+                    f"There is no session {text!r}; nothing was changed.",
+                    hint="`herma sessions list` lists them.",
+                    code="not_found",
+                )
             chosen = [found] if found else waiting
         else:
             chosen = [row[0] for row in self._db.rows(self._sql["sessions"]) if row[1] == text]
             if not chosen and not any(self._db.row(self._sql["user_rows"], {"user": text}) or ()):
-                raise UsageError(f"There is no user {text!r}; nothing was changed.", code="not_found")
+                raise UsageError(
+                    f"There is no user {text!r}; nothing was changed.",
+                    hint="`herma sessions list --json` shows the user of each session.",
+                    code="not_found",
+                )
         whole = [one.id for one in self._app.transcripts.delete(chosen, dry_run=True).sessions] if chosen else []
         return ForgetRequest(request.kind, text, tuple(dict.fromkeys([*chosen, *whole])))
 
@@ -374,7 +382,7 @@ class _Run:
         return isinstance(value, str) and any(entry in value for entry in self._written)
 
     def _blank(self, connection: DatabaseConnection, hits: Sequence[Sequence[Any]]) -> None:
-        """Replace the texts of messages; what they kept apart goes unless another message has it too."""
+        """Replace the texts of messages, and delete their payloads unless another message has them too."""
         sessions = connection.queries("transcript.sessions")
         freed: list[int] = []
         for number, _, _, _, *values in hits:
@@ -456,7 +464,7 @@ class _Run:
                 self._add("copies of files", inner)
                 if self._do:
                     file.unlink(missing_ok=True)
-            elif inner.parts[0] != "memories" or self._do:  # what still stands in memory goes by its entries
+            elif inner.parts[0] != "memories" or self._do:  # current memory is removed by its entries
                 self._report.unreached.append(f"{inner}: the text stands in this file; edit or delete it")
 
     def _files(self) -> Iterator[Path]:
@@ -572,7 +580,10 @@ def forget_(context: CommandContext, match: str | None, session: str | None, use
         if not given:
             return
     if len(given) != 1:
-        raise UsageError("Give one of --match, --session and --user; nothing was changed.")
+        raise UsageError(
+            "Give one of --match, --session and --user; nothing was changed.",
+            hint="For example: herma forget --match 'Erika Mustermann' --dry-run",
+        )
     (request,) = given
     with bar(context, "Looking through messages") as report:
         plan = job.plan(request, progress=report)
@@ -582,6 +593,8 @@ def forget_(context: CommandContext, match: str | None, session: str | None, use
         if context.json:
             context.print_json({"ok": True, "dry_run": True, **plan.json()})
         context.line("Nothing was changed.")
+        if not plan.rows:
+            context.exit(1)
         return
     if not plan.rows:
         context.fail("Nothing was found to forget.", "Nothing was changed.", code="not_found")
@@ -596,9 +609,12 @@ def _forget(context: CommandContext, job: Forgetting, request: ForgetRequest) ->
         done = job.run(request, progress=report)
     if context.json:
         context.print_json({"ok": True, "dry_run": False, **done.json()})
-    removed = ", ".join(f"{number:,} {layer}" for layer, number in done.removed.items()) or "nothing was left"
-    context.line(f"Forgotten: {removed}.")
+    context.line(f"Forgotten: {_numbers(done) or 'nothing was left'}.")
     _show_unreached(context, done)
+
+
+def _numbers(report: ForgetReport) -> str:
+    return ", ".join(f"{layer}: {number:,}" for layer, number in report.removed.items())
 
 
 def _show_plan(context: CommandContext, plan: ForgetReport) -> None:
@@ -606,7 +622,7 @@ def _show_plan(context: CommandContext, plan: ForgetReport) -> None:
     context.table(("layer", "id", "text"), shown[:SHOWN], cut=True)
     if len(shown) > SHOWN:
         context.line(f"and {len(shown) - SHOWN:,} more (--json lists all)")
-    context.line(", ".join(f"{number:,} {layer}" for layer, number in plan.removed.items()) or "Nothing was found.")
+    context.line(_numbers(plan) or "Nothing was found.")
     _show_unreached(context, plan)
 
 
