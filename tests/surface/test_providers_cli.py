@@ -242,7 +242,7 @@ def test_what_went_wrong_in_another_program_is_shown(home: Path) -> None:
     assert "initialize: OSError: the shelf fell" in shown
     assert len(as_json(home, "providers", "status")["providers"][0]["failures"]) == 2
     doctor = herma(home, "doctor").out
-    assert "notes failed 2 times in the last week, last at initialize: OSError: the shelf fell." in doctor
+    assert "notes failed 2 times in the last week, most recently at initialize: OSError: the shelf fell." in doctor
 
 
 def test_the_log_of_troubles_is_bounded_and_holds_no_secrets(home: Path) -> None:
