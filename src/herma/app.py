@@ -508,7 +508,7 @@ def sets_off(settings: config.Settings, source: str, context: str) -> set[str]:
 
 
 FEATURES: tuple[Attach, ...] = (
-    ReviewFeature.attach,  # first: what is due at the end is stored before a provider takes its time
+    ReviewFeature.attach,  # first: work that is due at the end is stored before a provider takes its time
     SkillContributor.attach,
     EpisodeFeature.attach,
     FactRecall.attach,

@@ -392,7 +392,7 @@ def worker(context: CommandContext, once: bool, every: int) -> None:
 
     Programs do this by themselves while they run; a worker does what short commands and killed programs leave. Any
     number of workers, on any hosts with the same store.url, share the work: each review is done by one. Ctrl-C ends a
-    worker; what it was doing is due again.
+    worker; its interrupted work is due again.
 
     \b
     Examples:

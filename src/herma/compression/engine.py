@@ -277,7 +277,7 @@ def choose(
 
 
 def _asks(message: Message) -> bool:
-    """Return whether the user says it; a summary asks for nothing, whoever is taken to say it."""
+    """Return whether the user says it; a summary asks for nothing, in any role."""
     return message.role == "user" and not stands_in(message)
 
 
@@ -549,7 +549,7 @@ class Compressor:
 
 
 class _Made(NamedTuple):
-    """A summary, what it keeps, and who wrote it."""
+    """A summary, the shares that it keeps, and its model."""
 
     summary: Summary
     verdict: FidelityReport

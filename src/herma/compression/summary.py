@@ -268,7 +268,7 @@ def landmarks(text: str) -> list[Landmark]:
 
 
 def _candidates(text: str) -> Iterator[tuple[Kind, int, str]]:
-    """Yield one pass per pattern; what overlaps something that an earlier pass found is left to it."""
+    """Yield one pass per pattern; matches that overlap one of an earlier pass are left to it."""
     spans: list[tuple[int, int]] = []
     passes: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         ("path", _URL),

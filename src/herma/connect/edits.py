@@ -168,7 +168,7 @@ def _rewritten(text: str, kind: Format, change: Callable[[Any, Make], None]) -> 
         made = write(document)
         if _filled(_plain(made, kind)) == _filled(meant):
             return made
-    except ValueError:  # what follows says more
+    except ValueError:  # the next lines say more
         pass
     raise BadFile("it is written in a way that cannot be changed here; add the entry by hand")
 

@@ -5,7 +5,7 @@
     hermes memory setup herma
 
 Hermes finds memory providers in folders, not by entry points, so that folder names this module. Conversations are
-stored in Herma's home, and searched before each turn; what Hermes writes to its curated memory goes to Herma's as well,
+stored in Herma's home, and searched before each turn; writes of Hermes to its curated memory go to Herma's as well,
 unless both programs share a home.
 """
 

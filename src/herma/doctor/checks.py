@@ -666,7 +666,7 @@ def _check_server(home: Path, server: McpServer) -> Check:
     return Check("mcp servers", "ok", f"The MCP server {server.name}, {server.place}: {when}.")
 
 
-# The skills on disk: what is refused and why, what the scanner calls dangerous, and what waits for a person.
+# The skills on disk: refused files with reasons, dangerous ones, and those that wait for a person.
 
 
 def check_skills(home: Path, settings: Settings, *, now: float, full: bool) -> Iterator[Check]:

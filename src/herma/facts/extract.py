@@ -106,7 +106,7 @@ _ARTICLES = frozenset(("a", "an", "the", "ein", "eine", "der", "die", "das"))
 def tells_how(words: Sequence[str], *, done: bool = False) -> bool:
     """Test if the words about a thing describe it. `done`: an activity is a name for it ("my job is teaching").
 
-    Words as they were written: what begins with a capital is a name as a rule.
+    Words as they were written: a word with a capital is usually a name.
     """
     if not words:
         return False

@@ -23,7 +23,7 @@ UPDATE facts SET until = NULL
                    AND o.source = 'curated' AND o.text = :text);
 
 -- unwanted --
--- Whether somebody said that they do not want this fact.
+-- Whether a person rejected this fact.
 SELECT forgotten FROM facts
  WHERE profile = :profile AND project = :project AND user = :user AND subject = :subject AND attribute = :attribute
    AND value = :value AND forgotten IS NOT NULL

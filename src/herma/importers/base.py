@@ -105,7 +105,7 @@ class ImportedMessage:
     rewound: bool = False
     """Taken back in the other program: kept, but not shown or searched."""
     after: str = ""
-    """The key of the message that this one answers. What the session holds behind that message is taken back: set it
+    """The key of the message that this one answers. The later messages of the session are rewound: set it
     only on what a person typed, where the format can go back to an earlier message."""
     rewinds: bool = False
     """True if the person went back on purpose: then answers behind `after` are taken back too, not only prompts."""
@@ -393,7 +393,7 @@ def reachable(place: Path) -> bool:
 
 
 def first_record(file: Path) -> dict[str, Any]:
-    """Return the first object of a file of JSON lines: what a reader needs again where it begins further down."""
+    """Return the first object of a file of JSON lines, which a reader needs again when it begins further down."""
     with opened(file) as stream:
         found = records_of(stream.readline(MAX_LINE) + b"\n")
     return found[0] if found else {}

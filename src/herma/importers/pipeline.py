@@ -137,7 +137,7 @@ def readers() -> dict[str, FormatReader]:
 
 
 class _Stopped(Exception):
-    """The home is being closed; what is left is made after the next import, or by `herma episodes rebuild`."""
+    """The home is being closed; the other episodes are made after the next import, or by `herma episodes rebuild`."""
 
 
 class Imports:
@@ -274,7 +274,7 @@ class Imports:
 
     @contextmanager
     def batch(self, name: str) -> Iterator[int]:
-        """Begin a batch: what is imported with its number is one change of the log, and one undo."""
+        """Begin a batch: imports with its number are one change of the log, and one undo."""
         number = self._rows.begin(self._app.clock(), name)
         try:
             yield number

@@ -151,7 +151,7 @@ class VectorMatrix:
             looked_at *= 4
 
     def usual(self) -> tuple[Vector, float, Vector]:
-        """Return the mean of all vectors, what a vector adds to its own nearness to it, and the sampled vectors.
+        """Return the mean of all vectors, the part of a vector in its own cosine to it, and the sampled vectors.
 
         The nearness of a vector to all others is its product with the mean, less what it adds itself.
         """

@@ -616,7 +616,7 @@ class ServerIndex:
 #
 # This does what `vector_store.py` and `nearest.py` do with a file of one host. A search asks the server for the nearest
 # instead of reading all vectors into memory. A walk that begins again replaces what differs, and removes nothing else:
-# what was purged is removed when the feed says so.
+# purged messages are removed when the feed reports them.
 
 _SAY_AGAIN = 600.0
 """Seconds after which it is recorded again that a model is in use."""

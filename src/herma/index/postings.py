@@ -831,7 +831,7 @@ def _quoted(text: str, begun: bool) -> str:
 # ── ranking by BM25 over all shards, at a cost that does not grow with the transcript ──
 #
 # The score of a message is the sum over words of rarity (from all shards together) times weight. Lists are read from
-# the top, only as far as the budget goes; for the best candidates, what a cut list left out is added afterwards, so
+# the top, only as far as the budget goes; for the best candidates, the rest of a cut list is added afterwards, so
 # that the order at the top is that of the whole sum.
 
 COMMON_SHARE = 0.05

@@ -108,7 +108,7 @@ def respond(h: Herma, request: bytes, lane: Lane | None = None) -> bytes:
     note_activity(h.home, client, "hook", event, now)
     if event == "session-start":
         drop_old(h.home, now)
-        session = before or session  # what it said last may have come too late for its own events
+        session = before or session  # its last message may have come too late for its own events
     if event != "prompt":
         _capture_later(h, session, lane, event)
     return formatted(client, event, payload, text).encode("utf-8", "replace")

@@ -245,7 +245,7 @@ class McpSession:
         return time.monotonic() - self._called
 
     def context(self, h: Herma) -> ToolContext:
-        """Return the context of the next call. What the session saw meanwhile is taken in: a write that repeats text
+        """Return the context of the next call. Text that the session saw meanwhile is noted: a write that repeats text
         from outside waits for a person."""
         now = time.monotonic()
         if now - self._called > _TURN_SECONDS:
@@ -259,7 +259,7 @@ class McpSession:
         return ToolContext(Scope(h.settings.profile), author, self._turn, self._seen)
 
     def returned(self, text: str) -> None:
-        """Take in what a tool returned: what repeats it is not the agent's own conclusion."""
+        """Note the result of a tool: text that repeats it is not the agent's own conclusion."""
         self._seen.add_messages([Message("tool", text)])
 
     def record(self, h: Herma, name: str, arguments: Json, answer: str) -> None:

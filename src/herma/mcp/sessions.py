@@ -4,7 +4,7 @@ A client is the program that a person talks with: `claude-code`, `codex`, `gemin
 transcripts, so that a session has one id in Herma, whether a hook, a tool call or an import comes first. What is kept
 of a session lies in `logs/clients` of the home. It is derived: without it, a session is shown its snapshot once more.
 
-- `snapshot`: what a session is shown at its start: curated memory, where the work was left, earlier work, skills
+- `snapshot`: the text for a session's start: curated memory, where the work was left, earlier work, skills
 - `turn_recall`: what helps with one message of the user, as in a session of Herma's own
 - `relevant`: what helps with a task, for an agent that asks: the tool `recall`
 

@@ -330,7 +330,7 @@ def _preview(entry: str) -> str:
     return entry if len(entry) <= PREVIEW else entry[:PREVIEW] + "..."
 
 
-# ── an agent that drops an entry only because another would not fit: what it drops is still true ─────────────────────
+# ── an agent that drops an entry only because another would not fit: the entry is still true ─────────────────────
 
 _ABOUT = 1 / 3
 """The share of the content words of an old text that a new text about the same has."""

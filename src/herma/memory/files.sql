@@ -1,6 +1,6 @@
 -- last_change --
 -- The newest change of a document that was not void: what the file should hold now. Only this one can still be in
--- doubt: whoever makes a change has settled those before it, so an older one that is marked open happened.
+-- doubt: each change settles those before it, so an older one that is marked open happened.
 SELECT id, before_hash, after_hash, after_text, state
   FROM curated_changes
  WHERE profile = :profile AND project = :project AND user = :user AND target = :target AND state <> 'void'

@@ -520,7 +520,7 @@ class MemoryStore:
         """Return the operations if they drop or reword a person's entry without being asked to; else nothing.
 
         Background work asks for every such change. An agent in a conversation asks for moves, for rewordings, and if it
-        puts something else in the place of an entry: what it corrects or removes is said there.
+        replaces an entry with other text, which says what is corrected or removed.
         """
         if all(isinstance(op, Add) for op in ops) or author.who in (Who.USER, Who.HAND_EDIT):
             return ()
@@ -838,7 +838,7 @@ class MemoryStore:
         return notes_after(ops, result, known, author, self._app.clock(), vouched=vouched)
 
     def _moved(self, ops: Sequence[MemoryOp], result: ApplyResult) -> list[Moved]:
-        """Return what goes to the archive: what was taken out and is kept, unless another operation wrote it again."""
+        """Return the entries for the archive: removed ones to keep, unless another operation wrote them again."""
         there = set(result.entries)
         gone = {
             clean(op.old_text): op.kept

@@ -600,7 +600,7 @@ def _days(clause: str) -> Iterator[datetime.date]:
                 continue
 
 
-# ── what this machine shows: nothing is run, no connection is made, what is not certain is not said ──────────────────
+# ── facts of this machine: no command is run, no connection is made, doubtful facts are left out ──────────────────
 
 _MOST = 65_536
 _FILES: dict[str, tuple[str, ...]] = {

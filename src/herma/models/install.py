@@ -231,7 +231,7 @@ def install_other(
 
     Weights of BERT, RoBERTa and XLM-RoBERTa (model.safetensors) become a graph with 8-bit matrices; for any other kind
     the ONNX graph that comes with the model is used as it is. `prefixes` are put in front of questions and of texts;
-    `None`: what the model says, or what its family is known to want.
+    `None`: as the model states, or as its family needs it.
     """
     place = Path(source).expanduser()
     if not place.is_dir() and not is_hub_id(source):

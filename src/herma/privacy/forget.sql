@@ -36,7 +36,7 @@ SELECT path, source FROM import_files;
 DELETE FROM import_files WHERE path = ANY(:paths);
 
 -- take_prompt --
--- The prompt is gone: whoever goes on with the session gets a new one.
+-- The prompt is gone: the session gets a new one when it continues.
 UPDATE sessions SET prompt = NULL, prompt_outside = NULL WHERE id = :id;
 
 -- prompt_of --

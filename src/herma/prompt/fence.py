@@ -131,7 +131,7 @@ def _sign(match: re.Match[str]) -> str:
 #
 # Recalled text goes into the current user message, between two tags and under a note that it is data. The tags must not
 # be forged from inside, so any tag in the text becomes harmless square brackets first; and they must not come back, so
-# `sanitize` takes fences out of what returns from a model or a client. What a person types or a model writes about the
+# `sanitize` takes fences out of text from a model or a client. What a person types or a model writes about the
 # tag is not a fence: it is kept.
 
 Kind: TypeAlias = Literal["recall", "update"]

@@ -182,7 +182,7 @@ def _digest(text: str) -> str:
 class PrefixTracker:
     """Keep running sums of the tokens that a session sends, so that no message is counted twice.
 
-    A conversation only grows, or is cut at a known place: what two requests share is a number of messages.
+    A conversation only grows, or is cut at a known place: two requests share a number of messages.
     """
 
     def __init__(self, frame: PromptFrame, previous_call: PreviousCall | None = None) -> None:
@@ -258,7 +258,7 @@ class PrefixTracker:
                 reason = "resumed" if self._start == "resumed" else "idle"
         current = shown_memory(history)
         begins = next((at for at in reversed(range(len(history))) if history[at].role == "user"), len(history))
-        naive = total - self._recalled[begins]  # what was recalled for earlier turns would be gone
+        naive = total - self._recalled[begins]  # recalled text of earlier turns would be gone
         if current == self._shown:
             naive_reusable = max(0, reusable - self._recalled[min(self._common, begins)])
         else:

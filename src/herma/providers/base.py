@@ -41,7 +41,7 @@ class MemoryProvider(ABC):
 
     @abstractmethod
     def is_available(self) -> bool:
-        """Return whether it can work here: what it needs is installed, and it knows its key. Asks no network."""
+        """Return whether it can work here: its packages are installed, and its key is set. Does not use the network."""
 
     @abstractmethod
     def initialize(self, session_id: str, **kwargs: Any) -> None:

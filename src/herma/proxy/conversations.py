@@ -382,7 +382,7 @@ def _patch(owner: Any, name: str, begin: Begin, read: Read, join: Join) -> None:
 
 
 class _Streamed:
-    """A stream of the SDK; what it brought is kept when it ends, also when the reader stops early."""
+    """A stream of the SDK; its events are kept when it ends, also when the reader stops early."""
 
     def __init__(self, stream: Any, exchange: Exchange, join: Join) -> None:
         self._stream = stream

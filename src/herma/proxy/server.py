@@ -167,7 +167,7 @@ class _Call:
         return Response(data, media_type="application/json")
 
     async def events(self, response: httpx2.Response, *, usage: bool) -> AsyncIterator[bytes]:
-        """Yield the events as they come. What came is kept before the end is passed on, and also if the caller or the
+        """Yield the events as they come. They are stored before the end is passed on, and also if the caller or the
         server leaves early.
         """
         import httpx2

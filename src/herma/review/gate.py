@@ -2,7 +2,7 @@
 user asks to be remembered, if need be in their own words.
 
 Precision before recall: doubtful facts are not kept. A fact that matters comes up again; one that should not have been
-kept is shown in every session until a person notices. Code judges every write, not the prompt; what a person wrote is
+kept is shown in every session until a person notices. Code judges every write, not the prompt; a person's entry is
 only ever proposed for change.
 """
 
@@ -538,7 +538,7 @@ _CHANGES = 400
 
 
 def seen_in(view: SessionView, transcripts: Transcripts) -> SeenText:
-    """Return all text that a conversation has seen, from the transcript: what a summary stands for, too."""
+    """Return all text that a conversation has seen, from the transcript: summarised messages, too."""
 
     def earlier() -> Iterator[tuple[Message, bool]]:
         begin = next((id_ for id_ in (view.id, view.info.parent) if id_ and transcripts.get(id_)), "")

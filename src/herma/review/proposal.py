@@ -148,7 +148,7 @@ _LINE, _LINES = 160, 60
 
 
 def prefix_of(view: SessionView) -> list[Json]:
-    """Return the session's request: what the model was sent, to the byte."""
+    """Return the session's request, byte for byte as the model received it."""
     return [{"role": "system", "content": view.system_prompt}, *map(as_sent, view.messages)]
 
 

@@ -233,7 +233,7 @@ class Reviews:
         self._lane.cancel(f"{session} is idle")
 
     def put_off(self, session: str) -> None:
-        """Review nothing more in this program: what is due stays due. What the user asked to remember is kept in their
+        """Stop reviewing in this program: due work stays due. Text that the user asked to remember is kept in their
         own words."""
         for hurry in list(self._hurries):
             hurry.set()
@@ -507,7 +507,7 @@ class ReviewFeature(Feature):
         if not self._app.reviews.has_model:
             if wanted:
                 self._hurry = self._app.reviews.remember(view, Due(), self._tell)
-            if not self._resumed:  # what a killed program was asked to remember
+            if not self._resumed:  # facts that a killed program was asked to remember
                 self._resumed = True
                 self._app.reviews.resume_unfinished(view.id)
             return
@@ -524,7 +524,7 @@ class ReviewFeature(Feature):
     def switched(self, old: SessionView, new: SessionView, reason: str, reset: bool) -> None:  # noqa: ARG002
         if self._counted is None:
             return
-        if reset or reason == "rewind":  # what is being reviewed is no longer the conversation
+        if reset or reason == "rewind":  # the reviewed text is no longer the conversation
             self._stop(old)
         if reset:
             self._counters = Counters()
@@ -538,7 +538,7 @@ class ReviewFeature(Feature):
             self._stop(view)
             kind: ReviewKind = (
                 "boundary" if reason in MOVES else "end"
-            )  # what is summarised is not available afterwards
+            )  # summarised messages are not available afterwards
             self._owe(view, kind, reason, view.messages[-1].id)
         elif reason not in MOVES:
             self._app.reviews.stop_waiting(view.id)

@@ -3,7 +3,7 @@
 SELECT 1 FROM reviews WHERE conversation = :conversation AND state = 'running' AND lease > :now AND id <> :id LIMIT 1;
 
 -- looked_at --
--- A review of this kind that began with these messages at hand: it is not repeated, whatever came of it. Each request
+-- A review of this kind that began with these messages: it is not repeated, whatever came of it. Each request
 -- to remember something is one of its own.
 SELECT 1 FROM reviews
  WHERE conversation = :conversation AND kind = :kind AND kind <> 'remember' AND last_message >= :last_message AND state <> 'due' AND id <> :id
@@ -62,7 +62,7 @@ DELETE FROM reviews
                        OR (later.last_message = reviews.last_message AND later.id > reviews.id)));
 
 -- prune [sqlite] --
--- What ended long ago and wrote nothing, so that nobody can want to take it back. The one that got furthest of each kind
+-- Reviews that ended long ago and wrote nothing, so that there is nothing to undo. The one that got furthest of each kind
 -- stays: it says up to where a conversation was looked back at.
 DELETE FROM reviews
  WHERE state NOT IN ('due', 'running') AND coalesce(ended, at) < :before

@@ -520,7 +520,7 @@ def _is_mixed(word: str, native: bool) -> bool:
 
 # ── disguises ──
 #
-# What a text may hide: the same words encoded, reversed, spelled in digits, spaced out or written in look-alikes. Each
+# Hidden text: the same words encoded, reversed, spelled in digits, spaced out or written in look-alikes. Each
 # disguise is undone once, and only if the text shows signs of it.
 
 _LEET = bytes.maketrans(b"013457@$!|", b"oieastasii")

@@ -123,7 +123,7 @@ class RecallEvidence:
     """The evidence for one message.
 
     `covered` and `beside`: the share of what was asked that it has, alone and with the turns next to it; `rare`: how
-    much that is, where a word that nobody else said is 1; `unknown`: the share of what was asked that was never said;
+    much that is, where a word that is nowhere else is 1; `unknown`: the share of what was asked that was never said;
     `words`: how many things were asked for; `near`: by how many deviations its cosine is above that of any message,
     None if no vectors were compared; `asked`: the type of question; `few`: how small the home is, from 0 to 1.
     """

@@ -76,7 +76,7 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """The hits, the reading of the query, what was searched and what was hidden."""
+    """The hits, the parsed query, the searched parts and the hidden hits."""
 
     query: str
     hits: tuple[Hit, ...] = ()

@@ -1,6 +1,6 @@
 """The database of a home: rows, backup and repair.
 
-files         locks, atomic replace, what kind of file is at a path; untrusted files, read within bounds
+files         locks, atomic replace, file types; untrusted files, read within bounds
 database      what rows may ask of a database; an engine implements it
 sqlite        the engine for SQLite: open, refuse, migrate
 postgres      the engine for PostgreSQL: connect, migrate, retry, one writer per tenant

@@ -362,7 +362,7 @@ _UNSUITED = re.compile(
 """File systems without shared memory or without locks that every client sees."""
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
-_REMOTE_DRIVE = 4  # what GetDriveTypeW answers for a network drive
+_REMOTE_DRIVE = 4  # the result of GetDriveTypeW for a network drive
 
 
 def file_system(mountinfo: str, path: PurePosixPath) -> str:

@@ -1,7 +1,7 @@
 """Make a new `herma.db` from everything that can still be read in a damaged one.
 
 Rows are taken as they are. Lost rows that they refer to are replaced so that the new database is whole: a session
-that only its messages remember gets a stand-in, a lost payload a line that says so. What is derived from other rows
+that only its messages remember gets a stand-in, a lost payload a line that says so. Data derived from other rows
 (uses of payloads, counts, the change feed) is rebuilt.
 """
 

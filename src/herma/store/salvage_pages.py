@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 # A log is a head of 32 bytes, then frames: a head of 24 bytes and a page. Frames that belong together have the salts of
-# the log's head. Where a log began again, what it held before still stands behind, with other salts.
+# the log's head. Where a log began again, its earlier frames still follow, with other salts.
 #
 # Reading the log itself does no harm. The database and its `-shm` must never be opened beside SQLite in one process:
 # when such a file is closed, POSIX lets go of every lock that the process has on it.

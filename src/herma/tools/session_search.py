@@ -7,7 +7,7 @@
                                  offset, the rest of a long message
 {session_id}                     read: a whole session
 {profile, …}                     any of these in another profile of the same home, for the same user
-{tool_call_id}                   result: what a tool of this conversation returned, in full
+{tool_call_id}                   the result of a tool of this conversation, in full
 """
 
 from __future__ import annotations

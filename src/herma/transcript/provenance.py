@@ -471,7 +471,7 @@ def _matched(one: EntryPart, hits: Sequence[tuple[int, str]]) -> set[str]:
 
 def _tells(words: set[str], one: EntryPart) -> bool:
     """Return whether these are more than everyday words: two others, one that is strong, or characters of a script
-    whose words are not told apart.
+    whose words are not split.
     """
     weights = [one.weights[word] for word in words]
     return max(weights) >= _STRONG or sum(weight >= _PLAIN for weight in weights) > 1 or any(map(_is_cjk, words))

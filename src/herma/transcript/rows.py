@@ -98,7 +98,7 @@ class Searchable(NamedTuple):
 class Head(NamedTuple):
     """A message without its text: as much as it takes to decide whether it may be shown.
 
-    A search looks at hundreds of messages and shows ten: what a dataclass takes to be made counts here.
+    A search looks at hundreds of messages and shows ten: the time to make a dataclass counts here.
     """
 
     id: int
@@ -427,7 +427,7 @@ class MessageRows:
         """Add all or none, in one durable step. Return their ids, increasing. `KeyError` when there is no such session.
 
         `preview` is kept when the session has none yet. `staged`: also to a session that is hidden as deleted, so that
-        an import becomes visible as a whole. `compacts`: in the same step, what is visible up to this message is hidden
+        an import becomes visible as a whole. `compacts`: in the same step, visible messages up to this one are hidden
         as compacted.
         """
         rows = [stored_row(message) for message in messages]

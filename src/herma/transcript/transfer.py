@@ -5,7 +5,7 @@ again is left out (counts, previews, numbers of messages), so two exports of the
 line holds a character that could steer a terminal.
 
 An import checks the whole file first. Its rows are hidden, as deleted sessions, until one step makes all of it
-visible. What a killed import leaves is purged by the next one, or when the grace period is over.
+visible. The rows of a killed import are purged by the next one, or when the grace period is over.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def everything(transcripts: Transcripts) -> list[SessionInfo]:
 
 def conversations(transcripts: Transcripts, sessions: Sequence[SessionInfo]) -> Iterator[Conversation]:
     """Yield each session as it is to be written. A parent that is nowhere any more is not named, nor the profile if it
-    is the home's own: what is imported belongs to the profile that it is imported to.
+    is the home's own: imported sessions belong to the profile that they are imported to.
     """
     here = {session.id for session in sessions}
     for one in sessions:

@@ -482,7 +482,7 @@ def status_of(error: HermaError) -> int:
 
 
 def failed(handle: HomeHandle, error: HermaError, path: str, kept: str = "") -> Response:
-    """Return an error of the home; on a page, what the doctor says about it. `kept` is what the reader had typed."""
+    """Return an error of the home; on a page, with the doctor's diagnosis. `kept` is the text that was typed."""
     status = status_of(error)
     problems: list[object] = []
     if status in (500, 503) and not isinstance(error, StoreBusy) and not is_api(path):

@@ -104,7 +104,7 @@ class HomeHandle:
         self.imports: dict[str, ImportJob] = {}
         """The imports that were started here, by source."""
         self.stopping = False
-        """True if the server is ending: what waits for changes ends too."""
+        """True if the server is ending: requests that wait for changes end, too."""
         self.requests: Counter[int] = Counter()
         """Answers by status."""
         self.at_end = ExitStack()

@@ -1,4 +1,4 @@
-"""Honcho: what a service concludes about the user and the agent, through its SDK.
+"""Honcho: a service's conclusions about the user and the agent, through its SDK.
 
 Before a turn two texts are recalled: the base (a summary of the session, what is known about the user) and the
 dialectic (the service's answer to a question about the user). Both are prepared after the previous turn, each in its

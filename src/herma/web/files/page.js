@@ -51,7 +51,7 @@
       const fresh = (await fetched(location.href)).querySelector("main");
       const open = [...main.querySelectorAll("details")].map((one) => one.open);
       const kept = document.activeElement.matches("[data-find]") ? document.activeElement : null;
-      if (kept && main.contains(kept)) return; // somebody is typing a query
+      if (kept && main.contains(kept)) return; // a query is being typed
       const notice = main.querySelector(".said");
       main.replaceChildren(...fresh.childNodes);
       if (notice && !main.querySelector(".said")) main.prepend(notice); // it is said once, and should be read
