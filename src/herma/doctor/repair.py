@@ -35,6 +35,7 @@ from herma.store.files import real_path, size_of
 from herma.store.replace import HEAD, Alone, cut_off_restores, finish, repaired_copy
 from herma.store.salvage import Salvaged, ranges, repair_database
 from herma.store.sqlite import SqliteConnection, SqliteDatabase, index_position, open_reader, translated
+from herma.text import count
 from herma.transcript.rows import ChangeFeed
 
 Progress = Callable[[int, int], None]
@@ -84,7 +85,7 @@ def plan(home: Path, *, full: bool = False) -> list[Fix]:
         fixes.append(Fix("database", sentence, (database,)))
     alien = found.state in ("foreign", "newer")
     if exposed := [path for path in loose(home) if not (alien and path.name.startswith("herma.db"))]:
-        fixes.append(Fix("permissions", f"Make {len(exposed)} files private.", tuple(exposed)))
+        fixes.append(Fix("permissions", f"Make {count(len(exposed), 'file')} private.", tuple(exposed)))
     if useless := leftovers(home):
         names = some([path.name for path in useless])
         fixes.append(Fix("leftovers", f"Delete what interrupted work left behind ({names}).", tuple(useless)))
