@@ -48,7 +48,7 @@ def test_from_nothing_to_up_to_date_and_dropped(full: Path) -> None:
     assert (status["messages"], status["stored_messages"], status["lag"]) == (MESSAGES, MESSAGES, 0)
     assert status["there"] is True
     assert status["size"] > 0
-    assert "The index is what the transcripts say." in index(full, "status", "--verify").stdout
+    assert "The index matches the transcripts." in index(full, "status", "--verify").stdout
     assert as_json(full, "status", "--verify") == {"ok": True, "trouble": None, "rebuilt": False}
     refused = index(full, "rebuild", "--drop")
     assert refused.exit_code == 2

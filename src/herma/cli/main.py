@@ -195,7 +195,7 @@ def cli() -> None:
 
     \b
     Examples:
-      herma remember "The staging database listens on port 5433."
+      herma remember "Staging listens on port 5433."
       herma search staging database
 
     Everything is stored in ~/.herma, unless --home or HERMA_HOME names another

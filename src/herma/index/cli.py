@@ -247,7 +247,7 @@ def _verify(context: CommandContext) -> None:
     if found.trouble:
         context.line(f"They differed ({found.trouble}), so it was rebuilt.")
     else:
-        context.line("The index is what the transcripts say.")
+        context.line("The index matches the transcripts.")
 
 
 def _drop(context: CommandContext) -> None:

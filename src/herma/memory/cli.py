@@ -948,8 +948,8 @@ _WHY = {"room": "to make room", "expired": "because its date had passed", "super
 def archive() -> None:
     """Find and restore entries that left MEMORY.md and USER.md.
 
-    Entries are archived when you approve it, and when an agent drops its own to make room. A session recalls them where
-    they help, and proposes those for the prompt again that several conversations needed. Entries that you remove
+    Entries are archived when you approve that, and when an agent drops its own to make room. A session recalls them
+    where they help, and proposes those for the prompt again that several conversations needed. Entries that you remove
     yourself are not archived.
 
     \b
