@@ -136,7 +136,7 @@ def test_pipes_that_make_no_sense(home: Path, model: ScriptedModel, data: bytes,
 def test_an_open_pipe_that_stays_empty_is_not_waited_for_forever(home: Path, model: ScriptedModel) -> None:
     code = (
         "import sys; from herma.agent import chat; from herma.cli.main import run; "
-        "chat._PATIENCE, chat.FIRST_BYTE = 0.1, 0.3; sys.exit(run(sys.argv[1:]))"
+        "chat._PIPE_WAIT, chat.FIRST_BYTE = 0.1, 0.3; sys.exit(run(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "chat", "-p", "Why?", "--home", str(home)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as ran:

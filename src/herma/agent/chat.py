@@ -140,8 +140,8 @@ def _start(context: CommandContext, h: Herma, wanted: ChatOptions, prompt: str |
     with _ended_by_signals():
         if prompt is None:
             _converse(context, h, wanted, screen)
-        with _talk(h, wanted, screen) as talk:
-            answer(context, talk, screen, prompt)
+        with _open_conversation(h, wanted, screen) as conversation:
+            answer(context, conversation, screen, prompt)
 
 
 def _converse(context: CommandContext, h: Herma, wanted: ChatOptions, screen: Screen) -> NoReturn:
@@ -152,11 +152,11 @@ def _converse(context: CommandContext, h: Herma, wanted: ChatOptions, screen: Sc
     code: object = 0
     with held():
         try:
-            with _talk(h, wanted, screen) as talk:
+            with _open_conversation(h, wanted, screen) as conversation:
                 try:
-                    reader = TerminalChat(talk, context, screen).run()
+                    reader = TerminalChat(conversation, context, screen).run()
                 finally:
-                    _leave(h, talk, screen)
+                    _leave(h, conversation, screen)
             if typed := reader.take_typed():
                 screen.line(f"Not sent: {one_line(typed, 200)}")
         except KeyboardInterrupt:
@@ -171,7 +171,7 @@ def _converse(context: CommandContext, h: Herma, wanted: ChatOptions, screen: Sc
     os._exit(code if isinstance(code, int) else 1)
 
 
-def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
+def _leave(h: Herma, conversation: ChatSession, screen: Screen) -> None:
     """Close everything at once. Background work is stopped and noted as due; the next program that opens this home does
     it.
 
@@ -195,11 +195,11 @@ def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
     try:
         used = vars(h)
         if "reviews" in used:
-            h.reviews.put_off(talk.session.id if talk.begun else "")
+            h.reviews.put_off(conversation.session.id if conversation.begun else "")
         if "curator" in used:
             h.curator.close(0.0)
-        talk.leave()
-        talk.servers.close()
+        conversation.leave()
+        conversation.servers.close()
         h.close()
     finally:
         timer.cancel()
@@ -207,19 +207,19 @@ def _leave(h: Herma, talk: ChatSession, screen: Screen) -> None:
 
 
 @contextmanager
-def _talk(h: Herma, wanted: ChatOptions, screen: Screen) -> Iterator[ChatSession]:
+def _open_conversation(h: Herma, wanted: ChatOptions, screen: Screen) -> Iterator[ChatSession]:
     """Open the conversation and the MCP servers; close both in the end."""
     from herma.agent.mcp import McpServers
 
     model = model_of(h, screen)
     servers = McpServers(h.settings.mcp_servers if wanted.tools else (), h.settings.chat, h.home)
     servers.begin()
-    talk = ChatSession(h, model, servers, wanted, screen)
+    conversation = ChatSession(h, model, servers, wanted, screen)
     try:
-        yield talk
+        yield conversation
     finally:
         try:
-            talk.leave()
+            conversation.leave()
         finally:
             servers.close()
             with suppress(OSError):  # the reader may be gone
@@ -405,9 +405,9 @@ def _unknown(name: str) -> UsageError:
 
 
 def _new(chat: TerminalChat, rest: str) -> None:
-    chat.talk.new()
+    chat.conversation.new()
     if rest:
-        chat.talk.rename(rest)
+        chat.conversation.rename(rest)
     chat.screen.line("New conversation, with memory as it is now.")
 
 
@@ -421,12 +421,12 @@ def _resume(chat: TerminalChat, rest: str) -> None:
         from herma.transcript.cli import find_session
 
         info = find_session(chat.context, rest)
-    chat.talk.resume(info.id)
+    chat.conversation.resume(info.id)
     _welcome_back(chat, info)
 
 
 def _list(chat: TerminalChat) -> None:
-    chat.listed = list(chat.talk.h.transcripts.list(limit=_LISTED))
+    chat.listed = list(chat.conversation.h.transcripts.list(limit=_LISTED))
     if not chat.listed:
         raise UsageError("There is no earlier conversation.")
     for number, info in enumerate(chat.listed, 1):
@@ -437,23 +437,23 @@ def _list(chat: TerminalChat) -> None:
 
 def _welcome_back(chat: TerminalChat, info: SessionInfo) -> None:
     chat.screen.line(f"Continuing: {name_of(info, 60)} ({count(info.message_count, 'message')}).")
-    if stood := chat.talk.where_it_stood():
+    if stood := chat.conversation.where_it_stood():
         chat.screen.line(stood)
-    last = next((message for message in reversed(chat.talk.stored()) if message.role == "assistant"), None)
+    last = next((message for message in reversed(chat.conversation.stored()) if message.role == "assistant"), None)
     if last is not None and isinstance(last.content, str) and last.content.strip():
         chat.screen.line(f"Last: {one_line(last.content, 200)}")
-    if chat.talk.waits_for_an_answer():
+    if chat.conversation.waits_for_an_answer():
         chat.screen.line("The last message has no answer yet: /retry")
 
 
 def _branch(chat: TerminalChat, rest: str) -> None:
-    old = chat.talk.branch(_number(rest, 0, "/branch 2"))
+    old = chat.conversation.branch(_number(rest, 0, "/branch 2"))
     chat.screen.line(f"Branched. The original: /resume {old}")
 
 
 def _undo(chat: TerminalChat, rest: str) -> Next:
     turns = _number(rest, 1, "/undo 2")
-    text = chat.talk.undo(turns)
+    text = chat.conversation.undo(turns)
     chat.screen.line(
         f"Removed the last {'turn' if turns == 1 else f'{turns} turns'}. Your message is back in the prompt."
     )
@@ -461,19 +461,19 @@ def _undo(chat: TerminalChat, rest: str) -> Next:
 
 
 def _retry(chat: TerminalChat, rest: str) -> Next:  # noqa: ARG001
-    if chat.talk.info is None:
+    if chat.conversation.info is None:
         raise UsageError("There is no message to retry.")
-    if chat.talk.agent.unfinished:
+    if chat.conversation.agent.unfinished:
         return Next(retry=True)
-    return Next(send=chat.talk.undo(1))
+    return Next(send=chat.conversation.undo(1))
 
 
 def _title(chat: TerminalChat, rest: str) -> None:
     if not rest:
-        title = chat.talk.title
+        title = chat.conversation.title
         chat.screen.line(f"Title: {title}" if title else "No title. To set one: /title TEXT")
         return
-    chat.screen.line(f"Title: {chat.talk.rename(rest)}")
+    chat.screen.line(f"Title: {chat.conversation.rename(rest)}")
 
 
 def _compress(chat: TerminalChat, rest: str) -> None:
@@ -488,12 +488,12 @@ def _compress(chat: TerminalChat, rest: str) -> None:
     elif words and words[0].startswith("--"):
         raise UsageError(f"{words[0]} is not an option of /compress.", hint="/compress [here N] [--preview] [TOPIC]")
     if preview:
-        for line in preview_lines(chat.talk.compress(" ".join(words), keep=keep, preview=True)):
+        for line in preview_lines(chat.conversation.compress(" ".join(words), keep=keep, preview=True)):
             chat.screen.line(line)
         return
-    if chat.talk.info is not None:
+    if chat.conversation.info is not None:
         chat.screen.line("Compressing …")
-    chat.screen.line(compressed_line(chat.talk.compress(" ".join(words), keep=keep)).removeprefix("· "))
+    chat.screen.line(compressed_line(chat.conversation.compress(" ".join(words), keep=keep)).removeprefix("· "))
 
 
 def _memory(chat: TerminalChat, rest: str) -> None:
@@ -524,7 +524,7 @@ def _search(chat: TerminalChat, rest: str) -> None:
 
 
 def _cost(chat: TerminalChat, rest: str) -> None:
-    info = chat.talk.info
+    info = chat.conversation.info
     if rest not in ("", "all"):
         raise UsageError(
             f"{rest[:40]!r} is not an option of /cost.", hint="/cost: this conversation; /cost all: all of them."
@@ -536,11 +536,11 @@ def _cost(chat: TerminalChat, rest: str) -> None:
 
 
 def _tools(chat: TerminalChat, rest: str) -> None:  # noqa: ARG001
-    if not chat.talk.wanted.tools:
+    if not chat.conversation.wanted.tools:
         chat.screen.line("The model has no tools here (--no-tools).")
         return
-    chat.screen.line("  ".join(schema["function"]["name"] for schema in chat.talk.session.tools))
-    for server in chat.talk.servers.states():
+    chat.screen.line("  ".join(schema["function"]["name"] for schema in chat.conversation.session.tools))
+    for server in chat.conversation.servers.states():
         why = f": {server.why}" if server.why else f", {count(len(server.tools), 'tool')}"
         chat.screen.line(f"MCP server {server.name}: {server.state}{why}")
 
@@ -624,22 +624,22 @@ def screen_for() -> Screen:
 class TerminalChat:
     """One person at one terminal."""
 
-    def __init__(self, talk: ChatSession, context: CommandContext, screen: Screen) -> None:
-        self.talk = talk
+    def __init__(self, conversation: ChatSession, context: CommandContext, screen: Screen) -> None:
+        self.conversation = conversation
         self.context = context
         self.screen = screen
         self.listed: list[SessionInfo] = []
         """Conversations of the last list, for `/resume 2`."""
-        self._notices = Notices(talk.h)
-        self._status = status(talk.model.name, None, None, "")
+        self._notices = Notices(conversation.h)
+        self._status = status(conversation.model.name, None, None, "")
 
     def run(self) -> Reader:
         """Talk until the person leaves. Return the reader, which may hold more keys."""
-        first = not (self.talk.h.home / HISTORY).exists()
+        first = not (self.conversation.h.home / HISTORY).exists()
         commands = [(name, command.help) for name, command in COMMANDS.items()]
-        reader = Reader(self.talk.h.home / HISTORY, commands, lambda: self._status)
+        reader = Reader(self.conversation.h.home / HISTORY, commands, lambda: self._status)
         self._greet(reader.keys if first else "")
-        BackgroundCall("loading", partial(_load, self.talk.model)).start()
+        BackgroundCall("loading", partial(_load, self.conversation.model)).start()
         self._notices.look(None)
         with shown_by(self.screen), terminal_mode(echo=False, lines=False):
             self._loop(reader)
@@ -654,14 +654,14 @@ class TerminalChat:
             run([*(word for name, value in chosen if value for word in (name, value)), *words])
 
     def _greet(self, keys: str) -> None:
-        info = self.talk.info
+        info = self.conversation.info
         what = f"continuing: {name_of(info, 60)}" if info else "new conversation"
-        self.screen.line(f"herma {__version__} · {self.talk.model.name} · {what}")
-        if stood := self.talk.where_it_stood():
+        self.screen.line(f"herma {__version__} · {self.conversation.model.name} · {what}")
+        if stood := self.conversation.where_it_stood():
             self.screen.line(stood)
         if keys:
             self.screen.line(keys)
-        if self.talk.waits_for_an_answer():
+        if self.conversation.waits_for_an_answer():
             self.screen.line("The last message has no answer yet: /retry")
 
     def _loop(self, reader: Reader) -> None:
@@ -710,10 +710,10 @@ class TerminalChat:
             self.screen.line(f"The message has {len(what.send):,} characters; the maximum is {LONGEST:,}.")
             return ""
         try:
-            with stopping(self.talk) as cancel:
+            with stopping(self.conversation) as cancel:
                 self.screen(Asking(0))  # MCP servers may still start, and the conversation may be compressed first
-                agent = self.talk.agent
-                for warning in self.talk.servers.warnings:
+                agent = self.conversation.agent
+                for warning in self.conversation.servers.warnings:
                     self.screen.note(warning)
                 done = agent.go_on(cancel=cancel) if what.retry else agent.turn(what.send, cancel=cancel)
             self.screen.end()
@@ -738,10 +738,10 @@ class TerminalChat:
 
     def _show_notices(self) -> None:
         try:
-            info = self.talk.info
+            info = self.conversation.info
             for line in self._notices.look(info.scope if info else None, info.id if info else ""):
                 self.screen.note(line)
-            for warning in self.talk.session.warnings if self.talk.begun else ():
+            for warning in self.conversation.session.warnings if self.conversation.begun else ():
                 self.screen.note(warning)
         except StoreError:  # another process holds it: try again at the next prompt
             return
@@ -751,15 +751,17 @@ class TerminalChat:
     def _seen_already(self) -> None:
         """Skip changes that a command has reported itself."""
         with suppress(StoreError):
-            info = self.talk.info
+            info = self.conversation.info
             self._notices.skip(info.scope if info else None)
 
     def _refresh(self) -> None:
         """Update the line below the prompt."""
         try:
-            info = self.talk.info
+            info = self.conversation.info
             name = name_of(info, 40) if info and info.title else ""
-            self._status = output.visible(status(self.talk.model.name, self.talk.plan(), self.talk.cost(), name))
+            self._status = output.visible(
+                status(self.conversation.model.name, self.conversation.plan(), self.conversation.cost(), name)
+            )
         except StoreError:  # another process holds it: the line stays as it is
             return
 
@@ -775,10 +777,10 @@ def _load(model: ChatModel) -> None:
 
 
 @contextmanager
-def stopping(talk: ChatSession) -> Iterator[threading.Event]:
+def stopping(conversation: ChatSession) -> Iterator[threading.Event]:
     """Let Ctrl-C set the event; a second Ctrl-C interrupts as usual."""
     cancel = threading.Event()
-    talk.servers.cancel = cancel
+    conversation.servers.cancel = cancel
 
     def stop(*_: Any) -> None:
         if cancel.is_set():
@@ -1003,23 +1005,23 @@ EXIT_NOT_ANSWERED = 1
 EXIT_INTERRUPTED = 130
 
 
-def answer(context: CommandContext, talk: ChatSession, screen: Screen, prompt: str) -> None:
+def answer(context: CommandContext, conversation: ChatSession, screen: Screen, prompt: str) -> None:
     """Send the message and print the answer. The exit code says whether there is one."""
     piped = read_piped(context)
     text, attachments = prompt.strip(), [Attachment(piped, Origin.PIPE)] if piped else []
     if not text and not attachments:
         raise UsageError("The message is empty.", hint='For example: herma chat -p "What did we decide?"')
     with shown_by(screen):
-        with stopping(talk) as cancel:
+        with stopping(conversation) as cancel:
             if isinstance(screen, PipeScreen):
                 screen.gone = cancel.set  # the reader is gone, so the rest must not cost anything
-            agent = talk.agent
-            for warning in talk.servers.warnings:
+            agent = conversation.agent
+            for warning in conversation.servers.warnings:
                 screen.note(warning)
             done = agent.turn(text, attachments=attachments, cancel=cancel)
         screen.end()
     if context.json:
-        context.print_json(as_json(talk, done))
+        context.print_json(as_json(conversation, done))
     if isinstance(screen, PipeScreen) and screen.failed is not None:
         raise screen.failed
     if done.ended == "interrupted":
@@ -1066,21 +1068,21 @@ def _read(handle: int) -> bytes:
     return b"".join(pieces)
 
 
-def as_json(talk: ChatSession, done: TurnReport) -> dict[str, Any]:
+def as_json(conversation: ChatSession, done: TurnReport) -> dict[str, Any]:
     """Return the answer for programs."""
-    info = talk.info
+    info = conversation.info
     return {
         "ok": done.ended == "answered",
         "text": done.text,
         "ended": done.ended,
-        "session": talk.session.id,
-        "conversation": info.conversation if info else talk.session.id,
-        "source": info.source if info else talk.wanted.source,
-        "model": done.model or talk.model.name,
+        "session": conversation.session.id,
+        "conversation": info.conversation if info else conversation.session.id,
+        "source": info.source if info else conversation.wanted.source,
+        "model": done.model or conversation.model.name,
         "steps": done.steps,
         "tool_calls": [_call_json(call) for call in done.calls],
         "usage": encode(done.usage, omit=["cost_usd"], measured=done.measured),
-        "cost_usd": talk.cost(),
+        "cost_usd": conversation.cost(),
         "notes": list(done.notes),
     }
 

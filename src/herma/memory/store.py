@@ -527,9 +527,9 @@ class MemoryStore:
         if author.origin is Origin.USER_SAID:
             return ()
         entries = unique(parse(self._documents.read(place).text))
-        in_talk = author.who is Who.TOOL
-        said = making_room(entries, ops, self._limits[place.target], place.target) if in_talk else tuple(ops)
-        touched = [text for op in said for text in _touched(entries, op, whole_only=in_talk)]
+        in_conversation = author.who is Who.TOOL
+        said = making_room(entries, ops, self._limits[place.target], place.target) if in_conversation else tuple(ops)
+        touched = [text for op in said for text in _touched(entries, op, whole_only=in_conversation)]
         known = self._history.notes(place, touched) if touched else {}
         return said if any(known.get(text, Entry(text)).of_a_person for text in touched) else ()
 
