@@ -116,7 +116,7 @@ def openai_style(given: Any) -> list[Any]:
     """Return a message as OpenAI-style ones. Anthropic's user message with results of tools becomes several."""
     if isinstance(given, Message):
         return [given]
-    is_object = isinstance(given, SdkMessage) and not isinstance(given, Mapping)
+    is_object = not isinstance(given, Mapping) and isinstance(given, SdkMessage)  # the protocol is slow to ask
     if not is_object and not isinstance(given, Mapping):
         return [given]
     message = plain(given) if is_object else given
