@@ -180,7 +180,7 @@ def test_a_full_disk_leaves_everything_as_it_was(home: Path, what: str) -> None:
     if what == "repair":
         change(home, lambda raw, _: raw.__setitem__(slice(100), bytes(100)))
     data = path.read_bytes()
-    command = [sys.executable, "-c", FULL, home, what, "1000", "30000", "80000"]
+    command = [sys.executable, "-c", FULL, str(home), what, "1000", "30000", "80000"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.stdout.count("refused:") == 3, run.stdout + run.stderr
     assert all(line.endswith(".") for line in run.stdout.splitlines()), "with a next step"

@@ -230,7 +230,7 @@ def test_what_is_no_file_is_named_and_nobody_waits_for_it(home: Path, name: str,
             h.memory.history()
     without(home, name, "herma.db-*" if name == "herma.db" else name)
     make(home / name)
-    command = [sys.executable, "-c", COMMANDS, home, "memory add more", "search zephyr", "doctor", "backup create"]
+    command = [sys.executable, "-c", COMMANDS, str(home), "memory add more", "search zephyr", "doctor", "backup create"]
     run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     said = [json.loads(line) for line in run.stdout.splitlines()]
     assert len(said) == 4

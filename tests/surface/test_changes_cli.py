@@ -165,8 +165,8 @@ def test_the_inbox_lists_approves_and_rejects(type_: Type, proposed: Path) -> No
     assert done.code == 0, done.err
     assert "herma undo m1" in done.out
     assert type_("inbox", "reject", "all").code == 0
-    for words in (("inbox",), ("inbox", "approve", "all"), ("inbox", "reject", "all")):
-        assert type_(*words).out == "The inbox is empty.\n"
+    for emptied in (["inbox"], ["inbox", "approve", "all"], ["inbox", "reject", "all"]):
+        assert type_(*emptied).out == "The inbox is empty.\n"
     with Herma.open(home=proposed) as h:
         assert [one.name for one in h.skills.list()] == ["release"]
         assert h.memory.entries("memory", scope=Scope(project="shop")) == ["A page says that tea is popular."]

@@ -186,8 +186,8 @@ def test_without_a_command_help_and_the_version() -> None:
         assert typed(*args).stdout.startswith("Usage: herma ")
     assert typed("config").stdout.startswith("Usage: herma config ")
     assert start("--version").stdout == f"herma {herma.__version__}\n"
-    for args in (("--json", "--version"), ("--version", "--json")):
-        assert json.loads(typed(*args).stdout) == {"ok": True, "version": herma.__version__}
+    for both in (("--json", "--version"), ("--version", "--json")):
+        assert json.loads(typed(*both).stdout) == {"ok": True, "version": herma.__version__}
 
 
 def test_completion(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

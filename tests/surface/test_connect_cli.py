@@ -131,9 +131,9 @@ def test_a_client_is_connected_and_disconnected_to_the_byte(home: Path, user_fol
     assert tree(user_folder) == before
     done = herma(home, "connect", client, "--yes")
     assert done.code == 0, done.err
-    words = command_of(user_folder, client)
-    assert Path(words[0]).is_absolute()
-    assert words[-5:] == ["mcp", "--client", client, "--home", str(home)]
+    command = command_of(user_folder, client)
+    assert Path(command[0]).is_absolute()
+    assert command[-5:] == ["mcp", "--client", client, "--home", str(home)]
     after = tree(user_folder)
     for path, data in before.items():
         lines = [line for line in data.decode().splitlines() if "//" in line or "#" in line]
