@@ -642,7 +642,10 @@ def test_a_key_that_a_service_repeats_is_not_shown() -> None:
 
 
 def test_a_server_ends_with_its_home(home: Path) -> None:
-    supervise([str(home / "gone"), "0.1", sys.executable, "-c", "import time; time.sleep(5)"])
+    lived_on = home / "lived on"
+    server = f"import pathlib, time; time.sleep(10); pathlib.Path({str(lived_on)!r}).touch()"
+    supervise([str(home / "gone"), "0.1", sys.executable, "-c", server])
+    assert not lived_on.exists()
 
 
 def test_openviking_starts_a_server_and_reads_the_settings_of_its_program(
