@@ -144,7 +144,7 @@ class BundledProvider(MemoryProvider):
     fallback: ClassVar[str] = ""
     """A settings file of the user that other programs share; the home's file overrides it."""
     section: ClassVar[tuple[str, ...]] = ()
-    """Where Hermes Agent has its settings in config.yaml; both files override them."""
+    """Place of the settings in the config.yaml of Hermes Agent; both files override them."""
     fields: ClassVar[Sequence[Json]] = ()
     """Settings that the setup asks for."""
     advanced: ClassVar[Sequence[Json]] = ()

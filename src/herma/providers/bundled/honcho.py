@@ -471,7 +471,7 @@ class Honcho(BundledProvider):
 
 
 class Grant:
-    """What a user granted by signing in: tokens in a file that only its owner can read. Access tokens last an hour."""
+    """The tokens of a user who signed in, in a file that only its owner can read. Access tokens last an hour."""
 
     def __init__(self, file: Path, timeout: float) -> None:
         self._file, self._timeout = file, timeout
